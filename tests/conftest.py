@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Give the test its own home, state folder and user folder; afterwards check that nothing runs
+    """Set a home, state folder and user folder for each test; afterwards check that nothing runs
     there.
 
     Processes that a test starts inherit TFCLUSTER_STATE_DIR and are found by it. Earlier processes

@@ -133,6 +133,37 @@ def test_every_verb_with_the_users_rights_alone(
     assert "workspace volume" in told and "launch it there" in told
 
 
+COUNTS = """
+import os, pathlib, time
+kept = pathlib.Path(os.environ["TFCLUSTER_OUTPUT_DIR"], "model.ckpt-1.index")
+task = os.environ["TFCLUSTER_TASK"]
+if kept.exists():
+    print(task, "goes on from", kept.read_text(), flush=True)
+else:
+    kept.write_text("step 7")
+    print("saved", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.needs("rwx")
+def test_an_active_run_is_resumed_with_another_size(
+    backend: KubernetesBackend, tmp_path: Path
+) -> None:
+    """`rerun --workers 2 --resume` stops the run, and the next one starts from its checkpoints."""
+    program = tmp_path / "counts.py"
+    program.write_text(COUNTS)
+    manager = ClusterManager(backend)
+    first = manager.launch(str(program), workers=1, name="counts", grace="2s").metadata.name
+    assert any(line and line.text == "saved" for line in manager.logs(first, follow=True))
+    again = manager.rerun("counts", resume=True, workers=2)
+    assert again.metadata.name == "counts-2"
+    assert manager.status(first).status.phase is Phase.STOPPED
+    printed = {line.text for line in manager.logs("counts-2", follow=True) if line}
+    assert {f"worker-{index} goes on from step 7" for index in range(2)} <= printed
+    assert manager.wait("counts-2", 300).spec.resume_from == first
+
+
 def test_a_watch_outlives_a_cut(backend: KubernetesBackend, relay: Relay, hello: Path) -> None:
     """Deletions and launches during a cut are reported after it."""
     direct = KubernetesBackend()

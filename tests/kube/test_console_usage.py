@@ -1,6 +1,6 @@
 """Measured usage in the admin console on Kubernetes: storage by kubelets, CPU by the metrics API.
 
-Both depend on the administrator: the console needs a right that it lacks by default, and the
+An administrator must enable both: the console needs a right that it lacks by default, and the
 cluster needs a server of `metrics.k8s.io` (WITH=metrics).
 """
 

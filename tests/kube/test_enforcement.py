@@ -13,7 +13,7 @@ from support.kube.operator_modes import Installed
 from support.kube.under_test import UnderTest
 
 from tfcluster_magic.kube.api import access
-from tfcluster_magic.operator.policy_enforcement import RECORD, EnforcementCheck
+from tfcluster_magic.operator.network_policy_probe import RECORD, EnforcementCheck
 
 pytestmark = pytest.mark.alone
 ENFORCED = "NetworkPolicies are enforced: True"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kubenode.commands import wait_until
 from playwright.sync_api import BrowserContext, Locator, expect
-from support.kube import tenants
+from support.kube import tenants, webhook_receiver
 from support.kube.lab import KubernetesLab
 from support.kube.operator import Tenant
 from support.ui import browser as pages
@@ -47,6 +47,12 @@ for step in range(400):
 """
 
 
+PROJECT = """\
+program: train.py
+memory: 1Gi
+max-duration: 15s
+grace: 1s
+"""
 UNTIL_TOLD = """\
 import os, time
 
@@ -191,6 +197,42 @@ def test_a_cell_shows_its_pods_live(lab: LabPage) -> None:
     expect(card).to_contain_text("Stopped")
     lab.theme("dark")
     lab.screenshot("stopped-dark")
+
+
+def test_a_nightly_project_is_replaced_ended_and_told(lab: LabPage) -> None:
+    """A project whose nightly run replaces the one that still goes on, ends at its longest
+    duration, and tells its owner by webhook: seen in the sidebar, the calendar and by kubectl.
+    """
+    tenant, verbs = tenant_of(lab), lab.server.manager
+    receiver = webhook_receiver.start(tenant)
+    receiver.set_up(True)
+    verbs.notifications.add("team", webhook=receiver.url, on=["failed"])
+    project = lab.server.root / "digits"
+    project.mkdir()
+    (project / "tfcluster.yaml").write_text(PROJECT)
+    (project / "train.py").write_text("import time\ntime.sleep(600)\n")
+    when = {"cron": "0 2 * * *", "time_zone": "Asia/Shanghai", "overlap": "replace"}
+    verbs.schedules.create("nightly", str(project), **when)
+    schedules = lab.sidebar.locator(".tfc-Fold", has_text="Schedules")
+    schedules.locator("summary").click()
+    lab.sidebar.get_by_role("button", name="Refresh").click()
+    for number in (1, 2):
+        schedules.get_by_role("button", name="Run nightly now").click()
+        phase(lab, f"nightly-{number}", "Running")
+    assert "schedule nightly" in tenant.phase("nightly-1", "Stopped")["message"]
+    assert "tfclusterschedule.tfcluster.dev/nightly" in tenant.kubectl("get", "tfcs,tfc")
+    phase(lab, "nightly-2", "Failed")
+    dots = schedules.get_by_role("img")
+    expect(dots).to_have_attribute("aria-label", re.compile("Stopped.*Failed"), timeout=60_000)
+    schedules.get_by_role("button", name="nightly", exact=True).click()
+    expect(lab.page.locator(".tfc-Calendar-list")).to_contain_text("nightly-2")
+    lab.screenshot("nightly")
+    assert tenant.phase("nightly-2", "Failed")["reason"] == "MaxDuration"
+    wait_until(receiver.got, "its owner is told", seconds=120)
+    assert [(each["about"], each["occasion"]) for each in receiver.got()] == [
+        ("nightly-2", "failed")
+    ]
+    verbs.schedules.delete("nightly")
 
 
 def test_a_run_that_waits_says_for_what(lab: LabPage, narrow: None) -> None:

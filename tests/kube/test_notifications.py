@@ -1,77 +1,37 @@
-"""Notifications on Kubernetes: what arrives, and what the notifier and others may not do."""
+"""Notifications on Kubernetes: the messages that arrive, and the limits of each account's
+rights.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from kubenode.commands import wait_until
 from kubenode.errors import NodeError
-from support.kube import tenants, workloads
+from support.kube import tenants, webhook_receiver
 from support.kube.kubectl import Kubectl, Object
 from support.kube.operator import SYSTEM, Tenant, spec_of
 from support.kube.operator_modes import Installed
 from support.kube.under_test import UnderTest
+from support.kube.webhook_receiver import CLOSED, OPEN, TOKEN, Receiver
 
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
 from tfcluster_magic.kube.api import access
 from tfcluster_magic.kube.api.client import ApiError, path
 from tfcluster_magic.kube.objects.notification_secret import RECORD
-from tfcluster_magic.notifications.delivery import NotDelivered
+from tfcluster_magic.notifications.sending import NotDelivered
 
 pytestmark = pytest.mark.needs("node-inside")
 
-SECRET, TOKEN = "tfcluster-notifications", "tok-1234567"
+SECRET = "tfcluster-notifications"
 APP = "app=tfcluster-notifier"
-OPEN, CLOSED = 6443, 8080
-"""Ports of the receiver: only the first is in the notifier's NetworkPolicy."""
-RECEIVES = f"""
-import http.server, os, threading
-
-class Hooks(http.server.BaseHTTPRequestHandler):
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        is_up = os.path.exists("/tmp/up")
-        print("GOT " + body if is_up else "DOWN", flush=True)
-        self.send_response(200 if is_up else 503)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-servers = [http.server.ThreadingHTTPServer(("", port), Hooks) for port in ({OPEN}, {CLOSED})]
-for server in servers:
-    threading.Thread(target=server.serve_forever).start()
-"""
 FAILS = 'print("the last words", flush=True)\nraise SystemExit(3)\n'
-
-
-@dataclass
-class Receiver:
-    """A pod in the user's namespace that takes messages, or answers 503."""
-
-    kubectl: Kubectl
-    address: str
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.address}:{OPEN}/hook/{TOKEN}"
-
-    def set_up(self, is_up: bool) -> None:
-        """Let it take messages, or refuse them."""
-        words = ("touch", "/tmp/up") if is_up else ("rm", "-f", "/tmp/up")
-        self.kubectl("exec", "receiver", "--", *words)
-
-    def lines(self) -> list[str]:
-        return self.kubectl("logs", "receiver").splitlines()
-
-    def got(self) -> list[Object]:
-        """Return the messages that it took."""
-        found = (line.partition("GOT ")[2] for line in self.lines())
-        return [json.loads(text) for text in found if text]
 
 
 @pytest.fixture(scope="module")
@@ -88,27 +48,14 @@ def home(new_tenant: Callable[[], Tenant], installed: Installed | None) -> Tenan
 @pytest.fixture(scope="module")
 def receiver(home: Tenant) -> Receiver:
     """A receiver that the notifier may connect to."""
-    selector = {"matchLabels": {"kubernetes.io/metadata.name": SYSTEM}}
-    admitted: Object = {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": {"name": "receiver"},
-        "spec": {
-            "podSelector": {"matchLabels": {"app": "receiver"}},
-            "ingress": [{"from": [{"namespaceSelector": selector}]}],
-        },
-    }
-    made = workloads.pod("receiver", home.image, "python3", "-c", RECEIVES)
-    home.kubectl.apply(admitted, made)
-    home.kubectl("wait", "pod/receiver", "--for=condition=Ready", "--timeout=60s")
-    return Receiver(home.kubectl, home.kubectl.get("pod", "receiver")["status"]["podIP"])
+    return webhook_receiver.start(home)
 
 
 @pytest.fixture
 def manager(
     home: Tenant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ClusterManager]:
-    """The verbs, with the rights of the user."""
+    """A manager with the rights of the user."""
     config = tenants.kubeconfig(home.kubectl, tmp_path / "kubeconfig")
     monkeypatch.setenv("KUBECONFIG", str(config))
     backend = KubernetesBackend()
@@ -140,8 +87,8 @@ def until(condition: Callable[[], object], what: str) -> None:
 def test_each_event_is_one_message_though_receiver_and_notifier_fail(
     cluster: UnderTest, home: Tenant, receiver: Receiver, manager: ClusterManager, tmp_path: Path
 ) -> None:
-    """Two runs fail while the receiver is down, and the notifier is killed: each is told once, with
-    its last lines. The URL is in no record, event or log.
+    """Two runs fail while the receiver is down, and the notifier is killed: each failure is one
+    message, with its last lines. The URL is in no record, event or log.
     """
     program = tmp_path / "fails.py"
     program.write_text(FAILS)
@@ -189,7 +136,9 @@ def recorded(home: Tenant, run: str) -> str:
 def test_the_notifier_may_do_nothing_else(
     thief: Kubectl, home: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its token reads no pod, log or other Secret, and changes only its key and its annotation."""
+    """The notifier's token cannot read pods, logs or other Secrets. It can change only its own key
+    of the Secret and its annotation of runs.
+    """
     monkeypatch.setenv("KUBECONFIG", thief.kubeconfig)
     api, _namespace = access.connect()
     home.kubectl.apply(
@@ -248,8 +197,8 @@ def test_the_notifier_may_do_nothing_else(
 def test_a_user_writes_their_own_rules_and_no_deliveries(
     home: Tenant, new_tenant: Callable[[], Tenant]
 ) -> None:
-    """The user's account changes the rules of its namespace, and nothing of another one; what
-    became of messages is written by the notifier alone, and the Secret has a size.
+    """The user's account can change the rules in its own namespace only. Only the notifier can
+    write the states of messages, and the Secret has a maximum size.
     """
     other = new_tenant()
     home.let("ida")
@@ -279,7 +228,9 @@ def test_a_user_writes_their_own_rules_and_no_deliveries(
 def test_the_notifier_connects_to_nothing_else(
     cluster: UnderTest, home: Tenant, receiver: Receiver
 ) -> None:
-    """Its NetworkPolicy has the ports of https and mail; other ports and its own are closed."""
+    """The notifier's NetworkPolicy allows connections to the ports of https and mail only, and none
+    to the notifier.
+    """
     system = cluster.kubectl.within(SYSTEM)
 
     def connects(port: int, address: str = receiver.address) -> bool:

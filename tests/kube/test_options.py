@@ -54,7 +54,7 @@ def test_fake_nodes_run_many_pods(cluster: UnderTest, kube: Kubectl, fake_nodes:
 def test_volcano_starts_a_gang_whole_or_not_at_all(
     cluster: UnderTest, kube: Kubectl, fake_nodes: int
 ) -> None:
-    """Of two gangs that do not fit together, Volcano starts all of one and nothing of the other."""
+    """If two gangs do not fit together, Volcano starts all of one and nothing of the other."""
 
     def gang(name: str) -> list[Object]:
         group = {

@@ -1,4 +1,4 @@
-"""Schedules while operators and the API server are killed around due seconds of a fast clock."""
+"""Schedules while operators and the API server are killed around due times of a fast clock."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ PROGRAM = "import os, sys, time\ntime.sleep(float(sys.argv[1]))\n"
 def test_each_due_time_runs_once_while_everything_is_killed(
     cluster: UnderTest, new_tenant: Callable[[], Tenant], tmp_path: Path, minutes: int
 ) -> None:
-    """Two operators that both lead and the API server are killed in turn around due seconds: each
-    due time is launched once, overlap rules hold, and nothing is left behind.
+    """Two operators that both lead, and the API server, are killed in turn around due times. Each
+    due time is launched once, the overlap rules hold, and nothing is left behind.
     """
     assert cluster.own is not None
     node, home = cluster.own.first, new_tenant()
@@ -88,7 +88,7 @@ def _is_over(kubectl: Kubectl, name: str) -> bool:
 
 
 def _manifest(name: str, overlap: str) -> dict[str, object]:
-    """Return a schedule of each minute; a run of it lasts a second, or longer than a due time."""
+    """Return a schedule for every minute, whose runs last a second or longer than a minute."""
     seconds = {"allows": "0", "forbids": "7", "replaces": "20"}[name]
     return {
         "apiVersion": "tfcluster.dev/v1beta1",

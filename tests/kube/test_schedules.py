@@ -1,6 +1,5 @@
-"""Schedules, applied by kubectl and by the verbs: what is due is launched once, and in time.
-
-The schedules of `minutely` are due while the tests before their own run. The last test stops the
+"""Schedules on Kubernetes, written by kubectl and by the manager: each due time is launched once
+and on time. The schedules of `minutely` become due while earlier tests run. The last test stops the
 operator that all others need.
 """
 
@@ -26,12 +25,7 @@ from support.kube.fast_operators import (
 )
 from support.kube.kubectl import Kubectl
 from support.kube.operator import Tenant, policy
-from support.kube.tenants import kubeconfig, rights, user_rules
 from support.kube.under_test import UnderTest
-
-from tfcluster_magic import ClusterManager, cli
-from tfcluster_magic.backends.kubernetes.backend import KubernetesBackend
-from tfcluster_magic.cli.terminal import Terminal
 
 NIGHTLY = """
 apiVersion: tfcluster.dev/v1beta1
@@ -57,12 +51,6 @@ PAUSED = """  suspend: true
 """
 SPEED = 12.0
 """Seconds of a fast operator in one: a due time of each minute comes every five seconds."""
-PROJECT = """
-program: train.py
-memory: 1Gi
-max-duration: 15s
-grace: 1s
-"""
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +61,7 @@ def home(new_tenant: Callable[[], Tenant]) -> Tenant:
 
 @pytest.fixture(scope="module", autouse=True)
 def minutely(home: Tenant, request: pytest.FixtureRequest) -> list[str]:
-    """Apply schedules that are due each minute, the second one paused; return their names."""
+    """Apply schedules that are due every minute, the second one paused; return their names."""
     count = 22 if request.config.getoption("--long") else 5
     names = [f"nightly-n{n}" for n in range(count)]
     for name in names:
@@ -86,51 +74,8 @@ def apply(home: Kubectl, name: str, *, more: str = "", **words: Any) -> None:
     home.apply(NIGHTLY % {"name": name, **said} + more)
 
 
-def test_a_project_is_replaced_and_ended_at_its_longest_duration(
-    home: Tenant,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """A user's nightly project: the run that goes on is stopped as its owner would, the next begins
-    after its end, and `--max-duration` ends that. `kubectl get tfcs,tfc` shows both.
-    """
-    kubectl = home.kubectl
-    kubectl.apply(*rights(user_rules(), home.name))
-    kubectl("wait", "--for=create", "configmap/tfcluster-options", "--timeout=180s", seconds=200)
-    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(kubectl, tmp_path / "user")))
-    monkeypatch.setenv("TFCLUSTER_LANGUAGE", "en")
-    project = tmp_path / "digits"
-    project.mkdir()
-    (project / "tfcluster.yaml").write_text(PROJECT)
-    (project / "train.py").write_text("import time\ntime.sleep(600)\n")
-    terminal = Terminal(ClusterManager(backend=KubernetesBackend()))
-
-    def says(*words: str) -> str:
-        cli.run(["schedule", *words], terminal)
-        return "".join(capsys.readouterr())
-
-    create = ("create", "digits", "--cron", "0 2 * * *", "--overlap", "replace", str(project))
-    assert "digits" in says(*create)
-    for number in (1, 2):
-        says("run-now", "digits")
-        home.phase(f"digits-{number}", "Running")
-    assert "schedule digits" in home.phase("digits-1", "Stopped")["message"]
-    words = kubectl("get", "tfcs,tfc")
-    assert "tfclusterschedule.tfcluster.dev/digits" in words and "digits-2" in words
-    ended = home.phase("digits-2", "Failed")
-    assert ended["reason"] == "MaxDuration", ended
-    until(
-        lambda: [o["state"] for o in occurrences(kubectl, "digits")] == ["Stopped", "Failed"],
-        "the schedule knows",
-    )
-    history = says("history", "digits")
-    assert "digits-1" in history and "digits-2" in history
-    says("delete", "digits", "--yes")
-
-
 def test_what_is_wrong_is_refused_or_said(home: Tenant) -> None:
-    """The API server refuses the mistakes that its rules can see, and the condition Ready reports
+    """The API server refuses the mistakes that its rules can detect; the condition Ready reports
     the others.
     """
     kubectl = home.kubectl
@@ -161,7 +106,9 @@ def test_what_is_wrong_is_refused_or_said(home: Tenant) -> None:
 
 
 def test_who_may_not_launch_may_not_schedule(home: Tenant) -> None:
-    """An account that has only a right to schedules gets no runs by them."""
+    """An account with a right to schedules but not to runs cannot create runs through a
+    schedule.
+    """
     kubectl, user = home.kubectl, "scheduler-only"
     group = "rbac.authorization.k8s.io"
     rule = {
@@ -185,8 +132,8 @@ def test_who_may_not_launch_may_not_schedule(home: Tenant) -> None:
 
 
 def test_only_an_administrator_resumes_what_one_has_locked(home: Tenant) -> None:
-    """The owner may change and delete a schedule with a locked suspension, but neither lift, change
-    nor make one; who has the right `lock` may.
+    """An owner can change and delete a schedule with a locked suspension, but cannot make, change
+    or lift the lock. An account with the right `lock` can.
     """
     kubectl, user = home.kubectl, "owner-of-schedules"
     group = "rbac.authorization.k8s.io"
@@ -239,8 +186,8 @@ def test_only_an_administrator_resumes_what_one_has_locked(home: Tenant) -> None
 def test_a_manifest_by_hand_is_launched_every_minute_until_it_is_deleted(
     home: Tenant, minutely: list[str]
 ) -> None:
-    """Schedules that are due at the same second each launch one run, which knows its time. kubectl
-    shows them, pauses one, and deletes them; runs stay.
+    """Schedules that are due at the same second launch one run each, which knows its due time.
+    kubectl lists, pauses and deletes them; their runs stay.
     """
     kubectl = home.kubectl
     wide = kubectl("get", "tfcs", "-o", "wide")
@@ -270,7 +217,7 @@ def test_a_manifest_by_hand_is_launched_every_minute_until_it_is_deleted(
 
 
 def _late(home: Tenant, name: str) -> float:
-    """Return the seconds from the due time until the operator knew that the run was created."""
+    """Return the seconds from the due time until the operator recorded the created run."""
     (line,) = (each for each in home.operator.log().splitlines() if f"/{name}-1: launched" in each)
     return float(line.partition("launched ")[2].split()[0])
 
@@ -278,8 +225,8 @@ def _late(home: Tenant, name: str) -> float:
 def test_two_operators_that_are_killed_launch_each_due_time_once(
     cluster: UnderTest, home: Tenant, tmp_path: Path
 ) -> None:
-    """Two that both lead, on a fast clock, are killed in turn around due seconds: each due time ran
-    once, and none is lost. `test_schedule_chaos.py` does so for longer.
+    """Two operators that both lead on a fast clock are killed in turn around due times. Each due
+    time runs once, and none is lost. `test_schedule_chaos.py` does this for longer.
     """
     home.operator.stop()
     (tmp_path / "policy.yaml").write_text(policy(cluster, requireNetworkPolicy=False))

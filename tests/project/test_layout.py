@@ -13,6 +13,8 @@ from pathlib import Path
 from support.project import ROOT, TESTS
 
 PACKAGE = ROOT / "tfcluster_magic"
+OF_A_RUN = {".tfcluster-stacks/"}
+"""Folders in where-is-what.md that a run makes."""
 
 
 @cache  # cached on use, because each process of the suite imports this file
@@ -82,6 +84,16 @@ def test_each_large_package_has_a_contract() -> None:
     )
     large = {name for name, size in sizes.items() if size > 8 and name}
     assert large - set(contracts) == set()
+
+
+def test_the_guide_for_developers_names_what_exists() -> None:
+    """Each path in where-is-what.md is a file or folder, of the package or of the project."""
+    text = (ROOT / "docs/reference/where-is-what.md").read_text()
+    code = set(re.findall(r"`([\w.-]+/[\w./-]*)`", text)) - OF_A_RUN
+    assert len(code) > 100
+    assert [
+        each for each in code if not any((top / each).exists() for top in (PACKAGE, ROOT))
+    ] == []
 
 
 def test_no_test_imports_a_test() -> None:

@@ -77,7 +77,7 @@ async def test_a_kernel_that_runs_elsewhere_is_refused(post: Post, jp_data_dir: 
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [("#!/bin/sh\nexit 1\n", "does not start as a Python"), (None, "not executable")],
+    [("#!/bin/sh\nexit 1\n", "not a working Python"), (None, "not executable")],
 )
 async def test_a_python_that_cannot_run_tasks_is_told_before_they_start(
     post: Post, tmp_path: Path, content: str | None, why: str

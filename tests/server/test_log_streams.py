@@ -157,8 +157,8 @@ async def test_a_volume_that_hangs(api: Api, ended: Launch) -> None:
 async def test_a_volume_that_hangs_takes_one_reader(
     api: Api, ended: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However often a page retries, only one reader waits for the hanging log; other
-    logs are read.
+    """Only one reader waits for a hanging log, no matter how often a page retries; other logs are
+    read.
     """
     monkeypatch.setattr(log_streams, "HANGS_AFTER", 0.1)
     run = await ended("print('hello')")

@@ -1,4 +1,4 @@
-"""Routes of notifications, good and bad."""
+"""The routes of notifications, with valid and invalid requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOKEN = "tok-1234567"
 
 @pytest.fixture
 def verbs(service: Service) -> Iterator[None]:
-    """Allow loopback; remove all rules afterwards, and the clock ends."""
+    """Allow loopback; afterwards remove all rules, which ends the clock process."""
     state_dir = service.manager.backend.notifications().state_dir  # type: ignore[attr-defined]
     folder = state_dir / "notifications"
     folder.mkdir(mode=0o700, parents=True)
@@ -41,7 +41,7 @@ def verbs(service: Service) -> Iterator[None]:
 
 
 async def test_a_rule_is_added_tried_and_removed(api: Api, verbs: None, receiver: Receiver) -> None:
-    """Each verb is a route, and no answer has the secret part of a URL."""
+    """Each verb has a route, and no response contains the secret part of a URL."""
     body = {"name": "team", "webhook": receiver.url, "on": ["failed", "budget"], "lab": ""}
     made = await api("POST", RULES, body)
     assert made.status == 201, made.text
@@ -67,7 +67,7 @@ async def test_a_rule_is_added_tried_and_removed(api: Api, verbs: None, receiver
 
 
 async def test_what_is_wrong_is_told_without_secrets(api: Api, verbs: None) -> None:
-    """A body that is no rule names what is wrong, and repeats no secret."""
+    """For an invalid body, the response names the mistake and repeats no secret."""
     secret = f"https://example.com/{TOKEN}"
     for more in (
         {"webhok": secret},

@@ -89,7 +89,7 @@ async def test_a_route_that_deletes_is_told_once(
 
 
 async def test_many_pages_share_one_watch(page: Page, launch: Launch) -> None:
-    """However many tabs are open, the records are watched once, and all tabs receive the same
+    """The records are watched only once for any number of tabs, and all tabs receive the same
     events.
     """
     pages = [await page() for _ in range(5)]
@@ -102,7 +102,9 @@ async def test_many_pages_share_one_watch(page: Page, launch: Launch) -> None:
 
 
 async def test_a_run_that_changes_all_the_time(page: Page, ended: Launch) -> None:
-    """Of many changes in a second a page receives only a few, but always the last one."""
+    """If there are many changes in a second, a page receives only a few of them, but always the
+    last one.
+    """
     run = await ended()
     folder = RunFolder(Path(run.status.paths["logs"]).parent)
     events = await page()

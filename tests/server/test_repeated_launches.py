@@ -45,7 +45,9 @@ async def test_a_cell_is_launched_again_with_all_that_was_said(
 async def test_a_program_is_launched_again_in_the_folder_where_it_ran(
     post: Post, service: Service, api: Api, root: Path
 ) -> None:
-    """A file has the file browser's path; so has the folder, unless it is the file's own."""
+    """The form shows a file by its path in the file browser, and the working folder too unless it
+    is the file's own.
+    """
     launch = service.manager.launch
     await asyncio.to_thread(launch, "project/train.py", ["1"], folder=root, workers=1, name="here")
     first = await asyncio.to_thread(ended, service, "here")
@@ -66,7 +68,7 @@ async def test_a_program_is_launched_again_in_the_folder_where_it_ran(
 async def test_what_a_launch_cannot_say_is_told(
     post: Post, service: Service, api: Api, root: Path, tmp_path: Path
 ) -> None:
-    """There is a note for a name in use, an unknown folder, a folder outside the root, and a lost
+    """The form notes a name in use, an unknown folder, a folder outside the root, and a lost
     cell.
     """
     await post("clusters", cell=SLEEP, name="busy", options={"workers": 1, "grace": "1s"})

@@ -404,8 +404,8 @@ async def test_what_can_be_asked_for(api: Api) -> None:
 
 
 async def test_usage(api: Api, ended: Launch) -> None:
-    """What tasks used stands beside what was requested, and a task that is named has its samples;
-    one that does not exist is refused with the existing ones.
+    """The usage of tasks is listed next to the requests, with samples for tasks that the request
+    names. For an unknown task, the error names the existing tasks.
     """
     await ended("import time\nwhile time.process_time() < 0.5: pass", workers=1, worker_cpu=2)
     told = (await api("GET", "clusters/digits/usage?task=worker-0")).json
@@ -419,3 +419,20 @@ async def test_usage(api: Api, ended: Launch) -> None:
     refused = await api("GET", "clusters/digits/usage?task=ps-0")
     assert_problem(refused, 404, "ps-0", "it has worker-0")
     assert_problem(await api("GET", "clusters/none/usage"), 404, "there is no run")
+
+
+async def test_usage_has_advice_in_the_language_of_the_request(api: Api, ended: Launch) -> None:
+    """Each piece of advice has its code, its task, a sentence, the options that it changes and the
+    command; a rerun takes it with `advised`.
+    """
+    await ended("print(1)", workers=1, worker_memory="2Gi")
+    (told,) = (await api("GET", "clusters/digits/usage")).json["usage"]["advice"]
+    assert (told["code"], told["task"]) == ("AdviceMemoryTooHigh", "worker")
+    assert told["message"].startswith("worker needs less memory: 2GiB requested for each task")
+    assert told["options"] == {"worker_memory": "512Mi"}
+    assert told["command"] == "tfcluster rerun digits-1 --worker-memory 512Mi"
+    chinese = await api("GET", "clusters/digits/usage", headers={"Accept-Language": "zh-CN"})
+    assert "不需要这么多内存" in chinese.json["usage"]["advice"][0]["message"]
+    run = await api("POST", "clusters/digits/rerun", {"advised": True})
+    assert run.json["cluster"]["spec"]["replicas"]["worker"]["resources"]["memory"] == "512Mi"
+    await api("POST", "clusters/digits/stop")

@@ -1,4 +1,4 @@
-"""Routes of schedules, good and bad."""
+"""The routes of schedules, with valid and invalid requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ RULES = {"cron": "0 0 1 1 *", "timeZone": "Asia/Shanghai"}
 
 @pytest.fixture
 def folder(jp_root_dir: Path, service: Service) -> Iterator[Path]:
-    """Yield the folder of the file browser; delete all schedules afterwards, and the clock ends."""
+    """Yield the folder of the file browser; afterwards delete all schedules, which ends the clock
+    process.
+    """
     (jp_root_dir / "quick.sh").write_text("exit 0\n")
     yield jp_root_dir
     schedules = service.manager.schedules
@@ -49,7 +51,9 @@ def _is_free(state_dir: Path) -> bool:
 
 
 async def test_a_schedule_is_made_shown_and_removed(api: Api, folder: Path) -> None:
-    """What is made is listed with its next due times, and its answers are as described."""
+    """A created schedule is listed with its next due times, and the responses match their
+    schema.
+    """
     nightly = await make(api)
     assert RULES.items() <= nightly["schedule"]["rules"].items()
     assert len(nightly["next"]) == 10
@@ -64,7 +68,7 @@ async def test_a_schedule_is_made_shown_and_removed(api: Api, folder: Path) -> N
 
 
 async def test_its_verbs(api: Api, folder: Path) -> None:
-    """Pausing, resuming, updating, backfilling and running now answer with the schedule."""
+    """The routes to pause, resume, update, backfill and run now answer with the schedule."""
     await make(api)
     paused = await api("POST", "schedules/nightly/pause", {"reason": "data repair"})
     assert paused.json["schedule"]["status"]["paused"]["reason"] == "data repair"
@@ -99,7 +103,7 @@ async def test_its_verbs(api: Api, folder: Path) -> None:
 async def test_nonsense_is_refused(
     api: Api, folder: Path, rules: dict[str, Any], field: str
 ) -> None:
-    """A rule that is none is refused with its name, and nothing is made."""
+    """An invalid rule is refused by its name, and no schedule is created."""
     body = {"name": "other", "rules": rules, "launch": {"program": "quick.sh"}}
     refused = await api("POST", "schedules", body)
     assert refused.status == 422
@@ -116,7 +120,7 @@ LAUNCH = {"program": "quick.sh", "arguments": ["{scheduled_for}"], "options": {"
 
 
 async def plan(api: Api, **changes: Any) -> dict[str, Any]:
-    """Return the plan of a schedule that is complete but for the changes."""
+    """Return the plan of a valid schedule with some changes."""
     options = {"cron": "0 2 * * *", "time_zone": "Asia/Shanghai"}
     body = {"name": "nightly", "options": options, "launch": LAUNCH} | changes
     answer = await api("POST", "schedules/plan", body)
@@ -128,13 +132,15 @@ async def plan(api: Api, **changes: Any) -> dict[str, Any]:
 
 
 def components() -> dict[str, Any]:
-    """Return the described schemas, beside which one of them can be checked."""
+    """Return the schemas of the API's description, so that one can be checked with its
+    references.
+    """
     return {"components": app.openapi_document()["components"]}
 
 
 async def test_a_plan_says_what_create_would_make(api: Api, folder: Path) -> None:
-    """A plan has the next five due times in the zone, the rules and the line for a notebook; it
-    makes nothing, and what `POST /schedules` makes of it is the same.
+    """A plan has the next five due times in the time zone, the rules and the line for a notebook.
+    It creates nothing, and `POST /schedules` of the same body creates the same schedule.
     """
     options = {
         "cron": "0 2 * * *",
@@ -184,15 +190,15 @@ async def test_a_plan_says_what_create_would_make(api: Api, folder: Path) -> Non
 async def test_a_plan_names_each_problem_at_its_input(
     api: Api, folder: Path, changes: dict[str, Any], option: str, words: str
 ) -> None:
-    """What `create` would refuse is a problem of the plan, at the input that it is about."""
+    """A plan lists what `create` would refuse as problems, each with the input that it is about."""
     (problem,) = (await plan(api, **changes))["problems"]
     assert problem["option"] == option
     assert words in problem["allowed"]
 
 
 async def test_a_plan_knows_names_and_options(api: Api, folder: Path) -> None:
-    """A name that is taken is a problem, unless that schedule is changed; so is an unknown option.
-    No room now is none: there may be room when it is due.
+    """A plan reports an unknown option, and a name in use unless that schedule is being changed. It
+    does not report a lack of room, because there may be room at the due time.
     """
     await make(api)
     (taken,) = (await plan(api))["problems"]
@@ -208,8 +214,8 @@ async def test_a_plan_knows_names_and_options(api: Api, folder: Path) -> None:
 
 
 async def test_a_form_changes_a_whole_schedule(api: Api, folder: Path) -> None:
-    """The form of a schedule has what was asked for, as one types it; an update with `whole` gives
-    what it leaves out its default again.
+    """The form of a schedule has its options as a user types them. An update with `whole` resets
+    omitted options to their defaults.
     """
     rules = {**RULES, "maxParallel": 3, "deadline": 5400, "retries": 1, "afterSuccess": True}
     launch = {**LAUNCH, "options": {"workers": 1, "env": ["A=1", "B=2"]}}
@@ -244,7 +250,9 @@ async def test_a_form_changes_a_whole_schedule(api: Api, folder: Path) -> None:
 
 
 async def test_a_form_cannot_hold_a_cluster_file(api: Api, folder: Path, service: Service) -> None:
-    """A schedule made with a cluster file is not opened in a form, which would lose the file."""
+    """A schedule created from a cluster file cannot be opened in the form, which would lose the
+    file.
+    """
     (folder / "cluster.yaml").write_text(CLUSTER_FILE)
     service.manager.schedules.create(
         "filed", file=str(folder / "cluster.yaml"), folder=folder, cron="@yearly"
@@ -255,7 +263,7 @@ async def test_a_form_cannot_hold_a_cluster_file(api: Api, folder: Path, service
 
 
 async def test_a_history_has_the_runs_of_its_span(api: Api, folder: Path, page: Any) -> None:
-    """One request gives the due times of a span, with how long their runs took."""
+    """One request returns the due times of a period, with the durations of their runs."""
     events = await page()
     await make(api)
     span = {"start": "2026-01-01", "end": "2026-01-02"}
@@ -282,8 +290,8 @@ async def test_a_history_has_the_runs_of_its_span(api: Api, folder: Path, page: 
 
 
 async def test_a_schedule_waits_for_another_as_the_form_says_it(api: Api, folder: Path) -> None:
-    """A form's `after` becomes a rule of the schedule, is in its form again, and a schedule that
-    does not exist is a problem at that input.
+    """`after` in a form becomes a rule of the schedule and is in its form again. An unknown
+    schedule is a problem of that input.
     """
     await make(api)
     launch = {**LAUNCH, "options": {"after": ["schedule:nightly"]}}

@@ -50,8 +50,8 @@ async def test_who_asks_hears_in_time(released: threading.Event) -> None:
 
 
 async def test_a_question_that_hangs_is_not_asked_again(released: threading.Event) -> None:
-    """However often a hanging call is requested, only one thread waits for it; other calls still
-    run.
+    """Only one thread waits for a hanging call, no matter how often it is requested; other calls
+    still run.
     """
     worker = Worker(most=2)
     for _ in range(5):

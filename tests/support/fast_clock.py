@@ -1,4 +1,4 @@
-"""The clock process with a faster time, which tests can kill."""
+"""The clock process on a fast clock, which tests can kill."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ main(sys.argv[2], lambda: base + (time.time() - base) * speed)
 
 
 class FastClock:
-    """A clock process for which `speed` seconds pass in one second."""
+    """A clock process for which `speed` seconds pass in each real second."""
 
     def __init__(self, state_dir: Path, base: float, speed: float) -> None:
         self.state_dir, self.base, self.speed = state_dir, base, speed
@@ -58,7 +58,7 @@ class FastClock:
         return None
 
     def kill(self) -> None:
-        """Kill the clock process and the processes with which it launches."""
+        """Kill the clock process and its launch processes."""
         pid = self.pid()
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):

@@ -97,7 +97,7 @@ class Story:
         }
 
     def end(self) -> dict[str, Any]:
-        """Let a program end while the disk is full."""
+        """End a program while the disk is full."""
         self.launch()
         before = self.told()
         GO.touch()

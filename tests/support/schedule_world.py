@@ -1,6 +1,4 @@
-"""A schedule over simulated time, with runs that end; `due` is applied as the clock process
-does.
-"""
+"""A schedule in simulated time, with runs that end; `due` is applied as in the clock process."""
 
 from __future__ import annotations
 
@@ -51,7 +49,7 @@ class ScheduleWorld:
         self.status = ScheduleStatus(cursor=self.now)
 
     def look(self) -> None:
-        """Take one turn, and apply it."""
+        """Ask `due` once, and apply its answer."""
         outcomes = {name: RunOutcome(run.phase) for name, run in self.runs.items()}
         self.status = settle(self.rules, self.status, outcomes, self.now)
         turn = due(self.rules, self.status, self.now, self.find)
@@ -66,7 +64,7 @@ class ScheduleWorld:
         self.check()
 
     def pass_time(self, seconds: float, *, clock: float | None = None) -> None:
-        """Let runs work for `seconds`, and move the clock by the same time or by `clock`."""
+        """Advance the runs by `seconds`, and the clock by the same time or by `clock`."""
         self.worked += seconds
         self.now += seconds if clock is None else clock
         for run in self.runs.values():

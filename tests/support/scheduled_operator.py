@@ -1,4 +1,4 @@
-"""Schedules in operators on a server that stores objects, with a clock that the test sets."""
+"""Operators with schedules, on a server that stores objects and a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ START = 1_780_000_000.0 - 1_780_000_000.0 % 60
 
 
 class StoppedClock(ScheduleClock):
-    """A clock that the test sets; who waits for a time is woken by setting it."""
+    """A clock that the test sets; setting it wakes threads that wait for a time."""
 
     def __init__(self) -> None:
         self.at = START
@@ -34,7 +34,7 @@ class StoppedClock(ScheduleClock):
 
 
 class ScheduledWorld(World):
-    """A server, operators, and a kubelet that ends runs as the test says."""
+    """A server, its operators, and a kubelet that ends runs when the test asks for it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,12 +42,12 @@ class ScheduledWorld(World):
         self.others: list[Controller] = []
 
     def operate(self) -> None:
-        """Start an operator, in place of the last one."""
+        """Replace the newest operator by a new one."""
         self.rest()
         self.controller = self.another()
 
     def another(self, api: Api | None = None) -> Controller:
-        """Start an operator beside those that there are."""
+        """Start one more operator."""
         api = api or self.server.api()
         made = Controller(api, "", "a", lambda: self.leads, self.policy, lambda: 0.0, self.clock)
         made.context.admission = self.admission
@@ -58,7 +58,7 @@ class ScheduledWorld(World):
         return made
 
     def create(self, name: str = "nightly", **spec: Any) -> None:
-        """POST a schedule, as kubectl does by hand."""
+        """POST a schedule, as `kubectl create` does."""
         program = {"inline": "print('hello')", "arguments": ["--day", "{scheduled_for:%H:%M}"]}
         template = {"spec": {"program": program, "env": {"AT": "{previous_success:%H:%M}"}}}
         content = {"cron": "* * * * *", "template": template, **spec}
@@ -72,7 +72,7 @@ class ScheduledWorld(World):
         return self.server.objects[f"{SCHEDULES}/{name}"]
 
     def change(self, name: str = "nightly", **spec: Any) -> None:
-        """Change a spec, as its owner does."""
+        """Change a schedule's spec, as its owner does."""
         with self.server.changed:
             found = copy.deepcopy(self.schedule(name))
             found["spec"] |= spec
@@ -84,7 +84,7 @@ class ScheduledWorld(World):
         return copy.deepcopy(self.schedule(name)["status"])
 
     def pass_to(self, at: float) -> None:
-        """Set the clock, and wake who waits for it."""
+        """Set the clock, and wake the threads that wait for it."""
         self.clock.at = at
         for each in (self.controller, *self.others):
             if each is not None:

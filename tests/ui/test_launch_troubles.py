@@ -85,7 +85,7 @@ def test_a_server_that_is_away_loses_nothing_that_was_typed(lab: LabPage, form: 
 
 
 def test_a_slow_answer_does_not_overwrite_a_newer_one(lab: LabPage, form: Locator) -> None:
-    """Of two plans the newer one is shown, whichever arrives last."""
+    """If two plans arrive in any order, the newer one is shown."""
     held: list[Route] = []
 
     def hold(route: Route) -> None:

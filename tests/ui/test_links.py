@@ -48,7 +48,7 @@ def test_a_link_opens_what_it_names(
 
 
 def test_a_link_does_nothing_but_show(lab: LabPage) -> None:
-    """Nobody can make another person stop a run with a link."""
+    """A link cannot make another user stop a run."""
     launch_sleeping(lab, "mnist")
     lab.page.goto(f"{lab.server.url}lab?token={lab.server.token}&tfcluster=stop:mnist-1")
     lab.restored()

@@ -1,4 +1,4 @@
-"""Schedules in a browser: made and changed in the form, listed in the sidebar, as a calendar."""
+"""Schedules in a browser: the form that creates and changes them, the sidebar and the calendar."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOCALE = "@jupyterlab/translation-extension/plugin.jupyterlab-settings"
 
 @pytest.fixture
 def schedules(lab: LabPage) -> Locator:
-    """Return the section of the sidebar."""
+    """Return the sidebar's section of schedules."""
     return lab.sidebar.locator(".tfc-Fold", has_text="Schedules")
 
 
@@ -46,8 +46,9 @@ def field(form: Locator, label: str) -> Locator:
 def test_a_launch_becomes_a_schedule_and_is_changed(
     lab: LabPage, form: Locator, schedules: Locator
 ) -> None:
-    """Repeat… asks for name, time and zone, shows the next five due times and the line of a
-    notebook, and saves; Edit… fills in the same form, and what is cleared there is gone.
+    """Repeat… asks for name, time and time zone, shows the next five due times and the line for a
+    notebook, and saves the schedule. Edit… opens the same form filled in; a cleared input removes
+    its option.
     """
     found = Findings(lab)
     form.get_by_label("Path of the program").fill("hello.py")
@@ -105,8 +106,8 @@ def test_a_launch_becomes_a_schedule_and_is_changed(
 def test_a_schedule_is_made_by_keyboard_with_each_problem_at_its_input(
     lab: LabPage, form: Locator
 ) -> None:
-    """Without a mouse: a name that is taken, a zone that is none and a file that is missing are
-    said at their inputs, and are mended there.
+    """Without a mouse, a name in use, an invalid time zone and a missing file are reported at their
+    inputs and can be corrected there.
     """
     verbs = lab.server.manager.schedules
     verbs.create("taken", str(lab.server.root / "hello.py"), cron="@yearly", workers=1)
@@ -150,8 +151,9 @@ def test_a_schedule_is_made_by_keyboard_with_each_problem_at_its_input(
 def test_a_schedule_is_run_paused_and_deleted_in_the_sidebar(
     lab: LabPage, schedules: Locator
 ) -> None:
-    """The sidebar offers to make a schedule, shows it with its last due times, and does with it
-    what one wants; its name opens the calendar, whose runs lead to the sidebar and to their logs.
+    """The sidebar offers to create a schedule, shows it with its last due times, and has all its
+    actions. The schedule's name opens the calendar, whose runs link to the sidebar and to their
+    logs.
     """
     schedules.locator("summary").click()
     expect(schedules.get_by_role("button", name="New schedule…")).to_be_visible()
@@ -190,7 +192,7 @@ def test_a_schedule_is_run_paused_and_deleted_in_the_sidebar(
 
 
 def test_an_hourly_schedule_is_read_by_month(lab: LabPage) -> None:
-    """A day with many due times shows how many came to what, and one request loads a month; arrow
+    """A day with many due times shows their number by result. One request loads a month, and arrow
     keys move between days.
     """
     now = datetime.now(timezone.utc)
@@ -223,7 +225,7 @@ def test_an_hourly_schedule_is_read_by_month(lab: LabPage) -> None:
 
 
 def test_schedules_in_chinese(fresh_server: LabServer, open_page: Callable[..., LabPage]) -> None:
-    """The part of the form and the calendar are in 简体中文."""
+    """The schedule part of the form, and the calendar, are in 简体中文."""
     setting = fresh_server.settings / LOCALE
     setting.parent.mkdir(parents=True, exist_ok=True)
     setting.write_text(json.dumps({"locale": "zh_CN"}))

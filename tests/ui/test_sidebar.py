@@ -406,7 +406,7 @@ def test_an_open_run_shows_its_tasks(lab: LabPage) -> None:
 
 
 def test_many_tasks_are_folded_and_those_that_failed_are_first(lab: LabPage) -> None:
-    """Of many tasks only the failed one is shown, below the reason; the others are shown on
+    """If a run has many tasks, only the failed one is shown, below the reason; the others appear on
     request.
     """
     (lab.server.root / "one_fails.sh").write_text(

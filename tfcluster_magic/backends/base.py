@@ -314,14 +314,16 @@ class Backend(abc.ABC):
         return None
 
     def keep_time(self) -> None:  # noqa: B027 - of some backends
-        """See that somebody launches what schedules say, if there are any. Never raises."""
+        """Make sure that a process launches the due runs of schedules, if there are any. Never
+        raises.
+        """
 
     @abc.abstractmethod
     def schedules(self) -> Schedules:
         """Return the schedules of the user. Raises BackendUnavailable."""
 
     def install_clock(self, remove: bool = False) -> ClockService | None:  # noqa: ARG002 - of some
-        """Let the system's service manager start the clock of schedules, or no longer.
+        """Make the system's service manager start the clock process, or stop doing so.
 
         Returns:
             What was written or deleted; None if there was nothing to delete.
@@ -400,8 +402,8 @@ class Backend(abc.ABC):
 
         Args:
             ref: the run.
-            change: makes new annotations of the current ones. It is called again when somebody else
-                wrote meanwhile, and what it raises is raised here.
+            change: makes new annotations of the current ones. It is called again if another process
+                wrote meanwhile; its errors are raised here.
         """
 
     @abc.abstractmethod

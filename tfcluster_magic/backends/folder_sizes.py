@@ -104,7 +104,7 @@ def _used_of_own_file_system(folder: MeasuredFolder) -> int | None:
     size = room.f_blocks * room.f_frsize
     if folder.allowed is None or not 0 < size <= folder.allowed * OWN_VOLUME_FACTOR:
         return None
-    # Computed from the free space: a file system is smaller than its volume, and full all the same.
+    # From the free space, because a file system is a little smaller than its volume.
     return folder.allowed - min(room.f_bavail * room.f_frsize, folder.allowed)
 
 

@@ -90,7 +90,9 @@ class RecordedTimes:
         return bool(self._records)
 
     def _is_same(self, file: BinaryIO) -> bool:
-        """Whether the last record that was read is where it was: its task thins a large file."""
+        """Return whether the last record that was read is unmoved: a task thins out a large
+        file.
+        """
         if self._last is None:
             return self._place == 0
         file.seek((self._place - 1) * TIMES_RECORD.size)

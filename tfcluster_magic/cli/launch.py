@@ -20,7 +20,7 @@ from ..runs.manager import Until
 from ..spec import Mode, TFCluster
 from . import grammar
 from .logs import follow_output
-from .runs import wait_and_report
+from .runs import wait_and_report, yes_option
 from .terminal import Terminal
 
 if TYPE_CHECKING:
@@ -104,7 +104,17 @@ def _options_named(file: str | None) -> Iterator[None]:
 @grammar.ref_argument()
 @grammar.launch_options
 @click.option("--name", help="name of the new cluster [that of REF]")
-@click.option("--resume", is_flag=True, help="start from the checkpoints of REF")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="start from the checkpoints of REF, which is stopped first if it is active",
+)
+@click.option(
+    "--advised",
+    is_flag=True,
+    help="change the options that the advice of `tfcluster top` changes, after showing them",
+)
+@yes_option
 @_wait_options
 @click.pass_context
 def rerun_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
@@ -112,21 +122,61 @@ def rerun_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
     give.
 
     Arguments after ` -- ` replace the program's arguments.
-    """
+
+    \b
+    Examples:
+      tfcluster rerun digits --workers 6 --resume
+      tfcluster rerun digits --advised
+    """  # noqa: D301 - click reads \b
     terminal: Terminal = ctx.obj
     stay = {key: words.pop(key) for key in ("wait", "follow", "timeout", "form", "dry_run")}
     _check_wait_options(stay)
+    advised, yes = words.pop("advised"), words.pop("yes")
     asked = {
         "arguments": grammar.program_arguments(ctx),
         **{key: words.pop(key) for key in ("ref", "name", "resume")},
         **grammar.given_options(words),
     }
+    if advised and not _take_advice(terminal, asked, yes or stay["dry_run"]):
+        terminal.note(_("nothing was launched"))
+        return None
     if stay["dry_run"]:
         _show_plan(terminal, terminal.manager.plan_rerun(**asked), stay["form"])
         return None
     with _options_named(None):
-        launched = terminal.manager.rerun(**asked)
+        launched = terminal.manager.rerun(**asked, on_stop=_StopNote(terminal))
     return _report_and_wait(terminal, launched, **stay)
+
+
+def _take_advice(terminal: Terminal, asked: dict[str, Any], yes: bool) -> bool:
+    """Add the options of advice to `asked`, show what they change, and return whether the user
+    wants that.
+    """
+    from ..usage.advice import change_lines
+
+    cluster = terminal.manager.status(asked["ref"])
+    options = terminal.manager.advised_options(cluster)
+    options = {key: value for key, value in options.items() if asked.get(key) is None}
+    for line in change_lines(cluster.spec, options):
+        terminal.note(line)
+    asked["ref"] = cluster.metadata.name
+    asked |= options
+    action = _("launch {name} again with these changes").format(name=cluster.metadata.name)
+    resume = " --resume" if asked["resume"] else ""
+    return terminal.confirm(action, yes, f"rerun {cluster.metadata.name} --advised{resume}")
+
+
+class _StopNote:
+    """Says once that a run is stopped before it is resumed."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal, self._said = terminal, False
+
+    def __call__(self, cluster: TFCluster) -> None:
+        if not self._said:
+            text = _("{name} is active: it is stopped, and the new run resumes it")
+            self._terminal.note(text.format(name=cluster.metadata.name))
+        self._said = True
 
 
 def _check_wait_options(stay: dict[str, Any]) -> None:

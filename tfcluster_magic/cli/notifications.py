@@ -87,12 +87,12 @@ def add_command(terminal: Terminal, /, form: str, kind: str | None, **words: Any
     else:
         terminal.say(report.rules([made], terminal.paint, terminal.columns))
     if made.format is not None and kind is None:
-        text = _("the receiver is taken to expect {format}; --format says otherwise")
+        text = _("messages are sent in the format {format}; --format sets another one")
         terminal.note(text.format(format=made.format.value))
     if not made.lab:
         terminal.note(_("messages have no link into JupyterLab; --lab URL adds one"))
     terminal.note(
-        terminal.words(_("`tfcluster notify test {name}` tries it").format(name=made.name))
+        terminal.words(_("to test it: `tfcluster notify test {name}`").format(name=made.name))
     )
 
 
@@ -149,7 +149,7 @@ def remove_command(terminal: Terminal, name: str) -> None:
 def test_command(terminal: Terminal, name: str) -> None:
     """Send a message to the receiver of NAME now, and print whether it was accepted."""
     rule = terminal.manager.notifications.test(name)
-    terminal.say(_("{receiver} took the message.").format(receiver=report.receiver(rule)))
+    terminal.say(_("{receiver} accepted the message.").format(receiver=report.receiver(rule)))
 
 
 @notify_command.command("history", cls=Command)

@@ -1,4 +1,4 @@
-"""`schedule`: launches that recur. Each command calls one method of `manager.schedules`."""
+"""`schedule`: the commands of schedules. Each command calls one method of `manager.schedules`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def schedule_options(command: grammar.F) -> grammar.F:
 
 
 def launch_words(command: grammar.F) -> grammar.F:
-    """What a schedule takes of a launch: its options, and where the program comes from."""
+    """Add the options of a launch and of a schedule to a command."""
     for option in (
         grammar.launch_options,
         click.option("--sha256", help="checksum that a program from a URL must have"),
@@ -58,7 +58,7 @@ def launch_words(command: grammar.F) -> grammar.F:
 
 
 def _asked(ctx: click.Context, words: dict[str, Any]) -> dict[str, Any]:
-    """What was said, in the words of the manager."""
+    """Return the given options by the manager's names."""
     terminal: Terminal = ctx.obj
     said = {key: value for key, value in words.items() if value not in (None, ())}
     if (arguments := grammar.program_arguments(ctx)) is not None:
@@ -78,8 +78,8 @@ class ScheduleCommand(grammar.LaunchCommand):
 def schedule_command() -> None:
     """Launch a program again and again, at times of a cron expression.
 
-    One small process of yours, the clock, launches what is due, also when every shell and notebook
-    is closed. A schedule launches a snapshot of its program, which `update` takes anew.
+    A small process of yours, the clock, launches due runs even while all shells and notebooks are
+    closed. A schedule launches a snapshot of its program; `update` takes a new one.
     """
 
 
@@ -148,12 +148,14 @@ def show_command(terminal: Terminal, name: str, form: str) -> None:
 
 @schedule_command.command("history", cls=Command)
 @name_argument
-@click.option("--last", type=click.IntRange(min=1), default=30, help="so many, the newest [30]")
+@click.option(
+    "--last", type=click.IntRange(min=1), default=30, help="how many of the newest due times [30]"
+)
 @grammar.output_option(FORMS)
 @grammar.backend_option
 @click.pass_obj
 def history_command(terminal: Terminal, name: str, last: int, form: str) -> None:
-    """List the due times of NAME and what became of each, newest first."""
+    """List the due times of NAME with their results, newest first."""
     schedule = terminal.manager.schedules.show(name)
     found = terminal.manager.schedules.history(name, last)
     if form != "table":
@@ -167,7 +169,7 @@ def history_command(terminal: Terminal, name: str, last: int, form: str) -> None
 
 @schedule_command.command("pause", cls=Command)
 @name_argument
-@click.option("--reason", default="", help="why; `list` and `show` tell it")
+@click.option("--reason", default="", help="the reason, which `list` and `show` display")
 @grammar.backend_option
 @click.pass_obj
 def pause_command(terminal: Terminal, name: str, reason: str) -> None:
@@ -180,7 +182,7 @@ def pause_command(terminal: Terminal, name: str, reason: str) -> None:
 @grammar.backend_option
 @click.pass_obj
 def resume_command(terminal: Terminal, name: str) -> None:
-    """Let NAME go on; due times of the pause are not caught up."""
+    """Resume NAME. Due times during the pause are not caught up."""
     _headline(terminal, terminal.manager.schedules.resume(name))
 
 
@@ -191,7 +193,7 @@ def resume_command(terminal: Terminal, name: str) -> None:
 def run_now_command(terminal: Terminal, name: str) -> None:
     """Launch NAME now, even outside its scheduled times; its overlap rules still apply."""
     terminal.manager.schedules.run_now(name)
-    text = _("{name} is due now. `tfcluster schedule history {name}` says what becomes of it.")
+    text = _("{name} is due now. To follow it: `tfcluster schedule history {name}`")
     terminal.say(text.format(name=name))
 
 
@@ -203,9 +205,9 @@ def run_now_command(terminal: Terminal, name: str) -> None:
 @grammar.backend_option
 @click.pass_context
 def update_command(ctx: click.Context, /, form: str, **words: Any) -> None:
-    """Change what you say of NAME, and take a new snapshot of its program.
+    """Change the given options of NAME, and take a new snapshot of its program.
 
-    Everything else stays as it was at `create`. A run that goes on is not touched.
+    Everything else stays as it was at `create`. Active runs do not change.
     """
     terminal: Terminal = ctx.obj
     _show(terminal, terminal.manager.schedules.update(**_asked(ctx, words)), form)
@@ -235,7 +237,7 @@ def delete_command(terminal: Terminal, name: str, yes: bool) -> None:
     "--to",
     "end",
     required=True,
-    help="last time, such as 2026-11-26T23:59; a date alone is its midnight",
+    help="last time, such as 2026-11-26T23:59; a date alone means 0:00 on that day",
 )
 @click.option("--parallel", type=click.IntRange(1, 100), default=1, help="runs at once [1]")
 @yes_option
@@ -247,7 +249,7 @@ def backfill_command(
 ) -> None:
     """Run past due times of NAME, oldest first; those that succeeded are left out.
 
-    It goes on without you: `tfcluster schedule show NAME` says how far it is.
+    It runs in the background; `tfcluster schedule show NAME` has its progress.
     """
     planned = terminal.manager.schedules.plan_backfill(name, start, end, parallel)
     if planned.total > ASK_ABOVE:
@@ -260,13 +262,13 @@ def backfill_command(
 
 
 @schedule_command.command("install", cls=Command)
-@click.option("--remove", is_flag=True, help="undo it; a clock that runs goes on")
+@click.option("--remove", is_flag=True, help="remove the unit; a running clock goes on")
 @grammar.backend_option
 @click.pass_obj
 def install_command(terminal: Terminal, remove: bool) -> None:
-    """Let systemd start your clock, so that schedules go on after the machine was off.
+    """Let systemd start your clock process, so that schedules work after a reboot.
 
-    It writes a user unit for this Python and enables it. Do it again after Python has moved.
+    It writes a user unit for this Python and enables it. Repeat it if your Python has moved.
     """
     service = terminal.manager.schedules.install(remove=remove)
     if remove:

@@ -1,10 +1,10 @@
 """The clocks of schedules on one machine: a service of the hub that keeps them running.
 
-Each clock runs under its own account, which root's processes never open a folder of: a child
-becomes the account, and starts its clock if it has schedules or rules of notifications and none
-runs. That is checked when the hub starts, and every minute. A clock that runs is watched, and one
-that dies is started again at once. A hub that root runs starts none for root. Who is no user of the
-hub any more has no clock.
+Each clock process runs under its own account, and root's processes never open the account's
+folders. A child switches to the account and starts a clock if it has schedules or rules of
+notifications and no running clock. This is checked when the hub starts, and every minute. A running
+clock process is watched, and restarted at once if it dies. A hub that root runs starts no clock for
+root. The clock of a user who was removed from the hub is ended.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from .auth.system_accounts import NoServer, Person, account, become, environment
 SERVICE = "clocks"
 SCOPES = ["list:users", "read:users:groups"]
 EVERY = "TFCLUSTER_HUB_CLOCKS"
-"""Variable with the seconds between two checks of an account; 0 for no clocks by the hub."""
+"""Environment variable: seconds between two checks of an account; 0 means that the hub starts no
+clocks.
+"""
 CHECK_SECONDS = 60
 OWNER, STATE = "TFCLUSTER_CLOCKS_OWNER", "TFCLUSTER_CLOCKS_STATE"
 PEOPLE_SECONDS = 300.0
@@ -47,13 +49,13 @@ PAGE = 50
 AT_ONCE = 4
 """Accounts that are checked at the same time."""
 STUCK_SECONDS = 30.0
-"""Seconds after which a check holds up no other one: a home may hang."""
+"""Seconds after which a check no longer delays others, because a home folder may hang."""
 RESTART_SECONDS = 5.0
-"""Seconds between two checks of an account whose clock dies again and again."""
+"""Seconds between two checks of an account whose clock keeps dying."""
 _START_SECONDS = 10.0
-"""Seconds in which a clock that was started says its pid."""
+"""Seconds within which a started clock must report its pid."""
 KEPT = ("TFCLUSTER_", "XDG_", "HOME", "LANG", "LC_", "USER", "LOGNAME")
-"""Prefixes of the hub's variables by which the owner's runs are found."""
+"""Prefixes of environment variables of the hub that a clock needs to find the owner's runs."""
 
 People = Mapping[str, tuple[str, ...]]
 """The users of the hub, each with the names of their groups."""
@@ -84,16 +86,16 @@ def configure(c: Config, *, owner: str, state: Path, environ: Mapping[str, str])
 
 @dataclass
 class _Account:
-    """What is known of one user's account."""
+    """The state of one user's account."""
 
     groups: tuple[str, ...] = ()
     check_at: float = 0.0
-    """When it is checked next, of the monotonic clock."""
+    """Monotonic time of the next check."""
     checked_at: float = float("-inf")
     child: int = 0
     """The process that checks it; 0 for none."""
     answer: int = -1
-    """The pipe on which that says the pid of the clock."""
+    """The pipe on which the child reports the pid of the clock."""
     clock: int = -1
     """A descriptor of the clock process; -1 if none is known."""
 
@@ -118,7 +120,7 @@ class ClockKeeper:
     _ask_at: float = 0.0
 
     def turn(self) -> None:
-        """Do what is due; wait for the next thing to happen, a second at most."""
+        """Start the checks that are due; wait for the next event, a second at most."""
         now = time.monotonic()
         if now >= self._ask_at:
             self._ask(now)
@@ -137,12 +139,12 @@ class ClockKeeper:
         self._wait(0.0 if due and room > len(due) else 1.0)
 
     def close(self) -> None:
-        """Forget the clocks, which go on."""
+        """Stop watching the clocks, which go on."""
         for each in self._accounts.values():
             self._unwatch(each)
 
     def _ask(self, now: float) -> None:
-        """Learn who the users are, and end the clocks of those who are none any more."""
+        """Update the list of users, and end the clocks of removed ones."""
         try:
             found = self.people()
         except (OSError, ValueError) as error:
@@ -157,7 +159,7 @@ class ClockKeeper:
             self._accounts.setdefault(name, _Account()).groups = groups
 
     def _end(self, name: str) -> None:
-        """End the clock of who is no user of the hub any more."""
+        """End the clock of a user who was removed from the hub."""
         gone = self._accounts.pop(name)
         if gone.clock >= 0:
             log.warning("%s is no user of the hub any more: ending the clock", name)
@@ -166,7 +168,7 @@ class ClockKeeper:
             self._unwatch(gone)
 
     def _check(self, name: str, now: float) -> None:
-        """Let a child start the clock of an account, if it needs one."""
+        """Start a child that starts an account's clock if it needs one."""
         each = self._accounts[name]
         each.check_at, each.checked_at = now + self.every, now
         try:
@@ -207,11 +209,11 @@ class ClockKeeper:
                 log.info("the clock of %s has ended", name)
 
     def _learn(self, name: str) -> None:
-        """Take the answer of a child: watch the clock of which it says the pid."""
+        """Read the answer of a child, and watch the clock process that it names."""
         each = self._accounts[name]
         said = os.read(each.answer, 100)
         os.close(each.answer)
-        os.kill(each.child, signal.SIGKILL)  # its account may have stopped it
+        os.kill(each.child, signal.SIGKILL)  # the account's user may have stopped it
         os.waitpid(each.child, 0)
         each.child, each.answer = 0, -1
         if not said.isdigit() or each.clock >= 0:
@@ -225,7 +227,7 @@ class ClockKeeper:
             is_theirs = Path("/proc", said.decode()).stat().st_uid == uid
         except (OSError, NoServer):  # the clock or the account is gone meanwhile
             is_theirs = False
-        if is_theirs:  # nobody else's process is ended
+        if is_theirs:  # processes of other accounts are never ended
             each.clock = fd
         else:
             os.close(fd)
@@ -238,8 +240,8 @@ class ClockKeeper:
 
 
 def _run_check(person: Person | None, env: dict[str, str], out: int) -> None:
-    """Be the child that checks one account: start its clock if it needs one, and write its pid.
-    Does not return.
+    """Run as the child that checks one account: start its clock if it needs one, and write the
+    clock's pid. Does not return.
     """
     try:
         if person is not None:
@@ -253,7 +255,7 @@ def _run_check(person: Person | None, env: dict[str, str], out: int) -> None:
         schedule_store.keep_time(state_dir)
         until = time.monotonic() + _START_SECONDS
         while (pid := schedule_store.clock_pid(state_dir)) is None:
-            # One that was just started writes its pid within milliseconds.
+            # A clock that was just started writes its pid within milliseconds.
             if not schedule_store.needs_clock(state_dir) or time.monotonic() > until:
                 break
             time.sleep(0.02)

@@ -72,8 +72,9 @@ class LaunchRequest:
 
     `cluster` is the chosen name. `name_given` says that the user chose it, so a name in use is
     refused; a derived one gets the next free letter instead (`train`, `train-b`, ...). `inferred`
-    says what of the spec was inferred from the program. A launch of a schedule is `scheduled` and
-    has its number, `run`: a run of that number and due time is the same launch, not made again.
+    lists the parts of the spec that were inferred from the program. A launch of a schedule is
+    `scheduled` and has its number, `run`: a run of that number and due time is the same launch, not
+    made again.
     """
 
     cluster: str

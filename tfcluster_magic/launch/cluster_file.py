@@ -26,8 +26,8 @@ MOST_BYTES = 4 * 1024 * 1024  # a record with its program is far smaller
 
 @dataclass(frozen=True)
 class ClusterFile:
-    """The content of a cluster file; `program` is a source, if the file holds no snapshot, and
-    `entry` the file that starts it if it is a folder.
+    """The content of a cluster file. Without a snapshot in the file, `program` is the source, and
+    `entry` the file to start if that is a folder.
     """
 
     name: str | None

@@ -1,7 +1,7 @@
 """A launch as a command line or a magic: the reverse of `options.read_options`. Pure.
 
-The words, parsed again, give the same launch; defaults are left out. This module knows how each
-kind of value is written, and what must be escaped in a cell. An invalid launch has words too.
+Parsing the words again gives the same launch; defaults are left out. This module writes each kind
+of value, and escapes what IPython would change in a cell. Invalid launches can be written, too.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def magic_line(words: Sequence[str], cell: bool = False) -> str:
     breaks = {char for char in line if char != " " and len(f"a{char}a".splitlines()) > 1}
     braces = any(char in line for char in "{}")
     escapes = {ord("{"): "{{", ord("}"): "}}"} | {ord(c): f"{{chr({ord(c)})}}" for c in breaks}
-    if breaks or braces or '"\'"' in line:  # otherwise it is between quotes that IPython respects
+    if (
+        breaks or braces or '"\'"' in line
+    ):  # otherwise it is quoted, and IPython respects the quotes
         escapes[ord("$")] = "{chr(36)}"
     return f"{'%%' if cell else '%'}tfcluster {line.translate(escapes)}"
 
@@ -100,15 +102,15 @@ def notebook_cell(cluster: TFCluster) -> str:
 def _cluster_argv(cluster: TFCluster, source: str | None) -> list[str]:
     arguments = cluster.spec.program.arguments if cluster.spec.program else ()
     use = ProjectUse.of(cluster.status.inferred) if source is not None else None
-    spec = replace(cluster.spec, after=())  # what it waited for is long done
+    spec = replace(cluster.spec, after=())  # the awaited runs have ended
     options = options_of(spec, use.keys if use else ())
     config = use.config if use else None
     return launch_argv(source, arguments, cluster.metadata.cluster, options, config=config)
 
 
 def options_of(spec: Spec, told: Collection[str] = ()) -> dict[str, object]:
-    """Return the options, by key, that produce `spec`; defaults are left out, but for the options
-    in `told`, which the file of a project sets to something else.
+    """Return the options, by key, that produce `spec`. Defaults are left out, except for options in
+    `told`, which a project's file sets to other values.
     """
     found = _options_of(spec)
     for option in OPTIONS:
@@ -192,7 +194,7 @@ def field_default(path: tuple[str, ...]) -> object:
 
 
 def option_texts(option: Option, value: object) -> list[str]:
-    """Return an option's value as a person writes it, a text for each time that it is given."""
+    """Return an option's value as typed, with one text for each time that it is given."""
     if option.kind is Kind.PAIRS:
         if isinstance(value, Mapping):
             return [f"{name}={content}" for name, content in value.items()]
@@ -247,7 +249,7 @@ def _findings(program: Program | None) -> Findings | None:
 
 
 def _cell_of(program: Program) -> str:
-    """Return the text of a cell; empty if no cell can say it."""
+    """Return the text of a cell; empty if no cell can express it."""
     if program.kind is not ProgramKind.CELL and not program.entrypoint.endswith(".py"):
         return ""
     content = (program.files or {}).get(program.entrypoint)

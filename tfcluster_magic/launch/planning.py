@@ -119,8 +119,8 @@ KnownRuns = Callable[[], Sequence[TFCluster]]
 class LaunchDraft:
     """A launch under construction; its problems are collected and raised once.
 
-    `runs` returns the existing runs. `use` is what a project's file gave to it, `named` the name
-    that it has if none is given.
+    `runs` returns the existing runs. `use` has the settings from a project's file, `named` the name
+    to use if the user gives none.
     """
 
     values: OptionValues
@@ -347,7 +347,7 @@ def _unknown_run(ref: str, known: Sequence[TFCluster]) -> str:
 
 
 def _why_never(run: TFCluster, until: str) -> str:
-    """Return why a run will never do what is waited for; empty if it may, or has done so."""
+    """Return why a run will never do what is waited for; empty if it has done so or still can."""
     name, phase = run.metadata.name, run.status.phase
     if until != AwaitedOutcome.SUCCESS.value or phase is Phase.SUCCEEDED:
         return ""

@@ -5,10 +5,10 @@
     configurations:
       quick: {workers: 1, max-duration: 10m}
 
-A value is read as its option on a command line reads it, so YAML's own ideas (`on`, `1e-3`, `010`)
-never reach a program. The file may set what an option of a launch may set, and nothing else: its
-program is inside of the folder, and an unknown key is refused. Here are the file's form, its JSON
-Schema, and the search for projects below a folder. Nothing is launched or written.
+A value is read like its option on a command line, so YAML does not change values such as `on`,
+`1e-3` or `010`. The file can set only options of a launch. Its program is inside the folder, and
+unknown keys are refused. This module has the file's format, its JSON Schema, and the search for
+projects below a folder. Nothing is launched or written.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MOST_CONFIGURATIONS = 50
 CONFIGURATIONS = "configurations"
 CONFIG_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
 BESIDE = ("program", "arguments", "name")
-"""What a file sets beside the options of a launch."""
+"""Keys of a file that are not options of a launch."""
 BY_NAME: Mapping[str, Option] = {option.flag[2:]: option for option in OPTIONS}
 """Options by their key in the file: `--max-duration` is `max-duration`."""
 
@@ -54,8 +54,8 @@ Value = bool | str | tuple[str, ...] | dict[str, str]
 
 @dataclass(frozen=True)
 class ProjectProblem(Problem):
-    """A problem at a `line` of the file, counted from 1; `configuration` is empty for the part that
-    all have.
+    """A problem at a `line` of the file, counted from 1; `configuration` is empty for the common
+    part.
     """
 
     line: int = 1
@@ -64,8 +64,8 @@ class ProjectProblem(Problem):
 
 @dataclass(frozen=True)
 class Setting:
-    """One line of the file: the key as it is written there, and its value as a command line has it
-    (true or false for a switch, several texts for what is repeatable, names and texts of pairs).
+    """One line of the file: its key as written, and its value as on a command line: true or false
+    for a switch, several texts for a repeatable option, names and texts for pairs.
     """
 
     key: str
@@ -83,7 +83,7 @@ class Setting:
         return isinstance(self.value, dict)
 
     def __str__(self) -> str:
-        """Return `key: value`, shortened, for people."""
+        """Return `key: value`, shortened, for display."""
         value = self.value
         if isinstance(value, bool):
             text = "true" if value else "false"
@@ -99,8 +99,8 @@ Settings = Mapping[str, Setting]
 
 
 def overlaid(below: Settings, above: Settings) -> dict[str, Setting]:
-    """Return the settings of both; `above` replaces, and adds to pairs such as `env`. `memory`
-    above also replaces `worker-memory` below, for it means every task.
+    """Return the settings of both; those in `above` replace others, but add to pairs such as `env`.
+    `memory` above also replaces `worker-memory` below, because it applies to every task.
     """
     kept = {key: each for key, each in below.items() if key not in _replaced(below, above)}
     for key, each in above.items():
@@ -112,7 +112,7 @@ def overlaid(below: Settings, above: Settings) -> dict[str, Setting]:
 
 
 def _replaced(below: Settings, above: Settings | Mapping[str, object]) -> list[str]:
-    """Return the keys of `below` that those of `above` stand in place of."""
+    """Return the keys of `below` that `above` replaces."""
     each_task = {
         f"{t.value}-{key}" for t in TaskType for key in ("cpu", "memory", "gpu") if key in above
     }
@@ -123,7 +123,7 @@ def _replaced(below: Settings, above: Settings | Mapping[str, object]) -> list[s
 
 @dataclass(frozen=True)
 class Project:
-    """A folder with the settings that all launches have, and those of each configuration.
+    """A project folder with its common settings and those of each configuration.
 
     `called` is the file as the user would name it, for messages.
     """
@@ -134,7 +134,7 @@ class Project:
     configurations: Mapping[str, Settings]
 
     def settings_of(self, config: str | None) -> dict[str, Setting]:
-        """Return the settings of a configuration, or without a name those that all have.
+        """Return the settings of a configuration; without a name, the common ones.
 
         Raises:
             InvalidRequest: there is no such configuration.
@@ -156,12 +156,12 @@ class Project:
         return text.format(file=self.called, names=", ".join(self.configurations))
 
     def origin(self, setting: Setting) -> str:
-        """Return how problems call a setting: file, line and key."""
+        """Return the place of a setting for problems: file, line and key."""
         return f"{self.called}:{setting.line} {setting.key}"
 
     def words(self, config: str | None, given: Mapping[str, object]) -> ProjectWords:
-        """Return what the file says for a launch that says `given` itself: options by their Python
-        keys, and those of `BESIDE`.
+        """Return the file's settings for a launch that sets `given` itself: options by their Python
+        keys, and the keys of `BESIDE`.
 
         Raises:
             InvalidRequest: there is no such configuration.
@@ -195,8 +195,8 @@ class Project:
 
 @dataclass(frozen=True)
 class ProjectWords:
-    """What a project's file says for one launch: `entry` is the program's file below the folder,
-    `options` and `origins` (how problems call them) are by Python keys.
+    """The settings of a project's file for one launch: `entry` is the program's file below the
+    folder; `options` and `origins` (their places, for problems) are by Python keys.
     """
 
     use: ProjectUse
@@ -262,7 +262,7 @@ def read_project(
 
 
 def _short(path: Path) -> str:
-    """Return a path as it is named from here, if it lies below."""
+    """Return a path relative to the working folder, if it is below it."""
     try:
         return str(path.relative_to(Path.cwd()))
     except (ValueError, OSError):
@@ -270,8 +270,8 @@ def _short(path: Path) -> str:
 
 
 def _file_text(path: Path, called: str) -> str:
-    """Return the text of a project's file. A link, pipe or device is not read: a folder may be
-    somebody else's.
+    """Return the text of a project's file. Links, pipes and devices are not read, because the
+    folder may belong to another user.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -302,8 +302,8 @@ _TRUE = ("true", "yes", "on")
 
 
 class _Reader:
-    """Reads one file; collects its problems. What is read are YAML's nodes: no object is made of
-    them, so that no tag has an effect and every text is what stands in the file.
+    """Reads one file; collects its problems. It reads YAML nodes and builds no objects from them,
+    so tags have no effect and texts stay as written.
     """
 
     def __init__(self, folder: Path, called: str, looks_for_program: bool) -> None:
@@ -395,7 +395,7 @@ class _Reader:
         return found, below
 
     def _is_allowed(self, key: str, value: Value, node: yaml.Node) -> bool:
-        """Return whether a value is one of its setting; if not, add what is wrong with it."""
+        """Return whether a value is valid for its setting; if not, add the problem."""
         if key == "program":
             why = wrong_program(self._folder, str(value)) if self._looks_for_program else None
             found = [] if why is None else [Problem(key, value, why)]
@@ -430,7 +430,7 @@ class _Reader:
     def _pairs(
         self, node: yaml.Node, rule: str, key: str = ""
     ) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
-        """Return the pairs of a mapping; each key is a text, and there once."""
+        """Return the pairs of a mapping; keys must be texts and unique."""
         import yaml
 
         if not isinstance(node, yaml.MappingNode):
@@ -449,7 +449,7 @@ class _Reader:
         return [*found.values()]
 
     def _value(self, key: str, node: yaml.Node) -> Value | None:
-        """Return the value of a setting; None after adding what is wrong with it."""
+        """Return the value of a setting; None after adding its problem."""
         kind = BY_NAME[key].kind if key in BY_NAME else None
         if kind is Kind.SWITCH:
             if node.tag != _BOOL:
@@ -465,7 +465,9 @@ class _Reader:
         return self._text(key, node, _("write one value"))
 
     def _texts(self, key: str, node: yaml.Node) -> tuple[str, ...] | None:
-        """Return the texts of a list; a single text is one, and of arguments a line of a shell."""
+        """Return the texts of a list. A single text counts as one; for arguments, it is split like
+        a shell line.
+        """
         import yaml
 
         rule = _("write a list of texts, such as [--epochs, 3]")
@@ -491,7 +493,7 @@ class _Reader:
 
 
 def _shown(node: yaml.Node) -> object:
-    """Return a node's value for a problem: a text, or None for what has none of its own."""
+    """Return a node's text for a problem; None if it has none."""
     return str(node.value) if isinstance(node.value, str) and node.tag != _NULL else None
 
 
@@ -601,7 +603,7 @@ DEPTH = 5
 MOST_FOLDERS = 4000
 MOST_PROJECTS = 200
 SEARCH_TIME = 2.0
-"""Seconds after which a search gives what it has."""
+"""Seconds after which a search returns what it has found."""
 KEPT = 15.0
 """Seconds for which a search is not repeated unless asked to."""
 
@@ -627,8 +629,8 @@ class ProjectList:
 
 @dataclass
 class ProjectFinder:
-    """Looks for projects below `root`, and keeps what it found for a while; it never follows a
-    link, and looks into no project for another. Threads may share it.
+    """Searches for projects below `root`, and keeps the result for a while. It follows no links and
+    does not search inside projects. Threads may share it.
     """
 
     root: Path
@@ -639,7 +641,7 @@ class ProjectFinder:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def find(self, fresh: bool = False) -> ProjectList:
-        """Return the projects; `fresh` looks again now."""
+        """Return the projects; with `fresh`, search again."""
         with self._lock:
             if self._found is None or fresh or self.now() - self._at > KEPT:
                 self._found = self._search()
@@ -703,7 +705,7 @@ def _scanned(folder: Path) -> list[Path] | None:
 
 
 def setting_lines(setting: Setting) -> str | bool:
-    """Return a value as one types it into a field of a form: a line for each of several."""
+    """Return a value as typed into a form's field, with one line for each of several texts."""
     value = setting.value
     if isinstance(value, dict):
         return "\n".join(f"{name}={text}" for name, text in value.items())
@@ -713,13 +715,13 @@ def setting_lines(setting: Setting) -> str | bool:
 
 
 def sets_python(program: str | None, cwd: Path, config: str | None) -> bool:
-    """Return whether `program` is a project whose file says with which Python its tasks run."""
+    """Return whether `program` is a project whose file sets the Python of its tasks."""
     folder = project_folder(program, cwd) if program else None
     if folder is None:
         return False
     try:
         return "python" in read_project(folder).settings_of(config)
-    except InvalidRequest:  # the launch tells it
+    except InvalidRequest:  # the launch reports it
         return False
 
 

@@ -1,8 +1,8 @@
-"""Writing a project's file, and checking one: the verbs `project init` and `project check`.
+"""Writing and checking a project's file: the verbs `project init` and `project check`.
 
-A new file says what was found in the folder, with the reason; nothing is written over unless asked.
-A check makes the request of each launch that the file describes, and names every problem at its
-line. Nothing is launched.
+A new file explains what was found in the folder. An existing file is replaced only on request. A
+check builds the request of each launch in the file, and reports every problem with its line.
+Nothing is launched.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class ProjectCheck:
 def check_project(folder: Path, workspace: Path) -> ProjectCheck:
     """Check the project in `folder`, a full path; `workspace` is for snapshots.
 
-    If there are configurations, what is common to them need not be a launch: only what is wrong
-    with one of its lines counts.
+    If there are configurations, the common part need not be a valid launch by itself; only problems
+    of its single lines count.
     """
     try:
         project = read_project(folder)
@@ -71,7 +71,7 @@ def check_project(folder: Path, workspace: Path) -> ProjectCheck:
 def _requested(
     project: Project, config: str | None, workspace: Path
 ) -> tuple[LaunchRequest | None, Sequence[ProjectProblem]]:
-    """Return the request of a launch, or None and what is wrong with it."""
+    """Return the request of a launch, or None and its problems."""
     try:
         return request_launch(workspace, str(project.folder), config=config), ()
     except InvalidRequest as error:
@@ -83,7 +83,7 @@ def _requested(
 def _located(
     problems: Sequence[Problem], lines: Mapping[str, int], config: str
 ) -> Iterator[ProjectProblem]:
-    """Yield the problems of a launch with the lines at which they were said, 0 for no line."""
+    """Yield the problems of a launch with their lines; 0 for no line."""
     for each in problems:
         field = str(each.field)
         line = next((n for at, n in lines.items() if field == at or field.startswith(f"{at} ")), 0)
@@ -93,11 +93,11 @@ def _located(
 # Writing
 
 SCHEMA_FILE = Path(".tfcluster", "project.schema.json")
-"""Where a new file finds its schema: beside it, in a folder that no snapshot takes."""
+"""Path of the schema beside a new file, in a folder that snapshots leave out."""
 
 
 def project_programs(folder: Path) -> tuple[str | None, tuple[str, ...]]:
-    """Return the file that starts a folder, None if nothing says which; and all that could.
+    """Return the file that starts a folder (None if that is not clear), and all candidates.
 
     Raises:
         InvalidRequest: the folder cannot be read.
@@ -115,7 +115,7 @@ def project_programs(folder: Path) -> tuple[str | None, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class NewProject:
-    """A project that was written; `inferred` is what was found in its program, in sentences."""
+    """A project that was written; `inferred` has the findings in its program, as sentences."""
 
     file: Path
     program: str
@@ -131,11 +131,11 @@ def init_project(
 ) -> NewProject:
     """Write `tfcluster.yaml` for the program in `folder`, and beside it the schema for editors.
 
-    `program` may be left out if one file starts the folder. What a launch infers from it becomes
-    comments, in the current language.
+    `program` may be omitted if one file starts the folder. The findings of a launch in the program
+    become comments, in the current language.
 
     Raises:
-        InvalidRequest: no file, or more than one, could be the program; or it cannot be launched.
+        InvalidRequest: no file or several files could be the program, or it cannot be launched.
         Conflict: there is such a file, and `force` is false.
         TFClusterError: it cannot be written.
     """
@@ -242,7 +242,7 @@ def _comment(text: str) -> list[str]:
 
 
 def _scalar(text: str) -> str:
-    """Return a text as YAML reads it again."""
+    """Return a text as a YAML scalar that reads as the same text."""
     import yaml
 
     return str(yaml.safe_dump(text, allow_unicode=True, width=10_000)).splitlines()[0]

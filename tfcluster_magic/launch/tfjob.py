@@ -296,7 +296,7 @@ class _Fields:
             self.notes.remark(self.at(key), value, why, needed)
 
     def drop(self, *keys: str) -> None:
-        """Take fields that have no meaning here."""
+        """Take fields that do not matter for a TFCluster."""
         for key in keys:
             self._left.pop(key, None)
 

@@ -28,16 +28,17 @@ from ..quota.storage import FolderUsage
 from ..spec import Message, Model, Spec
 from ..spec.message_table import format_duration
 from ..spec.quantities import parse_memory
-from . import policy_check, quota_and_node_fit
-from .namespace_quota import TaskDemand, quota_keys
+from . import capacity_check, policy_check
+from .capacity_check import DemandByType, NamespaceCapacity, NodeCapacity, node_kinds
 from .policy_check import NamespaceObjects
-from .quota_and_node_fit import DemandByType, NamespaceCapacity, NodeCapacity, node_kinds
+from .quota_objects import TaskDemand, quota_keys
 
 FACTS_KEY = "offer.json"
 """Key of the ConfigMap `labels.OPTIONS`, beside `options.json`."""
 LIMITS_OF = "limits.of"
-"""Key there of the text of `FACTS_KEY` by which the entries of `admission_limits` were made. They
-count only while both are the same: an operator of an older version leaves them as they are.
+"""Key with the text of `FACTS_KEY` from which the entries of `admission_limits` were computed. They
+count only while both texts are equal, because an operator of an older version does not update the
+entries.
 """
 
 
@@ -97,7 +98,7 @@ def _setup_problems(spec: Spec, facts: LaunchFacts) -> list[Problem]:
 
 def _room_problems(facts: LaunchFacts, demands: DemandByType) -> list[Problem]:
     place = facts.place if facts.policy.nodes_are_fixed else replace(facts.place, nodes=None)
-    return quota_and_node_fit.fit_problems(demands, place.empty())
+    return capacity_check.fit_problems(demands, place.empty())
 
 
 # -- as a client judges ----------------------------------------------------------------------------

@@ -165,7 +165,7 @@ def lack_of_room(spec: Spec, facts: RoomFacts) -> Message | None:
 
 
 def _limit_problems(spec: Spec, facts: RoomFacts) -> Sequence[Problem]:
-    """Return how the launch exceeds the user's limits beside the running ones."""
+    """Return how the launch, together with the active runs, exceeds the user's limits."""
     if facts.limits is None:
         return ()
     fits = limits.workers_that_fit(spec, facts.held, facts.limits)

@@ -1,7 +1,7 @@
 """The rules of `after`: a run waits for others, starts when they are done, or fails.
 
-A wait that is over stays over: it is in the status (`awaited`), so the awaited run may be deleted
-afterwards. A run that waits takes no room and no place in the launch queue.
+Once an awaited run has done what is waited for, the status (`awaited`) records that, so the run may
+be deleted. A run that waits takes no room and no place in the launch queue.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def circle_of(name: str, waits_for: Callable[[str], Sequence[str]]) -> tuple[str
 
 
 def await_runs(turn: Turn) -> bool:
-    """Note which awaited runs are done; fail the run if one cannot do any more what is waited for.
+    """Record which awaited runs are done; fail the run if one can no longer do what is waited for.
 
     Return whether the run is held: it waits for other runs, or has just failed.
     """
@@ -107,7 +107,7 @@ def awaited_since(status_awaited: Sequence[AwaitedRun]) -> float:
 
 
 def _found(known: AwaitedRun | None, found: SeenRun | None) -> SeenRun | None:
-    """Return the run as it is now, unless it is a later one of the same name."""
+    """Return the run's current state, unless it is a later run of the same name."""
     if known is not None and found is not None and found.uid != known.uid:
         return None
     return found

@@ -42,8 +42,8 @@ def record_failures(turn: Turn) -> None:
 
 
 def _as_failed_exit(task_exit: TaskExit) -> TaskExit:
-    """Return the exit of a task that nobody asked to end. A server's clean end is an error, and a
-    stop was a kill by somebody else.
+    """Return the exit of a task that nobody asked to end. A server's exit with code 0 counts as an
+    error, and a stop counts as a kill from outside.
     """
     unasked = {Cause.COMPLETED: Cause.ERROR, Cause.STOPPED: Cause.KILLED}
     return msgspec.structs.replace(task_exit, cause=unasked.get(task_exit.cause, task_exit.cause))
@@ -92,7 +92,7 @@ NEVER_RUNS = (
     "ProgramOfNoKind",
     "ProgramRedirected",
 )
-"""Reasons why a task was not started that would recur at each try."""
+"""Reasons for not starting a task that would come back at every attempt."""
 
 
 def _never_runs(task_exit: TaskExit) -> bool:
@@ -109,7 +109,7 @@ def _heal(turn: Turn, fresh: Sequence[TaskFailure], healed: bool) -> bool:
     if not (disrupted or healed) or any(f.exit.cause is Cause.OOM for f in fresh):
         return False
     if any(_failed_before(f, ledger) for f in collateral):
-        return False  # it fails by itself, too
+        return False  # it also fails without a disruption
     if disrupted and (not healed or any(_failed_before(f, ledger) for f in disrupted)):
         if turn.get("heals") >= turn.spec.lifecycle.heals:
             return False

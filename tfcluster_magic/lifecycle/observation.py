@@ -10,8 +10,9 @@ from ..spec import Message, Model, Phase, Status, TaskExit, TaskState
 class Quiet(Model, frozen=True):
     """An idle task: since when it prints nothing, writes no event file and uses almost no CPU.
 
-    `until` is up to when that is known (both in epoch seconds), None if its end would be reported
-    at once. `peer` is the task that TensorFlow says it waits for, `words` are TensorFlow's.
+    `until` is the time up to which this is known; None if the end of the silence would be reported
+    at once. Both are in epoch seconds. `peer` is the task that TensorFlow says it waits for,
+    `words` are TensorFlow's.
     """
 
     since: float

@@ -124,7 +124,7 @@ def _over_time_limit(turn: Turn) -> bool:
     """Apply the limits on starting, duration and idling; return whether one ended the run."""
     limits = turn.spec.lifecycle
     started: float = turn.get("started_at")
-    # Nobody may have looked for longer than a limit: what came up meanwhile did start.
+    # The last turn may be longer ago than a limit; tasks that came up meanwhile count as started.
     starts = turn.phase is Phase.STARTING
     missing = [t for t in turn.needed if starts and not turn.is_up(t)]
     if _fails_at_its_limit(turn, missing) or _lacks_image(turn, missing):

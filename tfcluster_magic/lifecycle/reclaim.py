@@ -21,8 +21,8 @@ def to_reclaim(turn: Turn) -> tuple[float, list[str]]:
 
 
 def _ended_at_once(turn: Turn) -> list[str]:
-    """Return the trainers to stop at success: all, if the user chose that only the chief counts.
-    Where that is only the default, they may end by themselves first.
+    """Return the trainers to stop at success: all, if the user chose that only the chief counts. If
+    that is only the default, they are given time to end by themselves.
     """
     return turn.trainers if turn.spec.lifecycle.success_policy is SuccessPolicy.CHIEF else []
 
@@ -39,7 +39,7 @@ def release_tasks(turn: Turn) -> None:
         turn.wake(reclaim_at)
     if turn.phase is Phase.SUCCEEDED:
         told = messages.succeeded(turn.required(), *to_reclaim(turn), evaluator_outcome(turn))
-        also = turn.get("messages")[1:]  # keep what the run did not do
+        also = turn.get("messages")[1:]  # keep the messages about what the run did not do
         turn.say(turn.get("reason"), told, *also)
     if not holding and not turn.seen.may_come:
         turn.set(released_at=turn.now)

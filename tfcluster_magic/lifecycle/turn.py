@@ -1,7 +1,7 @@
 """One turn of the state machine: the spec, the observation, and a draft of the next status.
 
-It reads and writes the draft, task counts and the tasks that need attention included. The rules are
-in `phases`, `failures` and `reclaim`.
+It reads and writes the draft, including task counts and the tasks that need attention. The rules
+are in `phases`, `failures` and `reclaim`.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ TITLE_LENGTH, SENTENCE_LENGTH, PROBLEM_LENGTH, LAB_LENGTH = 200, 2000, 300, 500
 MOST_CLUSTERS = 50
 """The most names of runs in one rule."""
 # On Kubernetes users write rules without our commands, so these are checked when a message is sent,
-# too. They are no patterns of the fields: one bad rule must not make all of them unreadable.
+# too. They are not checked by the fields, because one bad rule must not make all rules unreadable.
 _SPECIALS = r"@\s<>,;:\"()\[\]\\\x00-\x1f\x7f"
 MAIL_ADDRESS = re.compile(rf"[^{_SPECIALS}]{{1,64}}@[^{_SPECIALS}]{{1,189}}")
 """One mail address, without a name or a route."""
@@ -46,9 +46,9 @@ class Occasion(str, enum.Enum):
     STALLED = "stalled"
     """No task of a run shows a sign of work."""
     OUT_OF_MEMORY = "out-of-memory"
-    """A task of a run used more memory than it may."""
+    """A task of a run used more memory than its limit."""
     SCHEDULE_PAUSED = "schedule-paused"
-    """A schedule paused by itself, or somebody else paused it."""
+    """A schedule paused itself, or an administrator paused it."""
     BUDGET = "budget"
     """80 % of a budget of hours are used."""
 
@@ -76,7 +76,7 @@ KNOWN_HOSTS = {
 
 
 class Webhook(Model, frozen=True, kw_only=True):
-    """A URL that takes messages. URL and secret are never shown, not even by `repr`."""
+    """A URL to which messages are posted. URL and secret are never shown, not even by `repr`."""
 
     url: Annotated[str, Meta(max_length=2000)]
     format: WebhookFormat = WebhookFormat.JSON
@@ -221,7 +221,7 @@ class NotificationPolicy(Model, frozen=True, kw_only=True):
         return False
 
     def allows_recipient(self, address: str) -> bool:
-        """Return whether mail may go to this text, which must be one address."""
+        """Return whether mail may be sent to this text, which must be one address."""
         if self.smtp is None or not MAIL_ADDRESS.fullmatch(address):
             return False
         domain = address.rpartition("@")[2].lower()
@@ -248,9 +248,13 @@ class Delivery(Model, frozen=True, kw_only=True):
 
     rule: Annotated[str, Meta(description="the rule's name")]
     rule_uid: Annotated[str, Meta(description="the rule's uid")]
-    event: Annotated[str, Meta(description="what happened; it is reported once for each uid")]
-    uid: Annotated[str, Meta(description="the uid of the run; empty: it is about no run")] = ""
-    about: Annotated[str, Meta(description="the run, the schedule, or the kind of hours")]
+    event: Annotated[str, Meta(description="the event; it is reported once for each uid")]
+    uid: Annotated[
+        str, Meta(description="the uid of the run; empty if the event is not about a run")
+    ] = ""
+    about: Annotated[
+        str, Meta(description="the run, the schedule or the kind of hours that the event is about")
+    ]
     occasion: Occasion
     title: str
     sentence: str
@@ -260,9 +264,11 @@ class Delivery(Model, frozen=True, kw_only=True):
     at: Annotated[float, Meta(description="when it happened")]
     noted_at: Annotated[float, Meta(description="when it was seen")]
     state: DeliveryState = DeliveryState.PENDING
-    attempts: Annotated[int, Meta(ge=0, description="how often it was sent or tried")] = 0
-    next_at: Annotated[float, Meta(description="when it is tried next")] = 0.0
-    settled_at: Annotated[float, Meta(description="when it was sent or given up")] | None = None
+    attempts: Annotated[int, Meta(ge=0, description="number of attempts to send it")] = 0
+    next_at: Annotated[float, Meta(description="time of the next attempt")] = 0.0
+    settled_at: (
+        Annotated[float, Meta(description="time at which it was sent or given up")] | None
+    ) = None
     problem: Annotated[str, Meta(description="why the last attempt failed")] = ""
 
     @property
@@ -282,7 +288,7 @@ TEST_EVENT = "test-"
 
 
 class TestRequest(Model, frozen=True, kw_only=True):
-    """The wish of a user to test a rule, where another process sends messages."""
+    """A user's request to test a rule, for the process that sends messages."""
 
     __test__: ClassVar[bool] = False  # pytest collects nothing here
 
@@ -296,8 +302,9 @@ class Deliveries(Model, frozen=True, kw_only=True):
 
     deliveries: tuple[Delivery, ...] = ()
     forgotten_until: Annotated[
-        float, Meta(description="events up to this time are settled and no longer kept")
+        float, Meta(description="events up to this time are handled and no longer kept")
     ] = 0.0
     high: Annotated[
-        dict[str, float], Meta(description="nearly used kinds of hours, and since when")
+        dict[str, float],
+        Meta(description="kinds of hours that are nearly used up, with the time since when"),
     ] = field(default_factory=dict)

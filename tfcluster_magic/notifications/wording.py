@@ -56,7 +56,9 @@ class Notification:
     language: str = "en"
 
     def text(self, most: int | None = None) -> str:
-        """Return the whole message; with `most` at most so many bytes, by fewer lines of output."""
+        """Return the whole message; with `most`, in at most that many bytes, with fewer lines of
+        output.
+        """
         lines = list(self.lines)
         while most is not None and lines and len(self._text(lines).encode()) > most:
             del lines[0]

@@ -37,9 +37,10 @@ from ..notifications import (
     NotificationPolicy,
     NotificationRule,
     Occasion,
+    attempts,
     occasions,
 )
-from ..notifications.delivery import deliver
+from ..notifications.sending import deliver
 from ..notifications.wording import compose
 from ..quota import ledger
 from ..quota.budgets import Budget, DailyHours, used_hours
@@ -49,7 +50,7 @@ from ..spec import API_VERSION, KIND, Metadata, Spec, TFCluster, resource_form
 
 SCHEDULES = "tfclusterschedules"
 LONGEST_SLEEP = 60.0
-"""Seconds after which the clock is read again, and the hours of running tasks are counted."""
+"""Seconds after which the time is checked again and the hours of running tasks are counted."""
 AGAIN = 0.05
 """Seconds until a turn is repeated after somebody else wrote the Secret."""
 PACE = 0.5
@@ -69,8 +70,8 @@ class SecretConflict(Exception):
 
 
 # -- caches ----------------------------------------------------------------------------------------
-# Of each object only the parts that make events are kept: a plain run takes about 2.1 KB of memory,
-# one of 600 tasks a few KiB. The limit stands in k8s/base/notifier.yaml.
+# The caches keep only the parts of objects that cause events: a small run takes about 2.1 KB of
+# memory, one of 600 tasks a few KiB. The limit stands in k8s/base/notifier.yaml.
 
 RUN, USAGE, PAUSE = "run", "usage", "pause"
 BUDGET, HOURS = "budget", "hours"
@@ -107,7 +108,9 @@ def _record_of(head: Object) -> str:
 
 
 def trim_schedule(found: Object) -> Object:
-    """Return the pause of a schedule that the operator wrote; one in its spec has no time yet."""
+    """Return the pause that the operator wrote into a schedule's status; the one in its spec has no
+    time yet.
+    """
     head = found["metadata"]
     kept: Object = {
         "metadata": {n: head.get(n) for n in ("name", "namespace", "uid", "resourceVersion")}
@@ -143,7 +146,7 @@ class NotifierCaches(InformerGroup):
     Args:
         api: the connection.
         namespace: the namespace to watch; empty for all.
-        wake: called with the namespace of each change that may make an event.
+        wake: called with the namespace of each change that may cause an event.
     """
 
     def __init__(self, api: Api, namespace: str, wake: Callable[[str], None]) -> None:
@@ -270,7 +273,7 @@ class Senders:
 
 @dataclass
 class Outbox:
-    """What is known of a namespace beside its Secret."""
+    """The state of a namespace besides its Secret."""
 
     sending: dict[DeliveryKey, str | None] = field(default_factory=dict)
     """By message: the problem of its attempt, empty without one; None while it goes on."""
@@ -292,8 +295,8 @@ class Notifier:
         namespace: the namespace to serve; empty for all.
         leads: whether this process may act.
         policy: the allowed receivers.
-        now: the time.
-        speed: seconds of `now` in a second; a test has a faster clock.
+        now: returns the time.
+        speed: seconds of `now` in a real second; tests use a faster clock.
     """
 
     def __init__(
@@ -332,7 +335,7 @@ class Notifier:
         until = time.monotonic() + seconds
         self.senders.wait(seconds)
         while self._has_results() and time.monotonic() < until and self._leads():
-            time.sleep(AGAIN)  # turns write them; they tell nobody
+            time.sleep(AGAIN)  # turns write them and report to no caller
         self.caches.stop()
         self.turns.stop(max(1.0, until - time.monotonic()))
 
@@ -404,18 +407,18 @@ class Notifier:
             if str(error) != box.problem:
                 log.warning("%s: %s", namespace, error)
             box.problem = str(error)
-            self._forget(box, results)  # nothing is known of them any more
+            self._forget(box, results)  # their state is forgotten
             return None
         box.problem = ""
         now = self._now()
         kept = before
         if notification_secret.has_emptied_deliveries(found):
             kept = replace(kept, forgotten_until=now)
-        kept = occasions.note_test(self._with_results(kept, results, now), rules, test, now)
+        kept = attempts.note_test(self._with_results(kept, results, now), rules, test, now)
         kept = self._noted(namespace, rules, kept, now)
         starting = [] if self._ends else self._starting(namespace, box, rules, kept, now)
         for delivery, _rule in starting:
-            kept = occasions.begin(kept, delivery.key, now)
+            kept = attempts.begin(kept, delivery.key, now)
         if kept != before:
             self._write(namespace, box, found, kept)
         self._forget(box, results)
@@ -451,16 +454,16 @@ class Notifier:
     ) -> Deliveries:
         for key, problem in results.items():
             if problem:
-                kept = occasions.failed(kept, key, problem, now)
+                kept = attempts.failed(kept, key, problem, now)
             else:
-                kept = occasions.sent(kept, key, now)
+                kept = attempts.sent(kept, key, now)
         return kept
 
     def _noted(
         self, namespace: str, rules: Sequence[NotificationRule], kept: Deliveries, now: float
     ) -> Deliveries:
         """Return the deliveries with one for each new event."""
-        kept = occasions.drop(kept, (rule.uid for rule in rules), now)
+        kept = attempts.drop(kept, (rule.uid for rule in rules), now)
         if not rules:
             return kept
         events = [
@@ -475,7 +478,7 @@ class Notifier:
         if _wants_budget(rules):
             kept, of_budgets = occasions.budget_events(kept, self._used(namespace, now), now)
             events += of_budgets
-        return occasions.note(kept, rules, events, now)
+        return attempts.note(kept, rules, events, now)
 
     def _runs(self, namespace: str) -> Iterator[TFCluster]:
         for found in self.caches.runs.of(namespace):
@@ -483,7 +486,9 @@ class Notifier:
                 yield found[RUN]
 
     def _used(self, namespace: str, now: float) -> Mapping[str, tuple[float, float]]:
-        """Return used and allowed hours: of ended runs as published, and of runs until now."""
+        """Return used and allowed hours: the published ones of ended runs, and those of active runs
+        until now.
+        """
         options = self.caches.options.get(namespace, labels.OPTIONS)
         if options is None or BUDGET not in options:
             return {}
@@ -505,15 +510,15 @@ class Notifier:
         kept: Deliveries,
         now: float,
     ) -> list[tuple[Delivery, NotificationRule]]:
-        """Return the message whose attempt begins now, a test first, because its user waits. Of
-        each rule only one is in progress.
+        """Return the message whose attempt begins now, a test first, because its user waits. Each
+        rule has at most one attempt in progress.
         """
         if time.monotonic() - box.began < PACE or not self.senders.has_room(namespace):
             return []
         by_uid = {rule.uid: rule for rule in rules}
         with self._lock:
             busy = {rule_uid for rule_uid, _uid, _event in box.sending}
-        for each in sorted(occasions.pending(kept), key=lambda each: not each.is_test):
+        for each in sorted(attempts.pending(kept), key=lambda each: not each.is_test):
             rule = by_uid.get(each.rule_uid)
             if rule is not None and rule.uid not in busy and each.next_at <= now:
                 return [(each, rule)]
@@ -540,7 +545,7 @@ class Notifier:
         now: float,
     ) -> float | None:
         """Return the seconds until an attempt is due, a run was queued for long, or hours are
-        counted again. The end of an attempt is a turn of its own.
+        counted again. The end of an attempt causes a turn of its own.
         """
         times = [
             at
@@ -554,7 +559,7 @@ class Notifier:
             busy = {rule_uid for rule_uid, _uid, _event in box.sending}
         rests += [
             max(PACE, (each.next_at - now) / self._speed)
-            for each in occasions.pending(kept)
+            for each in attempts.pending(kept)
             if each.rule_uid not in busy
         ]
         return min([*rests, LONGEST_SLEEP]) if rests else None
@@ -562,7 +567,9 @@ class Notifier:
     # -- the record of a run ---------------------------------------------------------------------
 
     def _record(self, namespace: str, box: Outbox, kept: Deliveries) -> None:
-        """Write into each run what became of the messages about it. A refusal stops no message."""
+        """Write the states of the messages about a run into its annotation. A refused write does
+        not stop any message.
+        """
         by_run: dict[str, list[Delivery]] = {}
         for each in kept.deliveries:
             if each.uid:
@@ -582,11 +589,13 @@ class Notifier:
             except ApiError as error:
                 if not error.gone:
                     log.warning("%s/%s: not recorded: %s", namespace, name, error.message)
-            box.refused[uid] = text  # the cache has it in a moment, or it is not tried again
+            box.refused[uid] = text  # the cache will have it soon; a refused one is not tried again
 
 
 def record_text(told: Sequence[Delivery]) -> str:
-    """Return the messages about a run as they stand in its record: rule, event, state and time."""
+    """Return the text for a run's annotation: rule, event, state and time of each message about
+    it.
+    """
     newest = sorted(told, key=lambda each: (each.noted_at, each.rule))[-RECORDED:]
     return msgspec.json.encode(
         [

@@ -21,9 +21,9 @@ from ..kube.api.informer import CacheUpdate, Informer, InformerGroup
 from ..kube.api.resource_amounts import parse_amounts, parse_quantity
 from ..kube.objects import custom_resource
 from ..kube.objects.policy import SharedClaim
-from ..launch_checks.namespace_quota import ContainerBounds, container_bounds
+from ..launch_checks.capacity_check import room_taken_by_pod
 from ..launch_checks.policy_check import ClaimFacts, NamespaceObjects
-from ..launch_checks.quota_and_node_fit import room_taken_by_pod
+from ..launch_checks.quota_objects import ContainerBounds, container_bounds
 from ..program.snapshots import checksum_problems
 from ..spec import Clause, Message, TaskType, TFCluster
 

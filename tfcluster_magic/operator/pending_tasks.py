@@ -3,8 +3,8 @@
 It reads events and logs, which are not part of pods and Jobs, and caches the answers. 600 pods that
 wait for the same thing cost one request and are examined once a second. All runs together make a
 few requests a second, and an API that does not answer gets none for a while. Answers are dropped
-when nobody needs them. This module never watches events and decides nothing; `kube.status.waiting`
-interprets the answers.
+when nobody needs them. This module never watches events and decides nothing;
+`kube.status.waiting_reasons` interprets the answers.
 """
 
 from __future__ import annotations

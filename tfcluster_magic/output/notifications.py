@@ -1,4 +1,4 @@
-"""Notifications in words: the rules, and what became of messages. No secret is shown."""
+"""Rules of notifications and the states of messages, as text. No secret is shown."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def replica_summary(cluster: TFCluster, mode: str = "") -> str:
 
 
 def mode_words(mode: Mode) -> str:
-    """Return who drives a run, in the words of the launch form; `modeWords` in the page does the
+    """Return the mode of a run in the words of the launch form; `modeWords` in the page does the
     same.
     """
     return _("used from a notebook") if mode is Mode.IN_GRAPH else _("program on every worker")

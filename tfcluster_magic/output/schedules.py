@@ -166,7 +166,7 @@ def rule_words(each: Schedule) -> list[str]:
 
 
 def backfill_words(schedule: Schedule, backfill: Backfill) -> str:
-    """Return how far a backfill is."""
+    """Return the progress of a backfill as text."""
     times = CronTimes(schedule.rules.cron, schedule.rules.time_zone)
     text = ngettext(
         "{start} to {end}: {done} of {count} due time done, {failed} without success",
@@ -188,7 +188,7 @@ def history(
     paint: Paint = PLAIN,
     most: int | None = None,
 ) -> str:
-    """Return a table of due times and what became of them, in the order given."""
+    """Return a table of due times and their results, in the given order."""
     times = CronTimes(schedule.rules.cron, schedule.rules.time_zone)
     rows = []
     for each in occurrences:

@@ -1,4 +1,4 @@
-"""What tasks use as a table, beside what was requested."""
+"""The table of the tasks' usage and requests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from ..i18n import _
-from ..usage.summary import Rates, RunUsage, TaskUsage, memory_words, usage_lines
+from ..usage.summary import Rates, RunUsage, TaskUsage, advice_lines, memory_words, usage_lines
 from .text import PLAIN, Paint, table
 
 Order = Literal["cpu", "memory", "network", "disk", "gpu", "task"]
@@ -32,7 +32,7 @@ def graphs_link(
 
 
 def _shown(task: TaskUsage, ended: bool) -> Rates | None:
-    """Return what is shown of a task: its current rates, or of an ended run the averages."""
+    """Return the rates to show of a task: the current ones, or averages if the run has ended."""
     return task.average if ended else task.current
 
 
@@ -52,9 +52,7 @@ def in_order(usage: RunUsage, order: Order) -> list[TaskUsage]:
 def usage_table(
     usage: RunUsage, order: Order = "cpu", paint: Paint = PLAIN, most: int | None = None
 ) -> str:
-    """Return a row for each task and a sentence for each type. Columns in which nothing stands are
-    left out.
-    """
+    """Return a row for each task and a sentence for each type. Empty columns are left out."""
     told = [(task, _shown(task, usage.ended)) for task in in_order(usage, order)]
     if not any(rates for _task, rates in told) and not usage.types:
         return _("No task has been sampled yet.")
@@ -82,7 +80,8 @@ def usage_table(
     lines = [table([head for head, _cells in used], rows, paint, most)]
     if usage.ended:
         lines.append(_("The run has ended: these are averages."))
-    return "\n\n".join([*lines, "\n".join(usage_lines(usage))]).rstrip()
+    lines += ["\n".join(usage_lines(usage)), "\n".join(advice_lines(usage))]
+    return "\n\n".join(part for part in lines if part)
 
 
 def _cpu(task: TaskUsage, rates: Rates | None) -> str:

@@ -99,7 +99,7 @@ def undefined_names(path: str, file: File) -> str | None:
     checker.builtin_vars -= {"display", "get_ipython"}
     found: dict[str, int] = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about quoted annotations, which the checker parses
+        warnings.simplefilter("ignore")  # the checker's warnings about quoted annotations
         module = parse_python(file.content)
         try:
             seen = retry_parsing(lambda: checker.Checker(module, filename=path).messages)

@@ -28,7 +28,7 @@ from .tree import File, Tree, format_size, is_ignored, is_safe, list_files, read
 MOST_BYTES_EACH = 1 << 20
 """Largest file that is copied, in bytes."""
 MOST_NAMES = 2000
-"""A folder with more entries than this serves more than one program."""
+"""A folder with more entries than this counts as shared by several programs."""
 _UNNAMED = (
     ".*",
     "*.py",
@@ -112,7 +112,7 @@ def files_beside(
         else:
             try:
                 taken[path] = read_file(root / path, MOST_BYTES_EACH, source=source)
-            except InvalidRequest:  # or it grew
+            except InvalidRequest:  # it is unreadable, or has grown meanwhile
                 why = _UNREADABLE
         if why:
             if path in sizes:

@@ -148,7 +148,7 @@ def _plain_line(line: str) -> PrintedStep | None:
     if not (tells or any(match[2] for match in found)):
         rest = line[max(match.end() for match in found) :]
         if re.search(r"[A-Za-z]", rest) or (step and "batch" in step[0].lower()):
-            return None  # the line may be about anything else
+            return None  # the line may have another meaning
     elif not tells and re.search(r"[:.]\s+[A-Za-z]", line[max(m.end() for m in found) :]):
         return None  # `step 2/5: build the vocabulary`
     (count, total), (number, epochs) = _counted(step), _counted(epoch)
@@ -325,7 +325,8 @@ class PrintedTrack:
 _TAIL = 64 << 10
 _LINES = 300
 _LOGS = 16
-_LOGS_READ = 8
+LOGS_READ = 8
+"""Logs of which one read takes what is new."""
 _LOOK_BACK = 2 << 20
 _KERAS_EPOCH = re.compile(rb"Epoch (\d+)/(\d+)\s*[\r\n]")
 
@@ -398,7 +399,7 @@ class PrintedLogs:
         self, places: Sequence[Sequence[str]], total_steps: int | None, total_epochs: int | None
     ) -> None:
         self._logs = [PrintedLog(each, PrintedTrack(total_steps, total_epochs)) for each in places]
-        self._next = _LOGS_READ
+        self._next = LOGS_READ
         self._furthest: PrintedTrack | None = None
 
     def total_of(self, unit: str) -> int | None:
@@ -408,7 +409,7 @@ class PrintedLogs:
     def read(self) -> Progress | None:
         """Return the progress of the furthest task among those that printed lately."""
         grown = [(log, found) for log in self._turn() if (found := log.size_of()) is not None]
-        for log, (place, _seen) in grown[:_LOGS_READ]:
+        for log, (place, _seen) in grown[:LOGS_READ]:
             log.read(place)
         tracks = [log.track for log in self._logs if log.track.known]
         newest = max((track.at for track in tracks), default=0.0)
@@ -424,18 +425,22 @@ class PrintedLogs:
         told = [log.track.progress() if log.track.at >= since else None for log in self._logs]
         return [each.steps_per_second if each and each.unit == STEP else None for each in told]
 
+    def counts(self) -> list[int | None]:
+        """Return the last step in each log as of the last reads; None if unknown."""
+        return [log.track.count if log.track.step is not None else None for log in self._logs]
+
     def _turn(self) -> list[PrintedLog]:
         """Return the logs to check now: those with progress, the first ones, and a few of the
         others.
         """
-        speaking = [log for log in self._logs if log.track.known][: _LOGS_READ // 2]
-        first = [*speaking, *(log for log in self._logs[:_LOGS_READ] if log not in speaking)]
-        others = self._logs[_LOGS_READ:]
+        speaking = [log for log in self._logs if log.track.known][: LOGS_READ // 2]
+        first = [*speaking, *(log for log in self._logs[:LOGS_READ] if log not in speaking)]
+        others = self._logs[LOGS_READ:]
         if not others:
             return first
         begin = self._next % len(others)
-        self._next += _LOGS - _LOGS_READ
-        more = [*others, *others][begin : begin + min(_LOGS - _LOGS_READ, len(others))]
+        self._next += _LOGS - LOGS_READ
+        more = [*others, *others][begin : begin + min(_LOGS - LOGS_READ, len(others))]
         return [*first, *(log for log in more if log not in first)]
 
 
@@ -467,6 +472,11 @@ class ReportedProgress:
             for task, each in told.items()
             if each and each.steps_per_second and time.time() - each.at <= _RATE_WINDOW
         }
+
+    def counts(self) -> dict[str, int]:
+        """Return the last step of each task whose program reports it, by name."""
+        told = {name.removesuffix(".json"): self._report(name) for name in self._names()}
+        return {task: each.step for task, each in told.items() if each}
 
     def _names(self) -> list[str]:
         try:

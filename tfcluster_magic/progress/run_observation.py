@@ -20,7 +20,7 @@ from ..i18n import _
 from ..lifecycle.messages import shorten
 from ..spec import Mode, Phase, TaskType, TFCluster
 from ..spec.names import task_name
-from .printed_progress import PrintedLogs, ReportedProgress
+from .printed_progress import LOGS_READ, PrintedLogs, ReportedProgress
 from .run_progress import Progress, ProgressReader
 
 # Argument names as users write them, with `-` as `_`, and what they count.
@@ -102,6 +102,13 @@ class RunReader:
         printed = zip(self._tasks, self._printed.rates(), strict=True)
         return {**{task: rate for task, rate in printed if rate}, **self._reported.rates()}
 
+    def step_counts(self) -> dict[str, int]:
+        """Return the last step of each task whose reports or printed lines tell it."""
+        for _part in range(-(-len(self._tasks) // LOGS_READ)):
+            self._printed.read()
+        printed = zip(self._tasks, self._printed.counts(), strict=True)
+        return {**{task: count for task, count in printed if count}, **self._reported.counts()}
+
     def read(self) -> Progress | None:
         """Return the progress of the run; None while no source has any."""
         reported, written, printed = (
@@ -142,6 +149,11 @@ class Observer:
         """Return the steps a second of each task that tells them; none of a run that has ended."""
         reader = None if cluster.status.phase.is_final else self._reader(cluster)
         return {} if reader is None else reader.step_rates()
+
+    def step_counts(self, cluster: TFCluster) -> dict[str, int]:
+        """Return the last step of each task that tells it."""
+        reader = self._reader(cluster)
+        return {} if reader is None else reader.step_counts()
 
     def _reader(self, cluster: TFCluster) -> RunReader | None:
         folder = cluster.status.paths.get("output")

@@ -99,8 +99,8 @@ def workers_that_fit(spec: Spec, others: Iterable[ResourceTotals], limits: Limit
 def problems(
     wanted: ResourceTotals, others: Iterable[ResourceTotals], limits: Limits, fits: int = 0
 ) -> list[Problem]:
-    """Return why a launch exceeds the user's limits beside the running ones, each with a way out.
-    `fits` is the number of workers that would be allowed, if any.
+    """Return how a launch, together with the active runs, exceeds the user's limits, each with a
+    remedy. `fits` is the number of workers that would be allowed, if any.
     """
     running, found, quota = list(others), [], limits.quota
     less = _("use --workers {fits}").format(fits=fits) if fits else _("ask for less")

@@ -1,5 +1,5 @@
-"""Storage used in a person's folders beside what they may hold: a warning from 80 %, a refusal.
-Pure.
+"""The storage used in a user's folders, compared with its limit: a warning from 80 %, a refusal
+when full. Pure.
 
 A warning or refusal says how much there is, how much is allowed, and what is the largest that could
 go. What was not measured stands against nothing.
@@ -15,7 +15,7 @@ from ..spec import Model
 from ..spec.quantities import format_bytes
 
 WARN_FROM = 0.8
-"""The part of what is allowed from which a person is told."""
+"""The part of the limit from which the user is warned."""
 OWN_VOLUME_FACTOR = 1.1
 """A volume of this many times what is allowed, at most, is of the folder or claim alone."""
 FOLDER_NAMES = ("workspace", "data", "log")
@@ -54,7 +54,7 @@ class FolderUsage(Model, frozen=True, omit_defaults=False):
 
 
 def problems(volumes: Iterable[FolderUsage]) -> list[Problem]:
-    """Why nothing new may start: what is full."""
+    """The message why nothing new may start, if a volume is full."""
     return [
         Problem(
             f"storage.{each.name}",

@@ -1,4 +1,5 @@
-"""ClusterManager: the interface to clusters. A verb is a method here, a command, a magic, a route.
+"""ClusterManager: the interface to clusters. Each verb is a method here, a command, a magic and a
+route.
 
 Semantics and messages are the same in every interface, and errors are `TFClusterError`s. The
 manager never prints and never touches processes or files of a run: the backend does. Waiting does
@@ -12,6 +13,7 @@ not poll: the backend's `watch` reports changes.
 from __future__ import annotations
 
 import enum
+import math
 import os
 import time
 import unicodedata
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     from ..progress.run_progress import Progress
     from ..tensorboard.process import Board
     from ..tensorboard.views import TensorBoards
+    from ..usage.advice import EarlierRun
     from ..usage.samples import Attempt
     from ..usage.stacks import RunStacks
     from ..usage.summary import RunUsage, Series
@@ -82,8 +85,13 @@ MOST_COMPARED = 50
 ENDING_TIMEOUT = 30.0
 """Seconds beyond the grace period after which a run that was asked to end should be gone."""
 
+EARLIER_EVERY = 60.0
+"""Seconds after which a run's earlier runs are looked for again."""
+MOST_EARLIER = 8
+"""Earlier runs of which the samples are read."""
+
 SIGHT_TIMEOUT = 5.0
-"""Seconds for which the record of a run that is deleted waits for those that wait for its end."""
+"""Seconds for which a deletion waits until the runs that wait for this run have seen its end."""
 
 
 class Until(enum.Enum):
@@ -231,6 +239,7 @@ class ClusterManager(LoggingConfigurable):
     def __init__(self, backend: Backend | None = None, **traits: object) -> None:
         super().__init__(**traits)
         self._backend = backend
+        self._smaller: dict[str, tuple[float, tuple[EarlierRun, ...]]] = {}
 
     @property
     def backend(self) -> Backend:
@@ -338,9 +347,40 @@ class ClusterManager(LoggingConfigurable):
         """Return what `rerun` with the same arguments would create. Creates nothing. Raises the
         errors of `rerun`.
         """
+        old = self.status(ref)
+        return self._plan(self._rerun_request(old, **words))
+
+    def _rerun_request(
+        self, old: TFCluster, *, advised: bool = False, **words: Any
+    ) -> LaunchRequest:
         from ..launch.planning import request_rerun
 
-        return self._plan(request_rerun(self.status(ref), runs=self.backend.list, **words))
+        if advised:
+            given = {key: value for key, value in words.items() if value is not None}
+            words |= {k: v for k, v in self.advised_options(old).items() if k not in given}
+        return request_rerun(old, runs=self.backend.list, **words)
+
+    def advised_options(self, cluster: TFCluster) -> dict[str, int | float | str]:
+        """Return the launch options, by key, that advice on a run changes.
+
+        Raises:
+            Conflict: no advice on it changes an option, and why; its output cannot be read here.
+        """
+        from ..usage.advice import advised_options
+
+        name, usage = cluster.metadata.name, self.usage(cluster)
+        if options := advised_options(usage.advice):
+            return options
+        why = usage.no_advice or (
+            _("What is advised is a change of the program.")
+            if usage.advice
+            else _("Its tasks show nothing to change.")
+        )
+        text = _(
+            "no advice on {name} changes an option. {why} `tfcluster rerun {name}` launches it "
+            "with the same options"
+        )
+        raise Conflict(text.format(name=name, why=why))
 
     def rerun(
         self,
@@ -349,23 +389,48 @@ class ClusterManager(LoggingConfigurable):
         resume: bool = False,
         name: str | None = None,
         arguments: Sequence[str] | None = None,
+        advised: bool = False,
+        on_stop: Callable[[TFCluster], None] | None = None,
         **options: object,
     ) -> TFCluster:
         """Start a new run of the same snapshot and spec, changed by `options`.
 
         Args:
             ref: the run to repeat.
-            resume: start from the checkpoints of `ref`.
+            resume: start from the checkpoints of `ref`. If it is active, it is stopped first,
+                unless the new run gets another name.
             name: name of the new cluster, if it is another one.
             arguments: replacement for the program's arguments.
+            advised: also change what advice on `ref` changes; `options` override it.
+            on_stop: called with `ref` before it is stopped, and with each change until it ended.
             options: as for `launch`.
 
-        Raises: the errors of `launch`, and NotFound.
+        Raises: the errors of `launch`, NotFound, those of `advised_options`, and WaitTimeout.
         """
-        from ..launch.planning import request_rerun
-
+        old = self.status(ref)
         wish: dict[str, Any] = {"resume": resume, "name": name, "arguments": arguments, **options}
-        return self.backend.create(request_rerun(self.status(ref), runs=self.backend.list, **wish))
+        request = self._rerun_request(old, advised=advised, **wish)
+        if resume and old.active and request.cluster == old.metadata.cluster:
+            self._stop_to_resume(old, request, on_stop)
+        return self.backend.create(request)
+
+    def _stop_to_resume(
+        self,
+        old: TFCluster,
+        request: LaunchRequest,
+        on_stop: Callable[[TFCluster], None] | None,
+    ) -> None:
+        """Stop a run that `request` resumes, and wait until it has no task. Before that, refuse a
+        request that would be refused however much room the stop makes.
+        """
+        verdict = self.backend.preflight(request.spec)
+        if verdict.unsupported or verdict.setup:
+            verdict.check()
+        if on_stop is not None:
+            on_stop(old)
+        name = old.metadata.name
+        self.stop(name, _("another run resumes it"))
+        self.wait(name, until=Until.RELEASED, on_change=on_stop)
 
     # -- projects ----------------------------------------------------------------------------------
 
@@ -511,9 +576,11 @@ class ClusterManager(LoggingConfigurable):
         return self.backend.annotate(cluster.metadata.name, lambda now: replace(now, note=note))
 
     def rename(self, ref: str, text: str | None = None) -> TFCluster:
-        """The run with its display name, which becomes `text` unless that is None; empty: none.
+        """Return the run, after setting its display name to `text` unless that is None; empty
+        removes the name.
 
-        The run is shown by it. Its name, which commands take and tasks have, stays.
+        Views show the display name. The run's own name, which commands and tasks use, does not
+        change.
 
         Raises:
             InvalidRequest: it has more than `DISPLAY_NAME_LENGTH` characters.
@@ -532,7 +599,7 @@ class ClusterManager(LoggingConfigurable):
         """The run with its tags, after some were added and others removed.
 
         Raises:
-            InvalidRequest: a tag is none, or there would be more than `MOST_TAGS`.
+            InvalidRequest: a tag is invalid, or there would be more than `MOST_TAGS`.
             NotFound: there is no such run.
         """
         cluster = self.status(ref)
@@ -590,7 +657,7 @@ class ClusterManager(LoggingConfigurable):
         tasks is stopped first.
 
         Raises:
-            Conflict: it cannot be removed. If that was known before, it was not stopped either.
+            Conflict: it cannot be removed. It was not stopped either if this was known in advance.
         """
         cluster = self.check_delete(ref, with_logs=with_logs)
         name = cluster.metadata.name
@@ -603,7 +670,9 @@ class ClusterManager(LoggingConfigurable):
             self.boards.forget(name, output)
 
     def _let_waiting_know(self, name: str) -> None:
-        """Let those that wait for a run see its end before its record goes."""
+        """Wait until the runs that wait for this one have seen its end, before its record is
+        deleted.
+        """
         for run in self.waiting_for([name]):
             deadline = time.monotonic() + SIGHT_TIMEOUT
             for change in self.backend.watch(run.metadata.name):
@@ -676,7 +745,7 @@ class ClusterManager(LoggingConfigurable):
         return self._observer.progress(cluster)
 
     def top(self, ref: str) -> RunUsage:
-        """Return what each task of a run uses now and used on average, beside what was requested.
+        """Return the current and average usage of each task of a run, with its request.
 
         Raises:
             NotFound: there is no such run.
@@ -686,10 +755,40 @@ class ClusterManager(LoggingConfigurable):
 
     def usage(self, cluster: TFCluster) -> RunUsage:
         """Return what the tasks of a run use; see `top`."""
+        from ..usage.advice import advise, mean_step_rates
         from ..usage.summary import run_usage
 
         samples = self._samples(cluster, tasks_of(cluster, ()))
-        return run_usage(cluster, samples, self._observer.step_rates(cluster), time.time())
+        rates = steps = self._observer.step_rates(cluster)
+        if cluster.status.phase.is_final:
+            rates = mean_step_rates(cluster, samples, self._observer.step_counts(cluster))
+        earlier = self._smaller_runs(cluster) if rates else ()
+        cores = os.cpu_count() if self.backend.is_here else None
+        advised = advise(cluster, samples, rates, earlier, cores)
+        return run_usage(cluster, samples, steps, time.time(), advised)
+
+    def _smaller_runs(self, cluster: TFCluster) -> Sequence[EarlierRun]:
+        """Return earlier runs of the same program with fewer workers, one of each number."""
+        from ..usage.advice import earlier_run, repeats_smaller
+
+        if cluster.spec.replicas.worker.count < 2:
+            return ()
+        at, known = self._smaller.get(cluster.metadata.uid, (-math.inf, ()))
+        if time.monotonic() - at < EARLIER_EVERY:
+            return known
+        found: dict[int, EarlierRun] = {}
+        runs = [run for run in self.backend.list() if repeats_smaller(run, cluster)]
+        for run in runs[:MOST_EARLIER]:
+            count = run.spec.replicas.worker.count
+            folder = run.status.paths.get("output")
+            if count in found or folder is None or self.backend.unseen(folder):
+                continue
+            samples = self._samples(run, tasks_of(run, ()))
+            told = earlier_run(run, samples, self._observer.step_counts(run))
+            if told is not None:
+                found[count] = told
+        self._smaller[cluster.metadata.uid] = (time.monotonic(), tuple(found.values()))
+        return self._smaller[cluster.metadata.uid][1]
 
     def stack(self, ref: str, tasks: Sequence[str] = ()) -> RunStacks:
         """Return the Python stacks of the running processes of these tasks (all if empty).
@@ -747,7 +846,8 @@ class ClusterManager(LoggingConfigurable):
         refs: Iterable[str],
         progress: Callable[[TFCluster], Progress | None] | None = None,
     ) -> Comparison:
-        """Runs beside each other, in this order, each once; `progress` knows how far each is.
+        """Return a comparison of runs, in this order, without repetitions; `progress` returns the
+        progress of a run.
 
         Raises:
             InvalidRequest: they are fewer than two, or more than `MOST_COMPARED`.
@@ -765,17 +865,19 @@ class ClusterManager(LoggingConfigurable):
         return compare([(cluster, progress(cluster)) for cluster in clusters])
 
     def notes(self, cluster: TFCluster) -> Sequence[str]:
-        """Return the remarks beside a run's record: its progress, `beside`, and of a run that has
-        ended what it used of its request.
+        """Return the remarks to show with a run's record: its progress, `beside`, and for an ended
+        run its usage.
         """
         from ..progress.run_progress import note_lines
-        from ..usage.summary import usage_lines
+        from ..usage.summary import advice_lines, usage_lines
 
         done = cluster.status.phase is Phase.SUCCEEDED
         notes = list(note_lines(self.progress(cluster), self.beside(cluster), succeeded=done))
         folder = cluster.status.paths.get("output")
         if cluster.status.phase.is_final and folder and self.backend.unseen(folder) is None:
-            notes += usage_lines(self.usage(cluster))
+            usage = self.usage(cluster)
+            notes += usage_lines(usage)
+            notes += advice_lines(usage) if usage.advice else ()
         return notes
 
     def beside(self, cluster: TFCluster) -> Sequence[str]:

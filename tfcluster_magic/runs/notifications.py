@@ -77,7 +77,7 @@ class NotificationVerbs:
             NameTaken: there is a rule of this name.
             Conflict: you have as many rules as are allowed.
         """
-        from ..notifications.delivery import mail_mistake
+        from ..notifications.sending import mail_mistake
 
         store, problems = self._backend.notifications(), list[Problem]()
         if not names.is_valid(name):

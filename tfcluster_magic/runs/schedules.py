@@ -1,4 +1,4 @@
-"""The verbs of schedules: `manager.schedules`. A verb is a method here, a command, a route.
+"""The verbs of schedules: `manager.schedules`. Each verb is a method here, a command and a route.
 
 manager.schedules.create("nightly", "train.py", cron="0 2 * * *", time_zone="Asia/Shanghai")
 manager.schedules.pause("nightly", "the data is being repaired")
@@ -46,22 +46,24 @@ from ..spec import AwaitedOutcome, Mode, Spec, names
 from ..spec.spec import ASKER_LENGTH, STOP_LENGTH
 
 if TYPE_CHECKING:
-    from ..launch.planning import DryRun  # for annotations: with all that plans launches
+    from ..launch.planning import (
+        DryRun,
+    )  # only for annotations, because it imports the planning of launches
 
 MOST_SCHEDULES = 1000
-"""Schedules of one user."""
+"""The most schedules of one user."""
 RULES = (*RULE_OPTIONS, "after")
-"""The keys of what `create` and `update` take of a schedule's rules."""
+"""Keys of the rules that `create` and `update` accept."""
 NEXT_PLANNED = 5
-"""Due times that a plan names."""
+"""Number of due times in a plan."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SchedulePlan:
-    """A schedule that is being filled in. Nothing was created.
+    """The result of checking a schedule that a user is filling in. Nothing was created.
 
-    `rules` is None and `coming` (its next due times) empty while a rule is wrong. `launch` has the
-    problems and warnings of the schedule, too.
+    `rules` is None and `coming` (its next due times) empty while a rule is wrong. `launch` also has
+    the problems and warnings of the schedule.
     """
 
     rules: ScheduleRules | None
@@ -70,12 +72,12 @@ class SchedulePlan:
 
 
 class ScheduleVerbs:
-    """What one can do with schedules.
+    """The verbs of schedules.
 
     Args:
-        backend: where their runs are.
+        backend: the backend of their runs.
         requested: makes the request of a launch, as `ClusterManager.requested`.
-        dry_run: judges a launch that is being filled in.
+        dry_run: checks a launch that a user is filling in.
     """
 
     def __init__(
@@ -159,15 +161,16 @@ class ScheduleVerbs:
         updates: bool = False,
         **words: Any,
     ) -> SchedulePlan:
-        """Return what `create` with the same arguments would make, with every problem instead of
-        an error; with `updates`, what `update` with `whole` would. Creates and downloads nothing.
+        """Return the schedule that `create` with the same arguments would make, with all its
+        problems. With `updates`, check an `update` with `whole` instead. Creates and downloads
+        nothing.
         """
         store, problems = self._backend.schedules(), list[Problem]()
         known = [each.name for each in store.list()]
         if not name or not names.is_valid(name):
             problems.append(Problem("name", name, names.NAME_RULE))
         elif updates and name not in known:
-            store.get(name)  # says which there are
+            store.get(name)  # raises an error that lists the existing ones
         elif not updates and name in known:
             problems.append(Problem("name", name, str(store.taken(name))))
         elif not updates and len(known) >= MOST_SCHEDULES:
@@ -211,16 +214,18 @@ class ScheduleVerbs:
         return self._backend.schedules().get(name)
 
     def pause(self, name: str, reason: str = "", *, by: str = "") -> Schedule:
-        """Let a schedule launch nothing until `resume`; runs go on. Paused, it stays as it is."""
+        """Pause a schedule until `resume`; its active runs go on. Does nothing if it is paused
+        already.
+        """
         text = one_line(reason).encode("utf-8", "replace").decode()[:STOP_LENGTH]
         pause = Pause(at=time.time(), by=by[:ASKER_LENGTH], reason=text)
         return self._change(name, lambda status: paused(status, pause))
 
     def resume(self, name: str) -> Schedule:
-        """Let a paused schedule go on. Due times of the pause are not caught up.
+        """Resume a paused schedule. Due times during the pause are not caught up.
 
         Raises:
-            NotAllowed: an administrator paused it, and only an administrator resumes it.
+            NotAllowed: an administrator paused it, so only an administrator may resume it.
         """
         now = time.time()
 
@@ -233,10 +238,10 @@ class ScheduleVerbs:
         return self._change(name, go_on)
 
     def run_now(self, name: str) -> Schedule:
-        """Make a schedule due now, also beside its times. Its rules hold.
+        """Make a schedule due now, in addition to its due times. Its overlap rules apply.
 
         Raises:
-            Conflict: it is paused, or a run goes on and may not be overlapped.
+            Conflict: it is paused, or a run is active and may not be overlapped.
         """
         now = time.time()
 
@@ -271,11 +276,11 @@ class ScheduleVerbs:
     ) -> Schedule:
         """Change a schedule's rules or launch, and take a new snapshot of its program.
 
-        What is not given stays; with `whole`, rules and options that are not given have their
-        defaults again. Arguments are those of `create`. Runs that go on are not touched.
+        Omitted rules and options keep their values; with `whole` they are reset to their defaults.
+        Arguments are those of `create`. Active runs do not change.
 
         Raises:
-            InvalidRequest: a rule or the launch is wrong, or its files are no program any more.
+            InvalidRequest: a rule or the launch is wrong, or its files are no longer a program.
             NotFound: there is no such schedule.
         """
         store = self._backend.schedules()
@@ -311,7 +316,7 @@ class ScheduleVerbs:
         with launches as launch:
 
             def change(now: Schedule) -> Schedule:
-                # Due times of the new expression in the past were never due.
+                # Past due times of the new expression do not count as missed.
                 status = replace(now.status, cursor=time.time()) if moved else now.status
                 return replace(now, rules=rules, launch=launch, status=status)
 
@@ -322,7 +327,8 @@ class ScheduleVerbs:
         self._backend.schedules().delete(name)
 
     def install(self, *, remove: bool = False) -> ClockService | None:
-        """Let systemd start the clock at login, or no longer; see `Backend.install_clock`.
+        """Make systemd start the clock process at login, or stop doing so; see
+        `Backend.install_clock`.
 
         Raises:
             Conflict: there is no systemd here, or clusters are on Kubernetes.
@@ -347,15 +353,15 @@ class ScheduleVerbs:
     def plan_backfill(
         self, name: str, start: str | datetime, end: str | datetime, parallel: int = 1
     ) -> Backfill:
-        """Return the backfill that `backfill` with the same arguments would ask for, with its
-        number of due times. Asks for nothing. Raises the errors of `backfill`.
+        """Return the backfill that `backfill` with the same arguments would request, with its
+        number of due times. Requests nothing. Raises the errors of `backfill`.
         """
         schedule = self.show(name)
         times = CronTimes(schedule.rules.cron, schedule.rules.time_zone)
         first, last = _moment(times, "--from", start), _moment(times, "--to", end)
         now, problems = time.time(), []
         if last > now:
-            allowed = _("use a past time: the schedule itself runs future ones")
+            allowed = _("use a past time: the schedule itself runs the future ones")
             problems.append(Problem("--to", str(end), allowed))
         if first > last:
             problems.append(Problem("--from", str(start), _("use a time before --to")))
@@ -365,10 +371,10 @@ class ScheduleVerbs:
             raise _refused(problems)
         total = times.count(first - 1, last, MOST_BACKFILL + 1)
         if not total:
-            allowed = _("{cron} has no due time in this span").format(cron=schedule.rules.cron)
+            allowed = _("{cron} has no due time in this period").format(cron=schedule.rules.cron)
             raise _refused([Problem("--from", str(start), allowed)])
         if total > MOST_BACKFILL:
-            allowed = _("at most {most} due times at once: use a shorter span")
+            allowed = _("a backfill has at most {most} due times: use a shorter period")
             raise _refused([Problem("--from", str(start), allowed.format(most=MOST_BACKFILL))])
         number = 1 + max((each.number for each in schedule.status.backfills), default=0)
         return Backfill(
@@ -386,17 +392,18 @@ class ScheduleVerbs:
     ) -> Schedule:
         """Run the past due times from `start` to `end`, oldest first; return at once.
 
-        Due times that succeeded, as far as the history knows, are left out. The clock process goes
-        on with it after a restart.
+        Due times that the history shows as succeeded are left out. After a restart, the clock
+        process continues it.
 
         Args:
             name: the schedule.
-            start: a time in ISO 8601; without an offset in the schedule's zone.
+            start: a time in ISO 8601; without an offset, in the schedule's time zone.
             end: likewise.
-            parallel: how many of its runs go on at once.
+            parallel: how many of its runs may be active at the same time.
 
         Raises:
-            InvalidRequest: the times are wrong, or more than `MOST_BACKFILL` due times lie there.
+            InvalidRequest: the times are wrong, or there are more than `MOST_BACKFILL` due times
+                between them.
             Conflict: the schedule is paused, or a backfill of it has not ended.
         """
         asked = self.plan_backfill(name, start, end, parallel)
@@ -404,7 +411,9 @@ class ScheduleVerbs:
         def add(status: ScheduleStatus) -> ScheduleStatus:
             _check_not_paused(name, status.paused)
             if any(each.finished_at is None for each in status.backfills):
-                text = _("a backfill of {name} has not ended; `tfcluster schedule show {name}`")
+                text = _(
+                    "a backfill of {name} is still active: see `tfcluster schedule show {name}`"
+                )
                 raise Conflict(text.format(name=name))
             return replace(status, backfills=(*status.backfills, asked))
 
@@ -419,7 +428,9 @@ class ScheduleVerbs:
     def _launch_of(
         self, cluster: str, words: LaunchWords, track: bool
     ) -> Iterator[ScheduledLaunch]:
-        """Yield the launch for these words; its snapshot is kept unless the code inside fails."""
+        """Yield the launch for these words; its snapshot is deleted if the code in the context
+        fails.
+        """
         backend = self._backend
         asked = {key: value for key, value in asdict(words).items() if key != "options"}
         asked |= {"folder": Path(words.folder), "name": cluster, **words.options}
@@ -451,7 +462,7 @@ class ScheduleVerbs:
 
 
 def _launch_problems(spec: Spec) -> list[Problem]:
-    """Return why no schedule launches this, wherever it would run."""
+    """Return the reasons why no schedule can launch this, on any backend."""
     problems = []
     if spec.mode is Mode.IN_GRAPH:
         allowed = _("a schedule runs a program: in-graph, a notebook is the client")
@@ -465,8 +476,8 @@ def _launch_problems(spec: Spec) -> list[Problem]:
 
 
 def _judged(verdict: Preflight) -> tuple[Sequence[Problem], list[str]]:
-    """Return what refuses a schedule, and as warnings what only refuses a launch now: there may be
-    room when it is due.
+    """Return the problems that refuse a schedule. Problems that only refuse a launch now become
+    warnings, because there may be room at the due time.
     """
     if verdict.unsupported:
         return verdict.unsupported, []
@@ -476,7 +487,7 @@ def _judged(verdict: Preflight) -> tuple[Sequence[Problem], list[str]]:
 
 
 def read_rules(given: Mapping[str, Any]) -> ScheduleRules:
-    """Return the rules of these values, as they are typed or as they are.
+    """Return the rules of these values, which may be typed texts.
 
     Raises:
         InvalidRequest: with every problem, by its option.
@@ -521,13 +532,13 @@ def _judge_rules(given: Mapping[str, Any]) -> tuple[ScheduleRules | None, list[P
 
 
 def _given_rules(words: dict[str, Any]) -> dict[str, Any]:
-    """Take the rules out of what was said."""
+    """Return the rules among the given options."""
     given = {key: words.pop(key) for key in RULES if key in words}
     return {key: value for key, value in given.items() if value not in (None, "")}
 
 
 def _rule_values(rules: ScheduleRules) -> dict[str, Any]:
-    """Return the rules by key, as JSON has them; without those that are absent."""
+    """Return the rules by key in JSON form, without absent ones."""
     values = {key: msgspec.to_builtins(value) for key, value in asdict(rules).items()}
     return {key: value for key, value in values.items() if value is not None}
 
@@ -546,7 +557,7 @@ def _read_after(values: object) -> list[object]:
             continue
         of, rest = split_schedule(each)
         name, colon, until = rest.partition(":")
-        if not each:  # `update --after ""` waits for none any more
+        if not each:  # `update --after ""` removes all
             continue
         if not of or (colon and until not in [one.value for one in AwaitedOutcome]):
             allowed = _(
@@ -593,7 +604,7 @@ def _locked(name: str, pause: Pause) -> NotAllowed:
 
 
 def _moment(times: CronTimes, flag: str, said: str | datetime) -> float:
-    """Return a time that a person wrote; without an offset it is in the schedule's zone."""
+    """Return a typed time; without an offset it is in the schedule's time zone."""
     try:
         at = datetime.fromisoformat(said) if isinstance(said, str) else said
         return (at if at.tzinfo else at.replace(tzinfo=times.zone)).timestamp()

@@ -102,19 +102,21 @@ class RunWatcher:
         return self._complete.wait(within)
 
     def learn(self, cluster: TFCluster) -> None:
-        """Take over a verb's answer, which is newer than the watch."""
+        """Record a verb's answer, which is newer than the watch."""
         with self._lock:
             if self._listeners:
                 self._record(self._ended, cluster)
 
     def removed(self, name: str, uid: str) -> None:
-        """Take over a deletion, so that the watch does not show the run again."""
+        """Record a deletion, so that the watch does not show the run again."""
         with self._lock:
             self._removed.add(uid)
             self._drop(self._ended, name, uid)
 
     def undeleted(self, cluster: TFCluster, why: str) -> None:
-        """Take why a run could not be deleted, to be shown with it; empty: it is being tried."""
+        """Record why a run could not be deleted, for display; empty while the deletion is being
+        tried.
+        """
         name, uid = cluster.metadata.name, cluster.metadata.uid
         with self._lock:
             known = self._known.get(name)

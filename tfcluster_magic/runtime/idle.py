@@ -104,7 +104,7 @@ def _environment(pid: str) -> list[bytes]:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return file.read().split(b"\0")
     except OSError:
-        # Ended, or another user's, who is an outsider.
+        # The process has ended, or belongs to another user, who does not count.
         return []
 
 

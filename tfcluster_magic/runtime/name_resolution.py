@@ -53,7 +53,7 @@ def wait_for_names(
             waited > patience or (late and not names.lacks_needed and names.given)
         )
         if ends:
-            names.ask(singly=True, every=True)  # to name those without
+            names.ask(singly=True, every=True)  # to report the missing names
         if not names.missing:
             if told:
                 say("every address is there")
@@ -181,7 +181,7 @@ def name_exists(name: str) -> bool | None:
         if code == SILENCE:
             if _asks_again(server):
                 return False
-            _understood[server] = False  # or each name would take that long
+            _understood[server] = False  # otherwise each name would wait for this timeout
         elif code != NO_ERROR:
             return None
         else:

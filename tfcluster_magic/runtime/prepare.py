@@ -154,8 +154,9 @@ OWNER_MARK = OWN_PREFIX + "run-"
 def claim_folder(folder: str, uid: str) -> None:
     """Claim the folder for this run. Raises ConfigError if it belongs to another, OSError."""
     own = OWNER_MARK + uid
-    # A peer of this run creates the mark before anything else, so a listing with any entry that was
-    # started after that has it. A look at the mark itself would take a volume's error for "no".
+    # Tasks of this run create the mark before any other entry, so a listing that starts after
+    # another entry exists contains the mark. Checking for the mark alone would read a volume's
+    # error as "not there".
     if os.listdir(folder) and own not in os.listdir(folder):
         raise ConfigError(_used_by_another_run(folder))
     os.makedirs(os.path.join(folder, own), exist_ok=True)

@@ -80,9 +80,9 @@ def visible() -> bool:
 def owners(connected: socket.socket) -> set[int]:
     """Return the accounts whose programs may read what is sent on this connection to loopback.
 
-    These are the listeners there, and whoever accepted it; empty if the kernel does not say. Call
-    this after connecting. Each table lists its listeners first: a listener that could hold the
-    connection unaccepted existed already, and once it has accepted it a row names the owner.
+    These are the accounts of the listeners there and of the process that accepted it; empty if the
+    kernel does not say. Call this after connecting. Each table lists listeners first, so either the
+    listener that will accept the connection is found, or the row of the accepted connection.
     """
     peer, here = connected.getpeername(), connected.getsockname()
     address, ours = (_packed(end[0]) for end in (peer, here))

@@ -1,11 +1,13 @@
-"""Python stacks of a running task, on request: a file in the run's folder asks, another answers.
+"""Python stacks of a running task, on request: the request and the answer are files in the run's
+folder.
 
 The program's hook (`site/sitecustomize.py`) lets the kernel write every thread's stack to memory
 when a real-time signal arrives, even if the program hangs. The signal is sent only to a process
-that has this memory open and catches the signal, because it ends any other, and only while the
-process stands still: the handler reads the threads' frames without the GIL, so a thread that runs
-Python meanwhile can make it crash (CPython issues 116008 and 140815). `usage/stacks.py` of the
-package asks and reads. Standard library only, Python 3.8 syntax.
+that has this memory open and catches the signal, because it would end any other process. It is sent
+only while the process does not compute: the handler reads the threads' frames without the GIL, so a
+thread that runs Python meanwhile could make it crash (CPython issues 116008 and 140815).
+`usage/stacks.py` of the package writes the requests and reads the answers. Standard library only,
+Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ FOLDER = ".tfcluster-stacks"
 # As in site/sitecustomize.py.
 SIGNAL = getattr(signal, "SIGRTMAX", 64) - 7
 MEMORY = "/memfd:tfcluster-stacks"
-# Seconds for the answer of a process and of a whole task, and without growth until it is complete.
+# Seconds for the answer of a process, for the answer of a whole task, and without growth after
+# which an answer is complete.
 ANSWER, ALL, SETTLED = 3.0, 15.0, 0.4
 # Seconds for which a process must use no CPU before it gets the signal, and for which such a moment
 # is looked for.
@@ -43,8 +46,8 @@ _NAME = re.compile(r"\.([0-9a-f]{32})\.(ask|json)")
 
 
 def answer(folder: str, task: str, family: Callable[[], list[int]]) -> None:
-    """Answer the requests for the stacks of this task, whose processes `family` lists, if there are
-    any. Raises nothing for a volume that fails: whoever asks waits for a limited time.
+    """Answer requests for the stacks of this task, whose processes `family` lists. Errors of the
+    volume are ignored, because the caller waits for a limited time.
     """
     try:
         at = os.open(
@@ -71,8 +74,8 @@ def answer(folder: str, task: str, family: Callable[[], list[int]]) -> None:
 
 
 def _requests(at: int, task: str) -> list[str]:
-    """Remove a few requests for this task and return their numbers. One that cannot be removed is
-    not answered, because it would be answered for ever.
+    """Remove a few requests for this task and return their numbers. A request that cannot be
+    removed is not answered, because it would be answered again and again.
     """
     found: list[str] = []
     for name in os.listdir(at):
@@ -128,10 +131,11 @@ def stack_of(pid: int, until: float) -> dict[str, Any]:
 
 
 def _moment(pid: int, until: float) -> str:
-    """Wait for a moment in which the process stands still and takes the signal at once; return ''
-    then. Return the code of the problem if there is none until the monotonic time `until`.
+    """Wait for a moment in which the process does not compute and can take the signal at once; then
+    return ''. If there is no such moment until the monotonic time `until`, return the code of the
+    problem.
 
-    A signal that stays pending is not sent: it would arrive when the process computes again.
+    The signal is not sent if it would stay pending and arrive when the process computes again.
     """
     while True:
         before = process.read_stat(pid)[11:13]

@@ -1,13 +1,13 @@
-"""Samples of what a task uses: CPU, throttling, memory, network, disk and GPUs.
+"""Samples of a task's usage: CPU, throttling, memory, network, disk and GPUs.
 
 A thread samples every two seconds and writes to the folder `.tfcluster-usage` of the run's output,
-a file for each task. All files of a run together stay below 1 MiB: old samples are merged. A volume
-that hangs, is full or was removed costs samples and nothing else. `usage/` of the package reads the
+a file for each task. All files of a run together stay below 1 MiB: old samples are merged. If the
+volume hangs, is full or was removed, only samples are lost. `usage/` of the package reads the
 files. The thread also answers requests for stacks. Standard library only, Python 3.8 syntax.
 
-What is counted: the processes of the task as /proc shows them, including those that have ended. In
-a pod network is that of the pod, else that of the task's TCP connections; the last bytes of a
-connection that ends between two samples are missed. Disk is what reaches a block device.
+All processes of the task in /proc count, including ended ones. Network means all traffic of the
+pod, or outside of pods that of the task's TCP connections, without the last bytes of a connection
+that ends between two samples. Disk means transfers of block devices.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def encoded(row: list[int]) -> bytes:
 
 def thinned(content: bytes, most: int) -> bytes:
     """Return the content of a file in at most `most` bytes, if any whole interval fits. The newest
-    quarter of the intervals stays; the others are merged to equal lengths. The oldest attempts go
-    if that is not enough.
+    quarter of the intervals stays; the others are merged to equal lengths. If that is not enough,
+    the oldest attempts are dropped.
     """
     attempts = _attempts(content)
     count = sum(len(rows) for _head, rows in attempts)
@@ -107,8 +107,8 @@ def thinned(content: bytes, most: int) -> bytes:
 
 
 def _attempts(content: bytes) -> list[tuple[bytes, list[list[int]]]]:
-    """Return the attempts of a file, each with its first line and its intervals. Lines of anything
-    else are left out, as is one that a killed writer left unfinished.
+    """Return the attempts of a file, each with its first line and its intervals. Other lines are
+    ignored, and so is a line that a killed writer left unfinished.
     """
     found: list[tuple[bytes, list[list[int]]]] = []
     for line in content.split(b"\n")[:-1]:
@@ -144,8 +144,8 @@ def _binned(rows: list[list[int]], step: int) -> list[list[int]]:
 
 
 class UsageFile:
-    """One task's file. It never raises; what cannot be written is kept for the next call, merged to
-    one interval.
+    """One task's file. It never raises. Intervals that cannot be written are merged into one and
+    kept for the next call.
     """
 
     def __init__(self, folder: str, task: str, tasks: int) -> None:
@@ -239,9 +239,9 @@ class UsageFile:
 
 
 def memory(pids: list[int]) -> tuple[int, int]:
-    """Return the resident bytes of these processes, and the largest that one of them ever had.
+    """Return the resident bytes of these processes, and the peak of the largest one.
 
-    Pages of files and shared memory count once: in the process that has most of them.
+    Pages of files and shared memory count only once, in the process that has most of them.
     """
     own = shared = peak = 0
     for pid in pids:
@@ -306,8 +306,8 @@ class Connections:
 
 
 class Cgroup:
-    """The task's own control group: its limits, and for how long it was throttled. A group in which
-    others run, too, says nothing about this task.
+    """The task's own control group: its limits, and for how long it was throttled. A group that
+    other processes share does not count.
     """
 
     def __init__(self, pids: list[int]) -> None:
@@ -393,8 +393,8 @@ class Gpus:
         return handle if status == 0 else None
 
     def look(self) -> tuple[float, int]:
-        """Return how many GPUs are at work (1.5: one, and one half of the time), and their used
-        bytes.
+        """Return how many GPUs are busy (1.5: one, and another for half of the time), and their
+        used bytes.
         """
         busy, used = 0.0, 0
         for device in self._devices:
@@ -434,7 +434,7 @@ class UsageWatch:
         self._wrote_at = self._at
 
     def start(self) -> None:
-        """Start sampling. Call it after the last fork."""
+        """Start sampling. Must be called after the last fork."""
         self._thread.start()
 
     def end(self) -> None:
@@ -450,7 +450,7 @@ class UsageWatch:
         pending: list[list[int]] = []
         self._gpus = Gpus(self._visible)
         self._connections = Connections()
-        # What this process itself had read and written before the program began.
+        # Bytes that this process itself had read and written before the program started.
         self._before = disk([os.getpid()]), pod_network() if self._in_pod else (0, 0)
         look = FamilyReading()
         self._pids = look.pids
@@ -510,7 +510,7 @@ class UsageWatch:
                 0,
             ],
         )
-        # Processes that end take some of their numbers along.
+        # Some figures of ended processes are lost.
         row = [max(0, b - a) for a, b in zip(before, self._totals)]
         self._totals = [max(each) for each in zip(before, self._totals)]
         row[MEMORY], row[GPU_MEMORY] = resident // BLOCK, used // BLOCK

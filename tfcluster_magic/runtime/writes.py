@@ -210,7 +210,7 @@ class EarlierCheckpoints:
         return found
 
 
-# Output that shows training whatever its numbers are: an epoch, a bar.
+# Output that always shows training, such as an epoch or a progress bar.
 _TRAINED = re.compile(rb"\bepoch\W{0,3}\d|\d/\d+ *(?:\[|\xe2\x94)|\d%\|", re.IGNORECASE)
 _PRINTED_STEP = re.compile(rb"\b(?:step|iter(?:ation)?|batch)\W{0,4}(\d+)(.*)", re.IGNORECASE)
 _FIGURE = re.compile(rb"loss|acc", re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Schedules: a launch that recurs, and what became of each due time. Shapes, bounds and defaults.
+"""Schedules: launches that recur, with the result of each due time. Shapes, bounds and defaults.
 
 A schedule has rules (`ScheduleRules`), a launch, and a status with one `Occurrence` for each due
 time. `due` decides what is next; it does no input or output. Times are seconds since 1970.
@@ -17,21 +17,23 @@ from ..spec.resource_form import Form, any_form, many_seconds_form, seconds_form
 from ..spec.spec import MOST_DEPENDENCIES
 
 MOST_OCCURRENCES = 500
-"""Settled occurrences that a status keeps, the newest ones."""
+"""The most settled occurrences that a status keeps."""
 MOST_WAITING = 100
-"""Due times of one schedule that wait at the same time; later ones are looked at when some are
+"""The most due times of one schedule that wait at the same time; later ones follow when some are
 launched.
 """
 MOST_BACKFILL = 10_000
-"""Due times of one backfill."""
+"""The most due times of one backfill."""
 ASK_ABOVE = 300
-"""Due times of a backfill above which a person is asked first."""
+"""Number of due times above which a backfill asks first."""
 SCHEDULE_STATES = ("Active", "Paused", "Invalid")
 """States of a schedule, as administrators and `kubectl get` see them."""
 
 
 class Overlap(str, enum.Enum):
-    """What happens at a due time while an earlier run goes on, as CronJob's concurrencyPolicy."""
+    """The behaviour at a due time while an earlier run is active, like CronJob's
+    concurrencyPolicy.
+    """
 
     ALLOW = "allow"
     FORBID = "forbid"
@@ -39,7 +41,7 @@ class Overlap(str, enum.Enum):
 
 
 class CatchUp(str, enum.Enum):
-    """Which of the due times run that were missed, such as while the machine was off."""
+    """The missed due times that are made up for, for example after the machine was off."""
 
     NONE = "none"
     LAST = "last"
@@ -47,18 +49,18 @@ class CatchUp(str, enum.Enum):
 
 
 class ScheduleDependency(Model, frozen=True):
-    """A schedule whose run of the same due time has to succeed or end first."""
+    """Another schedule, whose run of the same due time must succeed or end first."""
 
     schedule: Annotated[
-        str, Meta(pattern=NAME_PATTERN, max_length=50, description="the schedule, by its name")
+        str, Meta(pattern=NAME_PATTERN, max_length=50, description="the schedule's name")
     ]
     until: Annotated[
-        AwaitedOutcome, Meta(description="what its run has to do: success, or end in any way")
+        AwaitedOutcome, Meta(description="what its run must do: succeed, or end in any way")
     ] = AwaitedOutcome.SUCCESS
 
     @property
     def words(self) -> str:
-        """As `--after` takes it: `schedule:prepare`, or `schedule:prepare:end`."""
+        """The value of `--after`: `schedule:prepare`, or `schedule:prepare:end`."""
         text = f"schedule:{self.schedule}"
         is_usual = self.until is AwaitedOutcome.SUCCESS
         return text if is_usual else f"{text}:{self.until.value}"
@@ -81,30 +83,42 @@ class ScheduleRules(Model, frozen=True, kw_only=True):
     ] = "UTC"
     overlap: Annotated[
         Overlap,
-        Meta(description="at a due time while a run goes on: allow both, forbid, or replace it"),
+        Meta(
+            description=(
+                "if a run is still active at a due time: allow both, forbid the new one, or "
+                "replace the old one"
+            )
+        ),
     ] = Overlap.FORBID
     max_parallel: (
         Annotated[
-            int, Meta(ge=1, le=100, description="runs at once; further ones wait; absent: no bound")
+            int,
+            Meta(
+                ge=1,
+                le=100,
+                description="most runs at the same time; others wait; absent: no limit",
+            ),
         ]
         | None
     ) = None
     catch_up: Annotated[
-        CatchUp, Meta(description="which missed due times run: none, the last, or all")
+        CatchUp, Meta(description="missed due times to make up for: none, the last, or all")
     ] = CatchUp.LAST
     deadline: (
         Annotated[
             PositiveSeconds,
-            Meta(description="a due time is given up this long after it; absent: never"),
+            Meta(description="how late a run may still start; absent: no limit"),
         ]
         | None
     ) = None
-    retries: Annotated[
-        int, Meta(ge=0, le=20, description="further runs for a due time whose run failed")
-    ] = 0
+    retries: Annotated[int, Meta(ge=0, le=20, description="retries of a run that failed")] = 0
     retry_delays: Annotated[
         tuple[PositiveSeconds, ...],
-        Meta(min_length=1, max_length=20, description="before each retry; the last one repeats"),
+        Meta(
+            min_length=1,
+            max_length=20,
+            description="delays before the retries; the last one repeats",
+        ),
     ] = (60.0,)
     after_success: Annotated[
         bool, Meta(description="run only if the run of the previous due time succeeded")
@@ -123,7 +137,7 @@ class ScheduleRules(Model, frozen=True, kw_only=True):
 
 
 class OccurrenceKind(str, enum.Enum):
-    """Why there is an occurrence."""
+    """The origin of an occurrence."""
 
     SCHEDULED = "scheduled"
     CATCH_UP = "catch-up"
@@ -132,7 +146,7 @@ class OccurrenceKind(str, enum.Enum):
 
 
 class OccurrenceState(str, enum.Enum):
-    """What became of a due time. The last six are settled and never change."""
+    """The state of a due time. The last six are settled and never change."""
 
     WAITING = "Waiting"
     LAUNCHING = "Launching"
@@ -147,12 +161,12 @@ class OccurrenceState(str, enum.Enum):
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing more happens for the due time."""
+        """Whether the state of the due time is final."""
         return self in _SETTLED
 
     @property
     def holds_run(self) -> bool:
-        """Whether a run of it exists, or is about to."""
+        """Whether its run exists or is being created."""
         return self in (OccurrenceState.LAUNCHING, OccurrenceState.RUNNING)
 
 
@@ -167,7 +181,7 @@ _SETTLED = (
 
 
 class Occurrence(Model, frozen=True, kw_only=True, omit_defaults=False):
-    """One due time of a schedule, and what became of it."""
+    """One due time of a schedule, with its state and run."""
 
     resource_forms: ClassVar[Mapping[str, Form]] = {
         "due": time_form("dueTime"),
@@ -176,35 +190,35 @@ class Occurrence(Model, frozen=True, kw_only=True, omit_defaults=False):
 
     due: Annotated[float, Meta(description="the due time")]
     kind: Annotated[OccurrenceKind, Meta(description="why it is due")] = OccurrenceKind.SCHEDULED
-    state: Annotated[OccurrenceState, Meta(description="what became of it")] = (
-        OccurrenceState.WAITING
-    )
+    state: Annotated[OccurrenceState, Meta(description="how far it is")] = OccurrenceState.WAITING
     run: Annotated[str, Meta(description="its newest run")] = ""
-    attempt: Annotated[int, Meta(ge=1, description="1, and one more for each retry")] = 1
+    attempt: Annotated[
+        int, Meta(ge=1, description="1 for the first attempt, 2 for the first retry")
+    ] = 1
     earlier: Annotated[tuple[str, ...], Meta(description="the runs of earlier attempts")] = ()
     reason: Annotated[
-        Message | None, Meta(description="why it is in this state, where that needs words")
+        Message | None, Meta(description="why it is in this state; absent if the state says it")
     ] = None
     not_before: (
-        Annotated[float, Meta(description="when it is tried again, at the earliest")] | None
+        Annotated[float, Meta(description="time of the next attempt, at the earliest")] | None
     ) = None
     refusals: Annotated[
-        int, Meta(ge=0, description="launches in a row for which there was no room")
+        int, Meta(ge=0, description="launches in a row that were refused for lack of room")
     ] = 0
-    changed_at: Annotated[float, Meta(description="when its state changed last")] = 0.0
+    changed_at: Annotated[float, Meta(description="time of the last change of its state")] = 0.0
     missed: Annotated[
-        int, Meta(ge=0, description="earlier due times that were missed with it, at most 1000")
+        int, Meta(ge=0, description="number of earlier due times that were missed, at most 1000")
     ] = 0
-    backfill: Annotated[int, Meta(description="the backfill that it belongs to; 0: none")] = 0
+    backfill: Annotated[int, Meta(description="number of its backfill; 0: none")] = 0
 
     @property
     def key(self) -> tuple[float, int]:
-        """What identifies it in a schedule."""
+        """Its identity within a schedule."""
         return self.due, -1 if self.kind is OccurrenceKind.MANUAL else self.backfill
 
 
 class Pause(Model, frozen=True, kw_only=True):
-    """Why and since when a schedule does nothing."""
+    """The pause of a schedule: since when, by whom, and why."""
 
     resource_forms: ClassVar[Mapping[str, Form]] = {
         "reason": any_form("reason", "Why; a message if the schedule paused by itself."),
@@ -228,29 +242,32 @@ class Backfill(Model, frozen=True, kw_only=True):
     }
 
     number: Annotated[int, Meta(ge=1)]
-    start: Annotated[float, Meta(description="the first due time is not before")]
-    end: Annotated[float, Meta(description="the last due time is not after")]
-    parallel: Annotated[int, Meta(ge=1, le=100, description="runs of it at once")] = 1
-    cursor: Annotated[float, Meta(description="due times up to here were taken")] = 0.0
-    total: Annotated[int, Meta(ge=0, description="its due times")] = 0
-    taken: Annotated[int, Meta(ge=0, description="due times that were taken")] = 0
-    done: Annotated[int, Meta(ge=0, description="due times that are settled")] = 0
-    failed: Annotated[int, Meta(ge=0, description="those of them without success")] = 0
-    created_at: Annotated[float, Meta(description="when it was asked for")] = 0.0
-    finished_at: Annotated[float, Meta(description="when it was done")] | None = None
+    start: Annotated[float, Meta(description="due times from here on are included")]
+    end: Annotated[float, Meta(description="due times up to here are included")]
+    parallel: Annotated[
+        int, Meta(ge=1, le=100, description="most of its runs at the same time")
+    ] = 1
+    cursor: Annotated[float, Meta(description="due times up to here were handled")] = 0.0
+    total: Annotated[int, Meta(ge=0, description="number of its due times")] = 0
+    taken: Annotated[int, Meta(ge=0, description="number of due times handled")] = 0
+    done: Annotated[int, Meta(ge=0, description="number of due times in a final state")] = 0
+    failed: Annotated[int, Meta(ge=0, description="number of final due times without success")] = 0
+    created_at: Annotated[float, Meta(description="time of the request")] = 0.0
+    finished_at: Annotated[float, Meta(description="time of its end")] | None = None
 
 
 class ScheduleStatus(Model, frozen=True, kw_only=True):
-    """How a schedule stands: which due times were taken, and what became of them."""
+    """The status of a schedule: the due times that were handled, and their states."""
 
     resource_forms: ClassVar[Mapping[str, Form]] = {
         "cursor": time_form("cursorTime"),
         "previousSuccess": time_form("previousSuccessTime"),
     }
 
-    cursor: Annotated[float, Meta(description="every due time up to here was taken")]
+    cursor: Annotated[float, Meta(description="due times up to here were handled")]
     occurrences: Annotated[
-        tuple[Occurrence, ...], Meta(description="by due time; settled ones only the newest 500")
+        tuple[Occurrence, ...],
+        Meta(description="due times in order; of those in a final state, the newest 500"),
     ] = ()
     failures: Annotated[int, Meta(ge=0, description="failures in a row")] = 0
     previous_success: (
@@ -258,11 +275,11 @@ class ScheduleStatus(Model, frozen=True, kw_only=True):
     ) = None
     paused: Pause | None = None
     backfills: tuple[Backfill, ...] = ()
-    problem: Annotated[str, Meta(description="what keeps it from working, in English")] = ""
+    problem: Annotated[str, Meta(description="why it cannot work, in English")] = ""
 
 
 class LaunchWords(Model, frozen=True, kw_only=True):
-    """A launch as it was asked for; `ClusterManager.launch` takes the same."""
+    """A launch in the user's words, as `ClusterManager.launch` takes it."""
 
     program: str | None = None
     arguments: tuple[str, ...] = ()
@@ -275,15 +292,15 @@ class LaunchWords(Model, frozen=True, kw_only=True):
 
 
 class ScheduledLaunch(Model, frozen=True, kw_only=True):
-    """What a schedule launches: the snapshot, and the words for a new one."""
+    """The launch of a schedule: the snapshot, and the words for a new one."""
 
     cluster: Annotated[str, Meta(pattern=NAME_PATTERN, description="name of its runs")]
     spec: Spec
     words: LaunchWords
     track: Annotated[
-        bool, Meta(description="read the program anew at each due time, without a snapshot")
+        bool, Meta(description="read the current program at each due time, without a snapshot")
     ] = False
-    taken_at: Annotated[float, Meta(description="when the snapshot was taken")] = 0.0
+    taken_at: Annotated[float, Meta(description="time of the snapshot")] = 0.0
     warnings: tuple[str, ...] = ()
     inferred: tuple[Message, ...] = ()
     data_dir: str = ""

@@ -1,8 +1,8 @@
 """Cron expressions in a time zone: the times at which a schedule is due. Pure and bounded.
 
-cronsim has the semantics of Debian's cron: a job at a fixed time that a change of the clocks skips
-runs right after the change; one whose time comes twice runs at the first. This module owns what is
-accepted, the errors, and that times strictly increase.
+cronsim follows Debian's cron: when the clocks change, a job at a skipped fixed time runs right
+after the change, and a job at a repeated fixed time runs the first time. This module decides which
+expressions are accepted, and makes times strictly increase.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ALIASES = {
     "@hourly": "0 * * * *",
 }
 _WINDOWS = tuple(120.0 * 4**power for power in range(13))
-"""Seconds before a time in which the last due time is looked for, up to 60 years."""
+"""Ranges before a time, in seconds, in which the last due time is searched; up to 60 years."""
 
 
 class CronTimes:
@@ -41,7 +41,7 @@ class CronTimes:
         time_zone: an IANA name.
 
     Raises:
-        InvalidRequest: one of them is none, or no time ever fits.
+        InvalidRequest: one of them is invalid, or the expression is never due.
     """
 
     def __init__(self, cron: str, time_zone: str) -> None:
@@ -65,7 +65,7 @@ class CronTimes:
             raise _never(cron)
 
     def after(self, at: float) -> Iterator[float]:
-        """Yield the due times after `at`, in order; ends where the calendar does."""
+        """Yield the due times after `at`, in order, to the end of the calendar."""
         last = at
         try:
             found = CronSim(self._cron, datetime.fromtimestamp(at, self.zone))
@@ -109,7 +109,7 @@ class CronTimes:
 
 
 def _may_never_come(cron: str) -> bool:
-    """Return whether cronsim reads everything but the day of the month."""
+    """Return whether cronsim accepts every field except the day of the month."""
     fields = cron.split()
     try:
         CronSim(

@@ -1,12 +1,12 @@
-"""The rule of schedules: which due time is acted on now, and what becomes of it. Pure.
+"""The decisions of schedules: which due times to launch now, and the state of each. Pure.
 
     status = settle(rules, status, outcomes, now)   # what the runs did
     turn = due(rules, status, now)                  # what to do, and when to look again
 
-The caller writes the status first, then launches and stops. Each due time is taken once: the cursor
-and the occurrences say which were. A clock that is set back makes no due time run twice, and one
-that is set forward by mistake and back again makes none be lost. The work of one call is bounded,
-whatever the rules and however long nobody looked.
+The caller writes the status first, then launches and stops. Each due time is handled once; the
+cursor and the occurrences record which ones were. If the clock is set back, no due time runs twice.
+If it is set forward by mistake and back again, none is lost. The work of one call is bounded for
+any rules, and after any time without a call.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from . import OccurrenceState as State
 from .cron import CronTimes
 
 ON_TIME = 60.0
-"""Seconds after a due time within which it is on time; after them it was missed."""
+"""Seconds for which a due time counts as on time; later it was missed."""
 ROOM_DELAY, LONGEST_ROOM_DELAY = 30.0, 300.0
-"""Seconds after which a launch is tried again for which there was no room: at first, and after
-several tries, each of which waits twice as long as the one before.
+"""Seconds until a launch without room is tried again: the first delay and the longest one. Each
+delay is twice the one before.
 """
 MOST_COUNTED = 1000
-"""Missed due times that are counted one by one."""
+"""The most missed due times that are counted one by one."""
 _MOST_TAKEN = 1000
-"""Due times of a backfill that one call looks at."""
+"""The most due times of a backfill that one call handles."""
 MOST_BACKFILLS = 20
-"""Backfills that a status keeps; those that are not finished stay whatever their number."""
+"""The most finished backfills that a status keeps; unfinished ones are always kept."""
 
 
 FindSchedule = Callable[[str], Schedule | None]
@@ -54,19 +54,21 @@ FindSchedule = Callable[[str], Schedule | None]
 
 @dataclass(frozen=True)
 class ScheduleTurn:
-    """The decision: the new status, what to launch, the runs to stop, and when to look again."""
+    """The decision: the new status, the launches, the runs to stop, and the time of the next
+    call.
+    """
 
     status: ScheduleStatus
     launch: tuple[Occurrence, ...] = ()
     stop: tuple[str, ...] = ()
     wake_at: float | None = None
     awaits: bool = False
-    """Whether it waits for other schedules (`after`): look again when one of them changes."""
+    """Whether it waits for other schedules (`after`); call again when one of them changes."""
 
 
 @dataclass
 class _Work:
-    """One decision under way."""
+    """A decision under construction."""
 
     rules: ScheduleRules
     times: CronTimes
@@ -97,7 +99,7 @@ class _Work:
         return [each for each in self.occurrences if not each.state.is_settled]
 
     def others(self, than: Occurrence) -> Iterator[Occurrence]:
-        """Yield the unsettled occurrences that may overlap; backfills are about other times."""
+        """Yield the unsettled occurrences that may overlap; those of backfills do not."""
         for each in self.unsettled():
             if each.key != than.key and each.kind is not Kind.BACKFILL:
                 yield each
@@ -113,19 +115,19 @@ def due(
     now: float,
     find: FindSchedule = lambda _name: None,
 ) -> ScheduleTurn:
-    """Return what a schedule does at `now`.
+    """Decide what a schedule does at `now`.
 
     Args:
         rules: the rules of the schedule.
         status: what happened until now, with the outcomes of runs (`settle`).
-        now: the machine's clock; it may have been set.
+        now: the machine's time, which may jump.
         find: returns a schedule of the same owner by its name, None if there is none.
 
     Returns:
-        The turn. Its `launch` also has occurrences of an earlier turn that were not launched yet.
+        The turn. Its `launch` also has occurrences of earlier calls that are not launched yet.
 
     Raises:
-        InvalidRequest: the rules have a cron expression or a time zone that is none.
+        InvalidRequest: the rules have an invalid cron expression or time zone.
     """
     times = CronTimes(rules.cron, rules.time_zone)
     find = functools.cache(find)  # a hundred due times may wait for the same schedules
@@ -161,9 +163,9 @@ def _kept_backfills(backfills: Sequence[Backfill]) -> list[Backfill]:
 
 
 def _follow_clock(work: _Work) -> None:
-    """Take due times again that the clock has not reached, after it was set back.
+    """Move the cursor back if the clock was set back, so that due times ahead count again.
 
-    Those that launched something keep their occurrence, and so are not launched twice.
+    Launched ones keep their occurrence, so they are not launched twice.
     """
     if work.cursor > work.now:
         work.cursor = work.now
@@ -175,7 +177,7 @@ def _follow_clock(work: _Work) -> None:
 
 
 def _take_due_times(work: _Work) -> None:
-    """Make an occurrence of each due time since the cursor, as far as there is room for it."""
+    """Add an occurrence for each due time since the cursor, up to the limit of waiting ones."""
     rules, now = work.rules, work.now
     on_time = now - ON_TIME
     late_from = max(work.cursor, on_time)
@@ -195,7 +197,7 @@ def _take_due_times(work: _Work) -> None:
             work.wakes.append(each)
             break
         if room <= 0:
-            return  # each outcome is looked at, and makes room
+            return  # each one is settled here, which makes room
         room -= 1
         kind = Kind.SCHEDULED if each > on_time else Kind.CATCH_UP
         _take(work, Occurrence(due=each, kind=kind, changed_at=now))
@@ -209,7 +211,9 @@ def _take(work: _Work, new: Occurrence) -> None:
 
 
 def _miss(work: _Work, last: float | None, *, catch: bool) -> None:
-    """Take the due times since the cursor until `last`: only the last is recorded, or caught up."""
+    """Record the due times from the cursor to `last`; only the last one is recorded or caught
+    up.
+    """
     if last is None:
         return
     rules, now = work.rules, work.now
@@ -221,7 +225,7 @@ def _miss(work: _Work, last: float | None, *, catch: bool) -> None:
 
 
 def _take_backfills(work: _Work) -> None:
-    """Make occurrences for the backfills, at most as many as each runs at once."""
+    """Add occurrences for the backfills, at most as many as each may run at the same time."""
     left = _MOST_TAKEN
     asked_for = (Kind.BACKFILL, Kind.MANUAL)
     room = MOST_WAITING - sum(each.kind in asked_for for each in work.unsettled())
@@ -260,7 +264,7 @@ def _take_backfills(work: _Work) -> None:
 
 
 def _give_up_late(work: _Work) -> None:
-    """Give up what has waited beyond the deadline."""
+    """Give up due times that have waited beyond the deadline."""
     deadline = work.rules.deadline
     if deadline is None:
         return
@@ -275,7 +279,7 @@ def _give_up_late(work: _Work) -> None:
 
 
 def _launch_waiting(work: _Work) -> None:
-    """Launch what waits, in the order of due times, as far as the rules allow."""
+    """Launch waiting occurrences in the order of their due times, as far as the rules allow."""
     for each in sorted(work.unsettled(), key=lambda o: o.due):
         if each.state.holds_run:
             continue
@@ -292,7 +296,7 @@ def _launch_waiting(work: _Work) -> None:
 
 
 def _is_settled_by_others(work: _Work, new: Occurrence) -> bool:
-    """Settle an occurrence that another one rules out; return whether it was."""
+    """Settle an occurrence if others rule it out; return whether they do."""
     rules = work.rules
     waits, is_lost = _wait_for_schedules(work, new)
     if is_lost:
@@ -323,8 +327,8 @@ _NO_SUCCESS = (State.FAILED, State.STOPPED, State.UNKNOWN)
 
 
 def _wait_for_schedules(work: _Work, new: Occurrence) -> tuple[Message | None, bool]:
-    """Return what an occurrence waits for in other schedules, None for nothing; and whether that
-    never comes. A retry, and a run that was asked for now, wait for none.
+    """Return what an occurrence waits for in other schedules (None for nothing), and whether that
+    can never happen. Retries and runs of `run-now` do not wait.
     """
     if new.kind is Kind.MANUAL or new.state is not State.WAITING:
         return None, False
@@ -342,8 +346,8 @@ def _wait_for_schedules(work: _Work, new: Occurrence) -> tuple[Message | None, b
 def _awaited(
     dependency: ScheduleDependency, found: Schedule | None, moment: float
 ) -> Message | None:
-    """Return what a due time waits for in another schedule, or why that never comes; None if its
-    run of the same due time has done what is waited for.
+    """Return what a due time waits for in another schedule, or why that can never happen. None
+    means that the run of the same due time has done what is waited for.
     """
     name = {"name": dependency.schedule}
     if found is None or found.status.problem:
@@ -369,7 +373,7 @@ def _awaited(
         return Message("ScheduleAwaitedPaused", name)
     times = CronTimes(found.rules.cron, found.rules.time_zone)
     if found.status.cursor < moment and times.next(moment - 1) == moment:
-        return Message("ScheduleWaitsForSchedule", name)  # its own turn comes
+        return Message("ScheduleWaitsForSchedule", name)  # it is decided later
     return Message("ScheduleAwaitedNever", name)
 
 
@@ -400,7 +404,9 @@ def _before(work: _Work, new: Occurrence) -> Occurrence | None:
 
 
 def _obstacle(work: _Work, new: Occurrence) -> Message | None:
-    """Return what a launch waits for; None if it may begin. Ask for the end of what it replaces."""
+    """Return what a launch waits for; None if it may begin. Requests the end of the run that it
+    replaces.
+    """
     rules = work.rules
     if (waits := _wait_for_schedules(work, new)[0]) is not None:
         work.awaits = True
@@ -427,8 +433,8 @@ def _obstacle(work: _Work, new: Occurrence) -> Message | None:
 def kept(
     occurrences: Iterable[Occurrence], now: float, most: int = MOST_OCCURRENCES
 ) -> list[Occurrence]:
-    """Return what a status keeps, by due time: of the settled ones, the newest. Due times to come
-    keep the clock from repeating.
+    """Return the occurrences that a status keeps, by due time; of settled ones, the newest. Due
+    times in the future are kept, so that they do not run twice.
     """
     occurrences = list(occurrences)
     settled = [each for each in occurrences if each.state.is_settled and each.due <= now]
@@ -442,7 +448,7 @@ def kept(
 
 
 def paused(status: ScheduleStatus, pause: Pause) -> ScheduleStatus:
-    """Return the status with a pause. A paused schedule stays as it is, unless the new pause is
+    """Return the status with a pause. A paused schedule does not change, unless the new pause is
     locked and the old one is not.
     """
     old = status.paused
@@ -464,8 +470,8 @@ def resumed(status: ScheduleStatus, now: float) -> ScheduleStatus:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run stands: its phase, None if its record is gone and nobody saw its end, why it ended,
-    and whether any of its tasks was ever started.
+    """The outcome of a run so far: its phase (None if its record is gone and its end was not seen),
+    its reason, and whether any of its tasks ever started.
     """
 
     phase: Phase | None
@@ -482,8 +488,8 @@ def settle(
     outcomes: Mapping[str, RunOutcome],
     now: float,
 ) -> ScheduleStatus:
-    """Return the status after what runs did, by their names: ends, retries, and the pause that
-    follows from too many failures.
+    """Return the status with the outcomes of runs, given by name: their ends, retries, and the
+    pause after too many failures.
     """
     for each in status.occurrences:
         outcome = outcomes.get(each.run)
@@ -498,7 +504,7 @@ def settle(
             reason = each.reason or outcome.reason
             status = _ended(rules, status, each, State.STOPPED, reason, now)
         elif outcome.phase is Phase.FAILED and not outcome.began and each.reason != _NEVER_BEGAN:
-            # Whoever launched it was killed: launch it again, but not for ever.
+            # The launching process was killed: launch it again, but not for ever.
             again = replace(
                 each, state=State.LAUNCHING, run="", reason=_NEVER_BEGAN, changed_at=now
             )
@@ -511,7 +517,9 @@ def settle(
 def launched(
     status: ScheduleStatus, occurrence: Occurrence, run: str, now: float, *, created: bool
 ) -> ScheduleStatus:
-    """Return the status with the run of an occurrence: about to be created, or `created`."""
+    """Return the status with the run of an occurrence, which is about to be created or was
+    `created`.
+    """
     state = State.RUNNING if created else State.LAUNCHING
     return _with(status, replace(occurrence, state=state, run=run, changed_at=now))
 
@@ -519,9 +527,7 @@ def launched(
 def no_room(
     status: ScheduleStatus, occurrence: Occurrence, why: Message | None, now: float
 ) -> ScheduleStatus:
-    """Return the status after a launch for which there was no room: it is tried again soon, and
-    ever less often.
-    """
+    """Return the status after a launch without room; it is tried again with growing delays."""
     state = State.WAITING if occurrence.attempt == 1 else State.RETRYING
     delay = min(LONGEST_ROOM_DELAY, ROOM_DELAY * 2 ** min(occurrence.refusals, 10))
     changed = replace(
@@ -543,8 +549,8 @@ def failed(
     why: Message | None,
     now: float,
 ) -> ScheduleStatus:
-    """Return the status after an attempt failed, or could not be launched: with a retry, or the
-    end.
+    """Return the status after an attempt failed or could not be launched: a retry follows, or the
+    due time is settled.
     """
     if occurrence.attempt > rules.retries:
         return _ended(rules, status, occurrence, State.FAILED, why, now)

@@ -1,6 +1,6 @@
-"""The options of a schedule: the table from which command line, form and messages follow.
+"""The table of a schedule's options, from which command line, form and messages follow.
 
-Bounds and defaults stand once, in `ScheduleRules`; how a typed value is read stands here.
+Bounds and defaults are in `ScheduleRules`; this module reads typed values.
 """
 
 from __future__ import annotations
@@ -50,11 +50,13 @@ class ScheduleOption:
 
     @property
     def field(self) -> str:
-        """Its name in the JSON of `ScheduleRules`; empty if it is none of the rules."""
+        """Its name in the JSON of `ScheduleRules`; empty if the option is not a rule."""
         return _FIELDS.get(self.key, "")
 
     def read(self, typed: object) -> object:
-        """Return the value of what was typed; other values stay. Raises ValueError."""
+        """Return the value of a typed text; other values are returned unchanged. Raises
+        ValueError.
+        """
         if self.kind is ScheduleKind.DURATIONS:
             each = [typed] if isinstance(typed, (str, float, int)) else list(_sequence(typed))
             return [parse_duration(one) if isinstance(one, str) else one for one in each]
@@ -66,7 +68,7 @@ class ScheduleOption:
 
     @property
     def allowed(self) -> str:
-        """What may be typed, for a message."""
+        """The allowed texts, for a message."""
         if self.kind in (ScheduleKind.DURATION, ScheduleKind.DURATIONS):
             return str(DURATION_RULE)
         if self.kind is ScheduleKind.SWITCH:
@@ -76,12 +78,12 @@ class ScheduleOption:
         return _("use {words}").format(words=", ".join(self.words) or span)
 
     def texts(self, value: object) -> list[str]:
-        """Return a value as a person types it, a text for each time that the option is given."""
+        """Return a value as typed, with one text for each time that the option is given."""
         many = value if isinstance(value, (list, tuple)) else [value]
         return [value_text(_AS_TYPED.get(self.kind, Kind.FILE), each) for each in many]
 
     def form_field(self) -> dict[str, Any]:
-        """Return its field of a form, as `form_fields` returns those of a launch."""
+        """Return its form field, in the same shape as `form_fields` for a launch."""
         default, (told, _bracket, absent) = self._default(), _(self.help).partition(" [")
         return {
             "key": self.key,

@@ -150,9 +150,12 @@ class LaunchBody(Model, frozen=True):
 
 
 class RerunBody(Model, frozen=True):
-    """Changes of a rerun."""
+    """Changes of a rerun. `resume` stops the run first if it is active; `advised` changes the
+    options that advice on the run changes, unless `options` has them.
+    """
 
     resume: bool = False
+    advised: bool = False
     name: str | None = None
     arguments: tuple[str, ...] | None = None
     options: dict[str, Any] = {}
@@ -312,6 +315,7 @@ class RerunHandler(TFClusterHandler):
             manager.rerun,
             old.metadata.name,
             resume=body.resume,
+            advised=body.advised,
             name=body.name,
             arguments=body.arguments,
             within=LAUNCH_WITHIN,

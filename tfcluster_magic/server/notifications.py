@@ -1,6 +1,6 @@
 """Routes of notifications: each calls one method of `manager.notifications`.
 
-Rules are answered as `PublicRule`s, without their secrets, which no problem has either.
+Rules are returned as `PublicRule`s, and neither they nor problems contain secrets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class NotificationRuleBody(Model, frozen=True, kw_only=True):
-    """A new rule: of what to tell, and where; give `webhook` or `mail`."""
+    """A new rule: its events, and its receiver, which is `webhook` or `mail`."""
 
     name: str
     on: tuple[Occasion, ...] = (Occasion.FAILED,)
@@ -50,7 +50,7 @@ NOTIFICATION_MODELS = (NotificationRuleBody, PublicRule, Delivery)
 
 
 class NotificationRoute(TFClusterHandler):
-    """What the routes share."""
+    """Base of these routes."""
 
     async def verbs(self) -> NotificationVerbs:
         """Return the verbs of the manager, whose first use imports much."""
@@ -60,7 +60,7 @@ class NotificationRoute(TFClusterHandler):
         """Return the body of a new rule in the manager's words.
 
         Raises:
-            InvalidRequest: it is none. A body may hold secrets, so no value is repeated.
+            InvalidRequest: it is invalid. A body may hold secrets, so no value is repeated.
         """
         try:
             body = self.read(NotificationRuleBody)
@@ -78,7 +78,7 @@ class NotificationRulesHandler(NotificationRoute):
 
     @guarded
     async def get(self) -> None:
-        """All rules, without secrets."""
+        """Answer with all rules, without secrets."""
         found = await self.call((await self.verbs()).list)
         self.reply({"rules": msgspec.to_builtins(found)})
 
@@ -95,7 +95,7 @@ class NotificationRuleHandler(NotificationRoute):
 
     @guarded
     async def delete(self, name: str) -> None:
-        """Remove a rule; what it has not sent is never sent."""
+        """Remove a rule; its unsent messages are dropped."""
         await self.call((await self.verbs()).remove, name, within=LAUNCH_WITHIN)
         self.set_status(204)
         self.finish()
@@ -116,7 +116,7 @@ class NotificationHistoryHandler(NotificationRoute):
 
     @guarded
     async def get(self) -> None:
-        """What became of messages, newest first; of one run with `run`."""
+        """Answer with the states of messages, newest first; with `run`, only of that run."""
         run = self.get_query_argument("run", None)
         found = await self.call((await self.verbs()).history, run)
         self.reply({"deliveries": msgspec.to_builtins(list(found))})

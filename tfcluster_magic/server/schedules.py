@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from ..runs.schedules import ScheduleVerbs
 
 NEXT = 10
-"""Due times to come that a schedule is shown with."""
+"""Number of next due times of a schedule."""
 LISTED = 10
-"""Newest past due times that a list shows of each schedule; a thousand may have 500 each."""
+"""Number of newest past due times of each schedule in a list; a thousand schedules may have 500
+each.
+"""
 
 
 class ScheduleBody(Model, frozen=True, kw_only=True):
@@ -46,9 +48,9 @@ class ScheduleBody(Model, frozen=True, kw_only=True):
 
 
 class SchedulePlanBody(Model, frozen=True, kw_only=True):
-    """A schedule that is being filled in; `options` are those of a schedule, by the keys of
-    `GET /options`, as one types them. With `updates` it is judged as a change of the whole
-    schedule of that name.
+    """A schedule that a user is filling in; `options` are a schedule's options as typed, by the
+    keys of `GET /options`. With `updates` it is checked as a change of the whole schedule of that
+    name.
     """
 
     name: str | None = None
@@ -58,8 +60,8 @@ class SchedulePlanBody(Model, frozen=True, kw_only=True):
 
 
 class ScheduleUpdateBody(Model, frozen=True, kw_only=True):
-    """Change a schedule, and take a new snapshot of its program; what is absent stays, but with
-    `whole` it has its default again.
+    """Change a schedule, and take a new snapshot of its program. Absent options keep their values;
+    with `whole` they are reset to their defaults.
     """
 
     rules: ScheduleRules | None = None
@@ -69,7 +71,7 @@ class ScheduleUpdateBody(Model, frozen=True, kw_only=True):
 
 
 class SchedulePauseBody(Model, frozen=True):
-    """Let a schedule launch nothing until it is resumed."""
+    """Pause a schedule until it is resumed."""
 
     reason: Annotated[str, Meta(max_length=1000)] = ""
 
@@ -117,7 +119,7 @@ def _rules(rules: ScheduleRules | None) -> dict[str, Any]:
 
 
 class ScheduleRoute(LaunchRoute):
-    """What the routes share that take a launch."""
+    """Base of the routes that take a launch."""
 
     async def verbs(self) -> ScheduleVerbs:
         """Return the verbs of the manager, whose first use imports much."""
@@ -137,7 +139,7 @@ class SchedulesHandler(ScheduleRoute):
 
     @guarded
     async def get(self) -> None:
-        """All schedules, by name, each with its newest due times."""
+        """Answer with all schedules, by name, each with its newest due times."""
         found = await self.call((await self.verbs()).list)
         self.reply({"schedules": [schedule_view(each, LISTED) for each in found]})
 
@@ -178,7 +180,7 @@ class SchedulePlanHandler(ScheduleHandler):
 
     @guarded
     async def post(self, _name: str) -> None:
-        """Answer with the next due times, with all problems, and with the command line for it."""
+        """Answer with the next due times, all problems, and the command line of the schedule."""
         body = self.read(SchedulePlanBody)
         asked = await self.resolve(body.launch)
         unknown = [
@@ -215,8 +217,8 @@ class ScheduleFormHandler(FormHandler):
             raise Conflict(_("{name} was written by hand: change its manifest").format(name=name))
         if words.file is not None:
             text = _(
-                "{name} was made with the cluster file {file}, for which the form has no field: "
-                "change it with `tfcluster schedule update {name}`"
+                "{name} was created from the cluster file {file}, for which the form has no "
+                "field: change it with `tfcluster schedule update {name}`"
             )
             raise Conflict(text.format(name=name, file=words.file))
         kernel = await self.kernel_of(schedule.launch.spec.interpreter)
@@ -244,7 +246,9 @@ class ScheduleFormHandler(FormHandler):
         )
 
     def _browsed(self, words: LaunchWords, program: str | None) -> str | None:
-        """Return the path in the file browser of what the words name; else as it is."""
+        """Return the path of the named file in the file browser; the name itself if it is
+        outside.
+        """
         if program is None or is_url(program):
             return program
         path = os.path.join(words.folder, os.path.expanduser(program))
@@ -253,7 +257,7 @@ class ScheduleFormHandler(FormHandler):
 
 
 def _as_typed(options: Mapping[str, Any], without: Sequence[str]) -> dict[str, Any]:
-    """Return options of a launch as the inputs of a form hold them."""
+    """Return options of a launch as values of a form's inputs."""
     found = dict[str, Any]()
     for key, value in options.items():
         option = BY_KEY.get(key)
@@ -268,8 +272,8 @@ def _as_typed(options: Mapping[str, Any], without: Sequence[str]) -> dict[str, A
 
 
 def _rules_as_typed(schedule: Schedule) -> dict[str, str | bool]:
-    """Return the options of a schedule, by key, as the inputs of a form hold them; without those
-    that have their default, for which an input is empty.
+    """Return the options of a schedule, by key, as values of a form's inputs. Options with their
+    default are left out, because their input is empty.
     """
     absent = ScheduleRules(cron="", time_zone="")
     found: dict[str, str | bool] = {"track": True} if schedule.launch.track else {}
@@ -286,7 +290,9 @@ class ScheduleHistoryHandler(ScheduleRoute):
 
     @guarded
     async def get(self, name: str) -> None:
-        """What became of the due times, newest first, and how their runs stand."""
+        """Answer with the due times and their results, newest first, and the phases of their
+        runs.
+        """
         start, end = self._seconds("from", float("-inf")), self._seconds("to", float("inf"))
         found = await self.call((await self.verbs()).history, name, start=start, end=end)
         known = self.service.watcher.known()
@@ -309,7 +315,7 @@ class ScheduleHistoryHandler(ScheduleRoute):
         )
 
     def _seconds(self, name: str, default: float) -> float:
-        """Return a time of the query. Raises InvalidRequest if it is none."""
+        """Return a time of the query. Raises InvalidRequest if it is not a number."""
         said = self.get_query_argument(name, None)
         if said is None:
             return default
@@ -329,7 +335,7 @@ class ScheduleVerbHandler(ScheduleRoute):
 
     @guarded
     async def post(self, name: str) -> None:
-        """Do it, and answer with the schedule as it is then."""
+        """Carry out the action, and answer with the changed schedule."""
         words = await self._words(self.read(SCHEDULE_VERBS[self._verb]))
         method = getattr(await self.verbs(), self._verb.replace("-", "_"))
         done = await self.call(method, name, within=LAUNCH_WITHIN, **words)

@@ -48,7 +48,7 @@ def files_root(serverapp: Any) -> Path | None:
     """Return the root folder of the file browser; None if it shows no files of this machine."""
     contents = serverapp.contents_manager
     if not isinstance(contents, FileManagerMixin):
-        return None  # a root_dir would not be the folder that it shows
+        return None  # `root_dir` would not be the folder that the browser shows
     return Path(os.path.abspath(contents.root_dir))  # type: ignore[attr-defined]
 
 

@@ -128,24 +128,22 @@ NOTE_LENGTH = 500
 DISPLAY_NAME_LENGTH = 100
 TAG_LENGTH = 40
 MOST_TAGS = 16
-Note = Annotated[
-    str, Meta(max_length=NOTE_LENGTH, description="what somebody wrote about the run, on one line")
-]
+Note = Annotated[str, Meta(max_length=NOTE_LENGTH, description="a note about the run, on one line")]
 DisplayName = Annotated[
     str,
     Meta(
         max_length=DISPLAY_NAME_LENGTH,
-        description="what the run is called where it is shown; `name` stays its name",
+        description="the title that views show; `name` still identifies the run",
     ),
 ]
 Tag = Annotated[str, Meta(min_length=1, max_length=TAG_LENGTH)]
 Tags = Annotated[
-    tuple[Tag, ...], Meta(max_length=MOST_TAGS, description="words by which runs are found")
+    tuple[Tag, ...], Meta(max_length=MOST_TAGS, description="tags, by which lists are filtered")
 ]
 
 
 class Annotations(Model, frozen=True):
-    """What people wrote about a run. It changes nothing of the run."""
+    """Note, display name and tags of a run. They do not change how it runs."""
 
     note: Note = ""
     display_name: DisplayName = ""
@@ -158,7 +156,9 @@ class ScheduledRun(Model, frozen=True):
     schedule: Annotated[str, Meta(description="the schedule's name")]
     uid: Annotated[str, Meta(description="the schedule's uid")]
     due: Annotated[float, Meta(description="the due time, in seconds since 1970")]
-    attempt: Annotated[int, Meta(ge=1, description="1, and one more for each retry")] = 1
+    attempt: Annotated[
+        int, Meta(ge=1, description="1 for the first attempt, 2 for the first retry")
+    ] = 1
     local: Annotated[str, Meta(description="the due time in the schedule's zone, ISO 8601")] = ""
 
 
@@ -178,7 +178,7 @@ class Metadata(Model, frozen=True):
 
     @property
     def annotations(self) -> Annotations:
-        """What people wrote about the run."""
+        """The run's note, display name and tags."""
         return Annotations(self.note, self.display_name, self.tags)
 
 
@@ -193,7 +193,7 @@ class TFCluster(Model, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def active(self) -> bool:
-        """Whether the run has not reached a final phase."""
+        """Whether the run is in no final phase."""
         return not self.status.phase.is_final
 
 

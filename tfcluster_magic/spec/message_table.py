@@ -33,7 +33,7 @@ class Message(Model, frozen=True):
     code: Annotated[str, Meta(description="the code of the text, from docs/reference/messages.md")]
     params: Annotated[
         Mapping[str, str | int | float | Sequence[str | Message] | Message],
-        Meta(description="the values that stand in the text, by name"),
+        Meta(description="the values in the text, by name"),
     ] = {}
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class Message(Model, frozen=True):
 
 
 Clause = Message | str
-"""A message, or foreign words as they are."""
+"""A message, or text from elsewhere that is shown as it is."""
 
 
 def _number(count: object) -> float:
@@ -1023,6 +1023,91 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "SchedulePausedItself": mark_plural(
             "{count} due time failed (--pause-after).",
             "{count} due times failed in a row (--pause-after).",
+        ),
+    },
+    "Advice on the size of a run": {
+        "AdviceNotSampled": mark(
+            "There is no advice: not every worker has been sampled, so the tasks cannot be compared"
+        ),
+        "AdviceTooShort": mark(
+            "There is no advice: all workers were at work together for {seconds:g} s, and at "
+            "least {least:g} s are needed (the first {start:g} s of a task do not count)"
+        ),
+        "AdviceThrottled": mark(
+            "{task} had to wait for its limit of {limit:g} CPU for {percent} % of the time "
+            "(it used {cpu:g} CPU): raise the limit"
+        ),
+        "AdviceServerCpu": mark_plural(
+            "{tasks:and} limits the training: it uses {cpu:g} CPU while each worker waits and uses "
+            "{workers:g}: add parameter servers",
+            "{tasks:and} limit the training: they use up to {cpu:g} CPU each while each worker "
+            "waits and uses {workers:g}: add parameter servers",
+        ),
+        "AdviceServerNetwork": mark_plural(
+            "{tasks:and} limits the training by its network: it transfers {speed}B/s while it uses "
+            "{cpu:g} CPU and each worker waits and uses {workers:g}: add parameter servers",
+            "{tasks:and} limit the training by their network: they transfer up to {speed}B/s each "
+            "while each worker waits and uses {workers:g} CPU: add parameter servers",
+        ),
+        "AdviceServerCpuAlone": mark_plural(
+            "{tasks:and} limits the training alone: it uses {cpu:g} CPU, the other parameter "
+            "servers {others:g} each, and each worker waits and uses {workers:g}; more servers do "
+            "not help where one variable is that large: split it with a partitioner",
+            "{tasks:and} limit the training alone: they use up to {cpu:g} CPU each, the other "
+            "parameter servers {others:g}, and each worker waits and uses {workers:g}; more "
+            "servers do not help where single variables are that large: split them with a "
+            "partitioner",
+        ),
+        "AdviceServerNetworkAlone": mark_plural(
+            "{tasks:and} limits the training alone, by its network: it transfers {speed}B/s, the "
+            "other parameter servers {others}B/s each, and each worker waits and uses {workers:g} "
+            "CPU; more servers do not help where one variable is that large: split it with a "
+            "partitioner",
+            "{tasks:and} limit the training alone, by their network: they transfer up to "
+            "{speed}B/s each, the other parameter servers {others}B/s, and each worker waits and "
+            "uses {workers:g} CPU; more servers do not help where single variables are that large: "
+            "split them with a partitioner",
+        ),
+        "AdviceInputDisk": mark_plural(
+            "The worker waits for input: it uses {cpu:g} CPU and reads {speed}B/s from a disk: "
+            "read several files in parallel and prefetch (`dataset.prefetch`)",
+            "The workers wait for input: each uses {cpu:g} CPU and reads {speed}B/s from a disk: "
+            "read several files in parallel and prefetch (`dataset.prefetch`)",
+        ),
+        "AdviceInputNetwork": mark_plural(
+            "The worker waits for input: it uses {cpu:g} CPU and receives {speed}B/s that no task "
+            "of the run has sent: read in parallel and prefetch (`dataset.prefetch`)",
+            "The workers wait for input: each uses {cpu:g} CPU and receives {speed}B/s that no "
+            "task of the run has sent: read in parallel and prefetch (`dataset.prefetch`)",
+        ),
+        "AdviceSlowWorker": mark(
+            "{task} is slower than the other workers: {rate:g} steps/s, theirs is {others:g}; look "
+            "at its part of the data and at the machine that it runs on"
+        ),
+        "AdviceAwaitedWorker": mark(
+            "The other workers wait for {task}: it uses {cpu:g} CPU, they use {others:g}; look at "
+            "its part of the data and at the machine that it runs on"
+        ),
+        "AdviceTooManyWorkers": mark_plural(
+            "{workers} workers are hardly faster than {count} was: {rate:g} steps/s, and {run} "
+            "made {earlier:g} with {count}: use fewer",
+            "{workers} workers are hardly faster than {count} were: {rate:g} steps/s, and {run} "
+            "made {earlier:g} with {count}: use fewer",
+        ),
+        "AdviceGpuIdle": mark(
+            "The GPUs of {type} are idle: {gpus} requested for each task, and no task keeps more "
+            "than {used:g} busy"
+        ),
+        "AdviceMemoryGrows": mark(
+            "The memory of {task} grows by {speed}B a minute and has reached {peak}B of "
+            "{limit}B: keep less in it, or raise the limit"
+        ),
+        "AdviceMemoryNearlyOut": mark(
+            "{task} has used {percent} % of its memory ({peak}B of {limit}B): raise the limit"
+        ),
+        "AdviceMemoryTooHigh": mark(
+            "{type} needs less memory: {limit}B requested for each task, and the largest peak was "
+            "{peak}B ({task})"
         ),
     },
 }

@@ -21,7 +21,9 @@ def is_valid(name: str) -> bool:
 
 
 def is_tag(text: str) -> bool:
-    """Whether `text` may be a tag: letters and digits of any script, and `_.+=/-` between them."""
+    """Return whether `text` may be a tag: letters and digits of any script, and `_.+=/-` between
+    them.
+    """
     return len(text) <= TAG_LENGTH and re.fullmatch(r"\w[\w.+=/-]*", text) is not None
 
 

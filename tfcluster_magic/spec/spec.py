@@ -1,4 +1,4 @@
-"""The spec of a TFCluster, which the user wants: mode, replicas, program, pods, lifecycle.
+"""The spec of a TFCluster, its desired state: mode, replicas, program, pods, lifecycle.
 
 It has shapes, bounds and defaults; no rules between fields. Durations are in seconds. Memory is a
 Kubernetes quantity ("512Mi", "2Gi").
@@ -61,14 +61,14 @@ class Volume(Model, frozen=True):
     """An existing claim, mounted in every pod of the run."""
 
     claim: Annotated[ObjectName, Meta(description="name of a PersistentVolumeClaim")]
-    path: Annotated[MountPath, Meta(description="where the tasks find it")]
-    read_only: Annotated[bool, Meta(description="the tasks may only read")] = False
+    path: Annotated[MountPath, Meta(description="mount path in the tasks")]
+    read_only: Annotated[bool, Meta(description="mount the claim for reading only")] = False
     sub_path: Annotated[
         str,
         Meta(
             pattern=SUB_PATH_PATTERN,
             max_length=512,
-            description="folder of the claim that is mounted; empty: all of it",
+            description="folder of the claim to mount; empty: the whole claim",
         ),
     ] = ""
 
@@ -82,7 +82,10 @@ class SecretUse(Model, frozen=True):
         Meta(
             pattern=MOUNT_OR_NOTHING,
             max_length=512,
-            description="where its keys are files; empty: they are environment variables",
+            description=(
+                "mount path, with one file for each key; empty: the keys become environment "
+                "variables"
+            ),
         ),
     ] = ""
     variables: Annotated[
@@ -92,8 +95,10 @@ class SecretUse(Model, frozen=True):
         ],
         Meta(
             max_length=50,
-            description="environment variables, each with the key of the secret that it holds; "
-            "empty without a path: every key is a variable of its own name",
+            description=(
+                "environment variables, each with its key of the secret; if this and `path` "
+                "are empty, each key becomes a variable of the same name"
+            ),
         ),
     ] = {}
 
@@ -107,12 +112,12 @@ class DataClaim(Model, frozen=True):
     """The run's own claim at /data, created and deleted with the run."""
 
     size: Annotated[
-        str, Meta(pattern=MEMORY_PATTERN, max_length=32, description="its size, such as 10Gi")
+        str, Meta(pattern=MEMORY_PATTERN, max_length=32, description="size, such as 10Gi")
     ]
     storage_class: (
         Annotated[
             ObjectName,
-            Meta(description="a ReadWriteMany class; absent: the cluster's default"),
+            Meta(description="a StorageClass with ReadWriteMany; absent: the cluster's default"),
         ]
         | None
     ) = None
@@ -123,13 +128,14 @@ class Pods(Model, frozen=True):
 
     image_pull_secrets: Annotated[
         tuple[ObjectName, ...],
-        Meta(max_length=10, description="secrets that open the image's registry"),
+        Meta(max_length=10, description="secrets for pulling the image from its registry"),
     ] = ()
     volumes: Annotated[
-        tuple[Volume, ...], Meta(max_length=20, description="claims beside /data and /log")
+        tuple[Volume, ...],
+        Meta(max_length=20, description="claims to mount besides /data and /log"),
     ] = ()
     secrets: Annotated[
-        tuple[SecretUse, ...], Meta(max_length=20, description="secrets that the tasks use")
+        tuple[SecretUse, ...], Meta(max_length=20, description="secrets for the tasks")
     ] = ()
     annotations: Annotated[
         dict[
@@ -150,11 +156,11 @@ MOST_CORES = 1024
 PROGRAM_PATH_PATTERN = r"^[^\x00-\x1f]+$"
 PROGRAM_URL_PATTERN = r"^https?://[!-~]+$"
 PAYLOAD_BYTES = 64 * 1024
-"""Bytes that environment, arguments and a program inside a record may have together; see
+"""The most bytes of environment, arguments and the program inside a record together; see
 `record_size`.
 """
 MOST_FILES = 1000
-"""Files of a program inside the record; larger programs are in the workspace."""
+"""The most files of a program inside the record; larger programs are in the workspace."""
 
 LongText = Annotated[str, Meta(max_length=PAYLOAD_BYTES * 4 // 3 + 4)]
 ShortText = Annotated[str, Meta(max_length=4096)]
@@ -163,7 +169,7 @@ PositiveSeconds = Annotated[float, Meta(gt=0, le=366 * 86400)]
 
 
 class Mode(str, enum.Enum):
-    """The builder of the graph: each worker's program, or the notebook."""
+    """Where the TensorFlow graph is built: in each task's program, or in the notebook."""
 
     BETWEEN_GRAPH = "between-graph"
     IN_GRAPH = "in-graph"
@@ -183,7 +189,12 @@ class Resources(Model, frozen=True):
 
     cpu: (
         Annotated[
-            float, Meta(gt=0, le=MOST_CORES, description="CPU cores; sets TensorFlow's threads")
+            float,
+            Meta(
+                gt=0,
+                le=MOST_CORES,
+                description="CPU cores; also the number of TensorFlow's threads",
+            ),
         ]
         | None
     ) = None
@@ -199,12 +210,13 @@ class Resources(Model, frozen=True):
         | None
     ) = None
     gpu: Annotated[
-        int, Meta(ge=0, le=64, description="whole GPUs, not shared between running clusters")
+        int,
+        Meta(ge=0, le=64, description="number of whole GPUs; running clusters do not share a GPU"),
     ] = 0
 
 
 class Replicas(Model, frozen=True):
-    """The number of tasks of one type, and what each may use."""
+    """The number of tasks of one type, and the resources of each."""
 
     count: Annotated[int, Meta(ge=0, le=1000, description="number of tasks")]
     resources: Resources = Resources()
@@ -214,16 +226,16 @@ class ReplicaSet(Model, frozen=True):
     """The tasks of a cluster by task type; absent types have none."""
 
     worker: Annotated[
-        Replicas, Meta(description="tasks that train; in-graph: servers that compute")
+        Replicas, Meta(description="tasks that train; in-graph: TensorFlow servers that compute")
     ] = Replicas(count=1)
     ps: Annotated[
-        Replicas, Meta(description="parameter servers, given back when the workers are done")
+        Replicas, Meta(description="parameter servers, released when the workers are done")
     ] = Replicas(count=0)
     chief: Annotated[
-        Replicas, Meta(description="one task that leads the workers, where the program wants it")
+        Replicas, Meta(description="one task that leads the workers, if the program needs it")
     ] = Replicas(count=0)
     evaluator: Annotated[
-        Replicas, Meta(description="one task beside the cluster that evaluates checkpoints")
+        Replicas, Meta(description="one task outside the cluster that evaluates checkpoints")
     ] = Replicas(count=0)
 
     def of(self, task_type: TaskType) -> Replicas:
@@ -233,7 +245,7 @@ class ReplicaSet(Model, frozen=True):
 
     @property
     def counts(self) -> dict[TaskType, int]:
-        """The counts of the types that have tasks, in the order of `TaskType`."""
+        """The number of tasks by type, without empty types, in the order of `TaskType`."""
         return {t: self.of(t).count for t in TaskType if self.of(t).count}
 
     @property
@@ -243,7 +255,7 @@ class ReplicaSet(Model, frozen=True):
 
 
 class ProgramKind(str, enum.Enum):
-    """The origin of a program: the first four are snapshots that a launch took."""
+    """The origin of a program. For the first four kinds, a launch took a snapshot."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -269,8 +281,9 @@ class Program(Model, frozen=True):
             Meta(
                 min_length=1,
                 max_length=PAYLOAD_BYTES,
-                description="text of a Python program; with an entrypoint that ends in .sh, of a "
-                "shell script",
+                description=(
+                    "text of a Python program, or of a shell script if `entrypoint` ends in .sh"
+                ),
             ),
         ]
         | None
@@ -281,7 +294,7 @@ class Program(Model, frozen=True):
             Meta(
                 min_length=1,
                 max_length=1000,
-                description="a command of the image, which starts where the image says",
+                description="a command of the image; it starts in the image's working directory",
             ),
         ]
         | None
@@ -292,8 +305,10 @@ class Program(Model, frozen=True):
             Meta(
                 pattern=PROGRAM_PATH_PATTERN,
                 max_length=4096,
-                description="file or folder that tasks see, a relative one in the workspace; it is "
-                "run as it is there when a task starts",
+                description=(
+                    "file or folder that tasks can read; a relative path is in the workspace. "
+                    "A task runs its content at the time the task starts"
+                ),
             ),
         ]
         | None
@@ -304,49 +319,60 @@ class Program(Model, frozen=True):
             Meta(
                 pattern=PROGRAM_URL_PATTERN,
                 max_length=4096,
-                description="address from which each task fetches a .py or .sh file, a .zip or a "
-                ".tar.gz when it starts; the administrator's policy has to grant egress to it",
+                description=(
+                    "address of a .py or .sh file, a .zip or a .tar.gz, which each task "
+                    "fetches when it starts; the administrator's policy must grant egress to "
+                    "it"
+                ),
             ),
         ]
         | None
     ) = None
-    kind: Annotated[ProgramKind, Meta(description="what kind of program it is")] | None = None
+    kind: Annotated[ProgramKind, Meta(description="origin of the program")] | None = None
     source: Annotated[
-        ShortText, Meta(description="what the user named: a path, a URL, or 'cell'")
+        ShortText, Meta(description="what the user launched: a path, a URL, or 'cell'")
     ] = ""
     entrypoint: Annotated[
         ShortText,
         Meta(
-            description="file of the program that is started; absent: the file itself, and of a "
-            "folder run.sh, main.py, __main__.py or its only .py file"
+            description=(
+                "file to start; if absent, a single file itself, and in a folder run.sh, "
+                "main.py, __main__.py or the only .py file"
+            )
         ),
     ] = ""
     sha256: Annotated[
         str,
         Meta(
             pattern="^([0-9a-f]{64})?$",
-            description="checksum without which it does not run: of inline, a file and a url what "
-            "sha256sum prints; of a folder and a snapshot see docs/how-to/kubernetes-files.md",
+            description=(
+                "checksum that is required before the program runs. For inline, a file and a "
+                "url it is what sha256sum prints; for a folder and a snapshot see "
+                "docs/how-to/kubernetes-files.md"
+            ),
         ),
     ] = ""
     files: (
         Annotated[
             dict[str, LongText],
-            Meta(max_length=MOST_FILES, description="path to base64 content"),
+            Meta(max_length=MOST_FILES, description="contents in base64, by path"),
         ]
         | None
     ) = None
     executables: Annotated[
         tuple[ShortText, ...],
-        Meta(max_length=5000, description="files of the snapshot that have the executable bit"),
+        Meta(max_length=5000, description="executable files of the snapshot"),
     ] = ()
     arguments: Annotated[
         tuple[LongText, ...],
-        Meta(max_length=5000, description="what the program is given on its command line"),
+        Meta(max_length=5000, description="arguments of the program"),
     ] = ()
     flags: Annotated[
         tuple[ShortText, ...],
-        Meta(max_length=1000, description="flags that the program takes and is given, as spelled"),
+        Meta(
+            max_length=1000,
+            description="flags to add to the command line, spelled as the program declares them",
+        ),
     ] = ()
     imports_tensorflow: Annotated[
         bool, Meta(description="the program cannot start without TensorFlow")
@@ -354,28 +380,35 @@ class Program(Model, frozen=True):
     serves: Annotated[
         bool,
         Meta(
-            description="the program mentions TensorFlow's distributed runtime; of one written by "
-            "hand each task finds that out"
+            description=(
+                "the program uses TensorFlow's distributed runtime; for a program written by "
+                "hand, each task finds that out"
+            )
         ),
     ] = False
     working_dir: (
-        Annotated[ShortText, Meta(description="where it starts; relative to its own folder")] | None
+        Annotated[
+            ShortText, Meta(description="working directory, relative to the program's folder")
+        ]
+        | None
     ) = None
 
     @property
     def by_hand(self) -> bool:
-        """Whether no launch has read its text; then each task does."""
+        """Whether each task reads the program's text, because no launch did."""
         by_text = self.kind is ProgramKind.INLINE
         return by_text or bool(self.inline or self.command or self.path or self.url)
 
     @property
     def is_stored(self) -> bool:
-        """Whether it is a snapshot in the workspace, stored by its checksum."""
+        """Whether the program is a snapshot in the workspace, stored by its checksum."""
         return self.files is None and not self.by_hand
 
     @property
     def is_pinned(self) -> bool:
-        """Whether a rerun runs the same: it is in the record or the image, or has a checksum."""
+        """Whether a rerun runs the same program: it is in the record or the image, or has a
+        checksum.
+        """
         return not (self.path or self.url) or bool(self.sha256)
 
 
@@ -387,7 +420,7 @@ class ServerKind(str, enum.Enum):
 
 
 class PassFlags(str, enum.Enum):
-    """Which of the flags that a program takes are added to its command line."""
+    """The flags that are added to a program's command line, out of those that it accepts."""
 
     ALL = "all"
     ADDRESSES = "addresses"
@@ -395,7 +428,7 @@ class PassFlags(str, enum.Enum):
 
 
 ADDRESS_FLAGS = ("ps_hosts", "worker_hosts", "job_name", "task_index")
-"""Flags of a program for the addresses of its tasks and its own task."""
+"""Flags for the addresses of all tasks, and for the task's own type and index."""
 FOLDER_FLAGS = (
     "data_dir",
     "log_path",
@@ -406,8 +439,7 @@ FOLDER_FLAGS = (
     "output_dir",
     "checkpoint_dir",
 )
-"""Flags of a program for folders: the first gets the data folder, the others the run's output
-folder.
+"""Flags for folders: the first gets the data folder, the others the run's output folder.
 """
 
 
@@ -430,54 +462,63 @@ class Lifecycle(Model, frozen=True):
         Annotated[
             SuccessPolicy,
             Meta(
-                description="whose success ends the run: that of all workers, or the chief's; "
-                "absent: the chief's where there is one"
+                description=(
+                    "whether the success of all workers or of the chief ends the run; absent: "
+                    "of the chief if there is one"
+                )
             ),
         ]
         | None
     ) = None
     restarts: Annotated[int, Meta(ge=0, le=100, description="retries of a failing program")] = 0
-    heals: Annotated[int, Meta(ge=0, le=100, description="disruptions healed without asking")] = 3
+    heals: Annotated[
+        int, Meta(ge=0, le=100, description="disruptions after which tasks are started again")
+    ] = 3
     reclaim_after: Annotated[
-        Seconds, Meta(description="ps and evaluator live this long after success")
+        Seconds, Meta(description="how long ps and evaluator stay after success")
     ] = 30.0
     queue_timeout: (
-        Annotated[Seconds, Meta(description="bound on Queued; none when absent")] | None
+        Annotated[Seconds, Meta(description="longest time in Queued; absent: no limit")] | None
     ) = None
-    start_timeout: Annotated[PositiveSeconds, Meta(description="bound on Starting")] = 600.0
+    start_timeout: Annotated[PositiveSeconds, Meta(description="longest time in Starting")] = 600.0
     image_timeout: Annotated[
         PositiveSeconds,
         Meta(
-            description="bound on Starting, from when a task has a node, where the registry does "
-            "not have its image or does not give it"
+            description=(
+                "longest time in Starting after a task has a node but its image cannot be pulled"
+            )
         ),
     ] = 120.0
-    max_duration: Annotated[
-        PositiveSeconds, Meta(description="bound on the run from its start")
-    ] = 86400.0
-    idle_timeout: Annotated[PositiveSeconds, Meta(description="In-Graph: bound on idling")] = 3600.0
+    max_duration: Annotated[PositiveSeconds, Meta(description="longest time from start to end")] = (
+        86400.0
+    )
+    idle_timeout: Annotated[
+        PositiveSeconds, Meta(description="In-Graph: longest time without use")
+    ] = 3600.0
     stall_timeout: (
         Annotated[
             PositiveSeconds,
             Meta(
-                description="Between-Graph: bound on a run in which no task prints, writes event "
-                "files or uses CPU; none when absent"
+                description=(
+                    "Between-Graph: longest time in which no task prints, writes event files "
+                    "or uses CPU; absent: no limit"
+                )
             ),
         ]
         | None
     ) = None
-    grace: Annotated[Seconds, Meta(description="between SIGTERM and SIGKILL")] = 10.0
-    keep_for: Annotated[Seconds, Meta(description="how long a finished record stays")] = (
-        30 * 86400.0
-    )
+    grace: Annotated[Seconds, Meta(description="time between SIGTERM and SIGKILL")] = 10.0
+    keep_for: Annotated[
+        Seconds, Meta(description="how long the record of a finished run is kept")
+    ] = 30 * 86400.0
 
 
 STOP_LENGTH, ASKER_LENGTH = 1000, 300
-"""Characters of a stop's reason, and of the name of who asks for it."""
+"""The most characters of a stop's reason, and of the name of the person who asked for it."""
 
 
 class AwaitedOutcome(str, enum.Enum):
-    """What an awaited run has to do: succeed, or end in any way."""
+    """What an awaited run must do: succeed, or end in any way."""
 
     SUCCESS = "success"
     END = "end"
@@ -485,27 +526,27 @@ class AwaitedOutcome(str, enum.Enum):
 
 RUN_NAME_PATTERN = NAME_PATTERN[:-1] + "-[1-9][0-9]{0,8}$"
 MOST_DEPENDENCIES = 10
-"""Runs that one run may wait for."""
+"""The most runs that one run may wait for."""
 
 
 class Dependency(Model, frozen=True):
-    """A run that has to succeed or end before this one starts."""
+    """A run that must succeed or end before this one starts."""
 
     run: Annotated[
         str,
         Meta(
             pattern=RUN_NAME_PATTERN,
             max_length=50,
-            description="the run, such as prepare-3, in the same place as this one",
+            description="the run, such as prepare-3, on the same machine or in the same namespace",
         ),
     ]
     until: Annotated[
-        AwaitedOutcome, Meta(description="what it has to do: success, or end in any way")
+        AwaitedOutcome, Meta(description="what that run must do: succeed, or end in any way")
     ] = AwaitedOutcome.SUCCESS
 
     @property
     def words(self) -> str:
-        """As `--after` takes it: `prepare-3`, or `prepare-3:end`."""
+        """The value of `--after`: `prepare-3`, or `prepare-3:end`."""
         is_usual = self.until is AwaitedOutcome.SUCCESS
         return self.run if is_usual else f"{self.run}:{self.until.value}"
 
@@ -514,23 +555,26 @@ class Stop(Model, frozen=True):
     """A request to end the run; the only part of a spec that may change."""
 
     reason: Annotated[
-        str, Meta(max_length=STOP_LENGTH, description="what the record says about it")
+        str, Meta(max_length=STOP_LENGTH, description="the reason, as the record shows it")
     ] = ""
-    by: Annotated[str, Meta(max_length=ASKER_LENGTH, description="who asks")] = ""
-    at: Annotated[float, Meta(description="when that was, in seconds since 1970")] = 0.0
+    by: Annotated[str, Meta(max_length=ASKER_LENGTH, description="the person who asked")] = ""
+    at: Annotated[float, Meta(description="time of the request, in seconds since 1970")] = 0.0
 
 
 class Spec(Model, frozen=True):
     """The desired state of a cluster."""
 
     mode: Annotated[
-        Mode, Meta(description="who drives: each worker's program, or one notebook (in-graph)")
+        Mode,
+        Meta(description="where the graph is built: in the program, or in one notebook (in-graph)"),
     ] = Mode.BETWEEN_GRAPH
     replicas: ReplicaSet = ReplicaSet()
     program: Program | None = None
     pass_flags: Annotated[
         PassFlags,
-        Meta(description="flags that the program is given of those that it takes"),
+        Meta(
+            description="flags to add to the program's command line, out of those that it accepts"
+        ),
     ] = PassFlags.ALL
     server: ServerKind = ServerKind.NATIVE
     image: (
@@ -547,7 +591,9 @@ class Spec(Model, frozen=True):
     interpreter: (
         Annotated[
             ShortText,
-            Meta(description="Python that the tasks run with; absent: the one that launched"),
+            Meta(
+                description="Python interpreter of the tasks; absent: the one that launched the run"
+            ),
         ]
         | None
     ) = None
@@ -566,8 +612,10 @@ class Spec(Model, frozen=True):
         tuple[Dependency, ...],
         Meta(
             max_length=MOST_DEPENDENCIES,
-            description="runs that this one waits for, in Queued and without taking any room; it "
-            "fails when one of them cannot do any more what is waited for",
+            description=(
+                "runs that this one waits for. Meanwhile it is Queued and takes no room. It "
+                "fails once one of them can no longer do what is waited for"
+            ),
         ),
     ] = ()
     pods: Pods | None = None
@@ -575,14 +623,14 @@ class Spec(Model, frozen=True):
 
     @property
     def success_policy(self) -> SuccessPolicy:
-        """The tasks whose success ends the run: as requested, else the chief if there is one."""
+        """The tasks whose success ends the run: as requested, or else the chief if there is one."""
         chief = SuccessPolicy.CHIEF if self.replicas.chief.count else SuccessPolicy.ALL
         return self.lifecycle.success_policy or chief
 
     @property
     def passed_flags(self) -> tuple[str, ...]:
-        """The flags added to the program's command line, as it spells them; without those the user
-        gave.
+        """The flags to add to the program's command line, spelled as it declares them, without
+        those that the user gave.
         """
         if self.program is None or self.pass_flags is PassFlags.NONE:
             return ()
@@ -594,7 +642,7 @@ class Spec(Model, frozen=True):
         )
 
     def gives_flag(self, name: str) -> bool:
-        """Return whether the user's own arguments have this flag, in either spelling."""
+        """Return whether the user's own arguments contain this flag, in either spelling."""
         words = self.program.arguments if self.program else ()
         given = (word.lstrip("-").partition("=")[0] for word in words if word.startswith("-"))
         return flag_key(name) in map(flag_key, given)

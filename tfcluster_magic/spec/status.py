@@ -12,7 +12,7 @@ from msgspec import Meta
 from .message_table import Message
 from .spec import Model
 
-_BY_CODE = "the sentences of `message` by their codes, to be shown in any language"
+_BY_CODE = "the sentences of `message` as codes, which views show in the reader's language"
 
 
 class Phase(str, enum.Enum):
@@ -28,7 +28,7 @@ class Phase(str, enum.Enum):
 
     @property
     def is_active(self) -> bool:
-        """Whether its tasks run or are to run."""
+        """Whether its tasks run or should run."""
         return self in (Phase.QUEUED, Phase.STARTING, Phase.RUNNING)
 
     @property
@@ -38,10 +38,11 @@ class Phase(str, enum.Enum):
 
 
 class Reason(str, enum.Enum):
-    """Why a run is in its phase: the closed list. `Message`s say more."""
+    """The reason why a run is in its phase, from a closed list. `Message`s say more."""
 
     QUEUED = "Queued"
-    """Waits for room, for its turn, for another run, or for what the sentence names."""
+    """Waits for room, for its turn, for another run, or for something else that the message names.
+    """
     STARTING = "Starting"
     """Waits for tasks to be ready."""
     RUNNING = "Running"
@@ -51,15 +52,15 @@ class Reason(str, enum.Enum):
     BACKING_OFF = "BackingOff"
     """Waits before the next retry of a program that failed (`restarts`)."""
     INVESTIGATING = "Investigating"
-    """A task failed; the cause is not settled yet."""
+    """A task failed; the cause is not known yet."""
     STOP_REQUESTED = "StopRequested"
-    """Stops, or was stopped, because somebody asked for it."""
+    """Stops, or was stopped, on request."""
     COMPLETED = "Completed"
     """Every task whose success counts has succeeded."""
     PROGRAM_FAILED = "ProgramFailed"
     """A task's program ended with an error."""
     OOM_KILLED = "OOMKilled"
-    """A task used more memory than it may."""
+    """A task used more memory than its limit."""
     DISRUPTED = "Disrupted"
     """Tasks were lost, killed or evicted more often than `heals` allows."""
     SERVER_FAILED = "ServerFailed"
@@ -67,11 +68,11 @@ class Reason(str, enum.Enum):
     PS_EXITED = "PSExited"
     """A parameter server ended before the workers."""
     PEER_FINISHED = "PeerFinished"
-    """A worker ended before the others, which take each step together with it."""
+    """A worker ended before the others, which need it for each step."""
     START_FAILED = "StartFailed"
     """A task could not be started."""
     DEPENDENCY_FAILED = "DependencyFailed"
-    """A run that it waited for (`after`) cannot do any more what was waited for."""
+    """A run that it waited for (`after`) can no longer do what was waited for."""
     QUEUE_TIMEOUT = "QueueTimeout"
     """Waited longer than `queueTimeout`."""
     START_TIMEOUT = "StartTimeout"
@@ -79,7 +80,7 @@ class Reason(str, enum.Enum):
     MAX_DURATION = "MaxDuration"
     """Ran longer than `maxDuration`."""
     IDLE_TIMEOUT = "IdleTimeout"
-    """In-Graph: nobody used the cluster for `idleTimeout`."""
+    """In-Graph: the cluster was not used for `idleTimeout`."""
     STALLED = "Stalled"
     """No task shows a sign of work."""
     SUPERVISOR_LOST = "SupervisorLost"
@@ -113,53 +114,58 @@ class Cause(str, enum.Enum):
 
 
 class FoundCheckpoint(Model, frozen=True):
-    """A checkpoint of an earlier run, beyond which a program did not train. `run` is its run, if
-    known, and `steps` how many steps it trained all the same.
+    """A checkpoint of an earlier run from which a program resumed although it had nothing left to
+    train.
     """
 
     checkpoint: Annotated[str, Meta(description="name of the checkpoint")]
-    folder: Annotated[str, Meta(description="the folder that it is in")]
-    run: Annotated[str, Meta(description="the run that wrote it; empty when it is not known")] = ""
-    steps: Annotated[int, Meta(description="steps that the program trained all the same")] = 0
+    folder: Annotated[str, Meta(description="folder of the checkpoint")]
+    run: Annotated[str, Meta(description="the run that wrote it; empty if unknown")] = ""
+    steps: Annotated[int, Meta(description="steps that the program still trained")] = 0
 
 
 class TaskExit(Model, frozen=True):
     """The end of one task, from the runtime's termination message on any backend."""
 
     cause: Cause
-    finished_at: Annotated[float, Meta(description="when it ended, in seconds since 1970")]
+    finished_at: Annotated[float, Meta(description="time of its end, in seconds since 1970")]
     exit_code: (
-        Annotated[
-            int, Meta(description="how its process ended; absent when it did not end by itself")
-        ]
+        Annotated[int, Meta(description="exit code of its process; absent if a signal ended it")]
         | None
     ) = None
-    signal: Annotated[int, Meta(description="number of the signal that ended it")] | None = None
-    follows: Annotated[bool, Meta(description="its last lines say that it lost a peer")] = False
-    last_lines: Annotated[tuple[str, ...], Meta(description="the end of its output")] = ()
-    error: Annotated[
-        str, Meta(description="what its output says that went wrong, such as an exception")
-    ] = ""
-    file: Annotated[str, Meta(description="the user's own file where that was raised")] = ""
-    line: Annotated[int, Meta(description="the line of `file`; 0 when it is not known")] = 0
+    signal: Annotated[int, Meta(description="signal that ended it, as a number")] | None = None
+    follows: Annotated[bool, Meta(description="its last lines report the loss of another task")] = (
+        False
+    )
+    last_lines: Annotated[tuple[str, ...], Meta(description="the last lines of its output")] = ()
+    error: Annotated[str, Meta(description="the error in its output, such as an exception")] = ""
+    file: Annotated[str, Meta(description="the user's file that raised `error`")] = ""
+    line: Annotated[int, Meta(description="the line in `file`; 0 if unknown")] = 0
     origin: Annotated[str, Meta(description="the exception that led to `error`")] = ""
     hidden: Annotated[
         str,
         Meta(
-            description="what its exit code 0 did not tell of `error`: that it ended a `thread`, "
-            "a child `process`, or what stands before a `pipe` in a shell script"
+            description=(
+                "where `error` happened although the exit code is 0: in a `thread`, in a child"
+                " `process`, or before a `pipe` of a shell script"
+            )
         ),
     ] = ""
     detail: Annotated[
-        str, Meta(description="what the cluster or the machine says of it, in English")
+        str, Meta(description="explanation by the cluster or the machine, in English")
     ] = ""
     detail_message: Message | None = None
-    uncopied: Annotated[str, Meta(description="why the copy of its output lacks lines")] = ""
+    uncopied: Annotated[
+        str, Meta(description="why lines are missing in the copy of its output")
+    ] = ""
     wrote: Annotated[
-        tuple[str, ...], Meta(description="folders with results outside of the run's own")
+        tuple[str, ...], Meta(description="folders outside the run's own that it wrote to")
     ] = ()
     lost: Annotated[
-        tuple[str, ...], Meta(description="folders with results on the disk of its pod")
+        tuple[str, ...],
+        Meta(
+            description="folders on its pod's own disk that it wrote to; they are lost with the pod"
+        ),
     ] = ()
     found: FoundCheckpoint | None = None
 
@@ -173,12 +179,12 @@ class TaskFailure(Model, frozen=True):
 
 
 class TaskStatus(Model, frozen=True):
-    """The state of one task for display; `name` is `worker-3`."""
+    """The state of one task, for display."""
 
     name: Annotated[str, Meta(description="the task, such as worker-3")]
     state: TaskState
-    message: Annotated[str, Meta(description="what is to be said of it, in English")] = ""
-    restarts: Annotated[int, Meta(description="how often it was started again")] = 0
+    message: Annotated[str, Meta(description="explanation of the state, in English")] = ""
+    restarts: Annotated[int, Meta(description="number of restarts")] = 0
     exit: TaskExit | None = None
     messages: Annotated[tuple[Message, ...], Meta(description=_BY_CODE)] = ()
 
@@ -186,63 +192,65 @@ class TaskStatus(Model, frozen=True):
 class TypeCounts(Model, frozen=True):
     """The number of tasks of one type by state."""
 
-    desired: Annotated[int, Meta(description="tasks that were asked for")]
-    starting: Annotated[int, Meta(description="tasks that are started")] = 0
-    running: Annotated[int, Meta(description="tasks that run")] = 0
-    succeeded: Annotated[int, Meta(description="tasks that have succeeded")] = 0
-    failed: Annotated[int, Meta(description="tasks that have failed")] = 0
-    stopped: Annotated[int, Meta(description="tasks that were ended")] = 0
+    desired: Annotated[int, Meta(description="tasks requested")]
+    starting: Annotated[int, Meta(description="tasks starting")] = 0
+    running: Annotated[int, Meta(description="tasks running")] = 0
+    succeeded: Annotated[int, Meta(description="tasks that succeeded")] = 0
+    failed: Annotated[int, Meta(description="tasks that failed")] = 0
+    stopped: Annotated[int, Meta(description="tasks that were stopped")] = 0
 
 
 class Event(Model, frozen=True):
     """A notable event of the run."""
 
-    at: Annotated[float, Meta(description="when it happened")]
-    reason: Annotated[str, Meta(description="what happened, in one word")]
+    at: Annotated[float, Meta(description="time of the event")]
+    reason: Annotated[str, Meta(description="the kind of event, in one word")]
     message: Annotated[str, Meta(description="what happened, in English")]
     messages: Annotated[tuple[Message, ...], Meta(description=_BY_CODE)] = ()
 
 
 class Reclaimed(Model, frozen=True):
-    """The released resources, and the time."""
+    """Resources that the run released, and when."""
 
-    at: Annotated[float, Meta(description="when it was given back")]
-    tasks: Annotated[tuple[str, ...], Meta(description="the tasks that gave it back")]
+    at: Annotated[float, Meta(description="time of the release")]
+    tasks: Annotated[tuple[str, ...], Meta(description="the tasks that were ended")]
     cpu: Annotated[float, Meta(description="CPU cores")] = 0.0
     memory: Annotated[int, Meta(description="memory in bytes")] = 0
     gpu: Annotated[int, Meta(description="GPUs")] = 0
 
 
 class Usage(Model, frozen=True):
-    """The time for which tasks have had their requests; see `quota.ledger`."""
+    """How long tasks have reserved their requests; see `quota.ledger`."""
 
-    at: Annotated[float, Meta(description="up to when `days` counts")]
+    at: Annotated[float, Meta(description="time up to which `days` counts")]
     holding: Annotated[
-        dict[str, int], Meta(description="tasks by type that hold something since then")
+        dict[str, int], Meta(description="tasks by type that reserve resources since then")
     ] = {}
     days: Annotated[
         dict[str, dict[str, float]],
         Meta(description="seconds by day (2026-11-22, UTC) and task type, of all tasks together"),
     ] = {}
     cores: Annotated[
-        dict[str, float], Meta(description="CPU cores that a task of a type asks for")
+        dict[str, float], Meta(description="CPU cores requested by one task of each type")
     ] = {}
     used: (
         Annotated[
             float,
-            Meta(description="CPU seconds that all tasks really used, when none holds anything"),
+            Meta(description="CPU seconds used by all tasks, once none reserves anything"),
         ]
         | None
     ) = None
 
 
 class AwaitedRun(Model, frozen=True):
-    """A run of `after` that was seen."""
+    """A run of `after` that exists or existed."""
 
     run: Annotated[str, Meta(description="the run, such as prepare-3")]
-    uid: Annotated[str, Meta(description="its uid: a later run of this name is another one")]
+    uid: Annotated[str, Meta(description="its uid, which tells it from a later run of this name")]
     done_at: (
-        Annotated[float, Meta(description="when it was seen to have done what was waited for")]
+        Annotated[
+            float, Meta(description="time at which it was found to have done what was waited for")
+        ]
         | None
     ) = None
 
@@ -254,43 +262,51 @@ class Status(Model, frozen=True):
 
     phase: Phase
     reason: Reason
-    message: Annotated[str, Meta(description="why it is there, in English")] = ""
+    message: Annotated[str, Meta(description="why the run is in this phase, in English")] = ""
     messages: Annotated[tuple[Message, ...], Meta(description=_BY_CODE)] = ()
-    attempt: Annotated[int, Meta(description="group attempt; 1 is the first")] = 1
-    queued_at: Annotated[float, Meta(description="when it was seen first")] | None = None
+    attempt: Annotated[int, Meta(description="attempt of the whole group; 1 is the first")] = 1
+    queued_at: Annotated[float, Meta(description="time at which the run was first seen")] | None = (
+        None
+    )
     awaited: Annotated[
-        tuple[AwaitedRun, ...], Meta(description="the runs of `after` that were seen")
+        tuple[AwaitedRun, ...], Meta(description="the runs of `after` that exist or existed")
     ] = ()
     started_at: (
-        Annotated[float, Meta(description="when it got what it asks for and began")] | None
+        Annotated[float, Meta(description="time at which the run was admitted and started")] | None
     ) = None
-    running_at: Annotated[float, Meta(description="when all of its tasks were up")] | None = None
-    finished_at: Annotated[float, Meta(description="when it ended")] | None = None
-    released_at: Annotated[float, Meta(description="when the last task was gone")] | None = None
-    stop_at: Annotated[float, Meta(description="when what still runs is ended")] | None = None
-    retry_at: Annotated[float, Meta(description="when its tasks are started again")] | None = None
-    heals: Annotated[int, Meta(description="disruptions that were healed")] = 0
+    running_at: Annotated[float, Meta(description="time at which all tasks ran")] | None = None
+    finished_at: Annotated[float, Meta(description="time of the end")] | None = None
+    released_at: (
+        Annotated[float, Meta(description="time at which the last task was gone")] | None
+    ) = None
+    stop_at: (
+        Annotated[float, Meta(description="time at which tasks that still run are ended")] | None
+    ) = None
+    retry_at: (
+        Annotated[float, Meta(description="time at which the tasks are started again")] | None
+    ) = None
+    heals: Annotated[int, Meta(description="disruptions after which tasks were started again")] = 0
     program_restarts: Annotated[int, Meta(description="retries of a failing program")] = 0
-    restarts: Annotated[
-        dict[str, int], Meta(description="restarts of single tasks, where above 0")
-    ] = {}
+    restarts: Annotated[dict[str, int], Meta(description="restarts by task, without zeros")] = {}
     window_opened_at: (
         Annotated[
-            float, Meta(description="when the first of the failures came that are judged together")
+            float, Meta(description="time of the first of the failures that are judged together")
         ]
         | None
     ) = None
     failures: Annotated[
         tuple[TaskFailure, ...],
-        Meta(description="failures in the open window, or those that ended the run"),
+        Meta(description="failures that are judged together now, or that ended the run"),
     ] = ()
     culprit: Annotated[str, Meta(description="the task that failed first")] | None = None
     evaluator: TaskFailure | None = None
-    counts: Annotated[dict[str, TypeCounts], Meta(description="tasks by task type and state")] = {}
+    counts: Annotated[
+        dict[str, TypeCounts], Meta(description="number of tasks by type and state")
+    ] = {}
     attention: Annotated[
         tuple[TaskStatus, ...], Meta(description="at most 20 tasks that need attention")
     ] = ()
-    events: Annotated[tuple[Event, ...], Meta(description="the newest 50")] = ()
+    events: Annotated[tuple[Event, ...], Meta(description="the newest 50 events")] = ()
     reclaimed: Reclaimed | None = None
     usage: Usage | None = None
     addresses: Annotated[
@@ -300,12 +316,14 @@ class Status(Model, frozen=True):
         dict[str, str], Meta(description="output: the run's own folder; logs: its log files")
     ] = {}
     warnings: Annotated[
-        tuple[str, ...], Meta(description="what the launch and the operator warn of")
+        tuple[str, ...], Meta(description="warnings of the launch and the operator")
     ] = ()
     inferred: Annotated[
         tuple[Message, ...],
         Meta(
-            description="what the launch read from the program's text: flags that are passed, and "
-            "counts; each with the option that overrides it"
+            description=(
+                "what the launch inferred from the program's text, such as flags and counts, "
+                "each with the option that overrides it"
+            )
         ),
     ] = ()

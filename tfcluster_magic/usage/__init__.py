@@ -1,1 +1,1 @@
-"""What tasks use, beside what was requested: the samples of `runtime/usage.py`, read and summed."""
+"""The usage of tasks compared with their requests, from the samples of `runtime/usage.py`."""

@@ -1,7 +1,7 @@
 """The sample files of a run's tasks, as `runtime/usage.py` writes them.
 
-A file has lines of JSON: an object begins an attempt, an array is the interval that follows the one
-before. What is not such a line is left out; no content of a file raises an error.
+A file has lines of JSON: an object starts an attempt, and each array is the next interval. Other
+lines are ignored; no content of a file raises an error.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from .. import state_files
 
 FOLDER = ".tfcluster-usage"
 MOST_BYTES = 64 << 10
-"""Bytes of a file that are read; its task keeps it below half of this."""
+"""The most bytes that are read of a file; its task keeps it below half of this."""
 _FIELDS = 11
 _TENTH, _HUNDREDTH, _KIB, _BLOCK = 0.1, 0.01, 1 << 10, 64 << 10
 _MOST_COUNT = 1 << 53
-"""Largest number of a field, so that sums stay numbers of JSON."""
+"""Largest number of a field, so that sums stay exact in JSON."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """What a task used between two samples.
+    """The usage of a task between two samples.
 
     `at` is its end (seconds since 1970 by the clock of the task's machine), `seconds` its length.
     `cpu`, `throttled` and `gpu` are seconds, the other amounts bytes. `memory` and `gpu_memory` are
-    the largest that were sampled, `peak` the largest that the kernel noted.
+    the largest sampled values, `peak` the largest that the kernel recorded.
     """
 
     at: float
@@ -108,7 +108,7 @@ def _interval(before: float, row: Sequence[int]) -> Interval:
 
 
 def read_samples(output: str, tasks: Sequence[str]) -> dict[str, list[Attempt]]:
-    """Return the samples of these tasks by name, of those that have any and could be read in
+    """Return samples by task name, for tasks that have any and whose files could be read in
     time.
     """
     files = {task: Path(output, FOLDER, f"{task}.jsonl") for task in tasks}

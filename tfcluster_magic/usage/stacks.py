@@ -1,4 +1,4 @@
-"""Python stacks of a run's tasks: asked for and answered by files in the run's folder.
+"""Python stacks of a run's tasks: requests and answers are files in the run's folder.
 
 `runtime/stacks.py` answers in the task. Nothing is executed in the task from here, and no right to
 trace processes is needed.
@@ -22,7 +22,7 @@ from ..spec import Model
 
 FOLDER = ".tfcluster-stacks"
 WITHIN = 30.0
-"""Seconds for which answers are awaited; a task looks for a request every two to ten seconds."""
+"""Seconds to wait for answers; a task checks for requests every two to ten seconds."""
 _MOST_BYTES = 9 << 20
 _POLL = 0.1
 

@@ -1,6 +1,6 @@
-"""What the tasks of a run use now and used on average, beside what was requested. Pure.
+"""The current and average usage of a run's tasks, compared with their requests. Pure.
 
-All attempts of a task count: amounts are added up, memory is the largest.
+All attempts of a task count: amounts are summed, and of memory the largest value is taken.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ..i18n import _
 from ..spec import Model, TaskType, TFCluster
 from ..spec.names import task_name
 from ..spec.quantities import parse_memory
+from .advice import Advice, Advised
 from .samples import Attempt, Interval
 
 WINDOW = 6.0
@@ -24,10 +25,10 @@ volume does not answer.
 
 
 class Rates(Model, frozen=True, omit_defaults=False):
-    """What a task used over a time of `seconds`.
+    """The usage of a task over `seconds`.
 
-    `cpu` and `gpu` are cores and GPUs at work, `throttled` is the part of the time in which it
-    waited for its CPU limit, `memory` and `gpu_memory` are bytes, the others bytes a second.
+    `cpu` and `gpu` are busy cores and GPUs, `throttled` is the part of the time in which the CPU
+    limit made it wait, `memory` and `gpu_memory` are in bytes, the others in bytes a second.
     """
 
     seconds: float
@@ -46,8 +47,8 @@ class TaskUsage(Model, frozen=True, omit_defaults=False):
     """One task. `current` is None if it was not sampled lately, `average` if it never was.
 
     `cpu_requested` (cores), `memory_requested` (bytes) and `gpus_requested` are those of the
-    launch; a container's own limit stands in for a missing one. `steps_per_second` is the rate at
-    which its program trains now, as far as it is known.
+    launch; a container's own limit stands in for a missing one. `steps_per_second` is the current
+    speed of its program, if known.
     """
 
     name: str
@@ -65,8 +66,8 @@ class TaskUsage(Model, frozen=True, omit_defaults=False):
 
 
 class TypeUsage(Model, frozen=True, omit_defaults=False):
-    """The sampled tasks of one type: the mean of their average CPU and GPU, and the largest peak of
-    memory with the task that had it.
+    """The usage of one task type: the mean of the tasks' average CPU and GPU, and the largest
+    memory peak with its task.
     """
 
     task_type: TaskType
@@ -81,13 +82,18 @@ class TypeUsage(Model, frozen=True, omit_defaults=False):
 
 
 class RunUsage(Model, frozen=True, omit_defaults=False):
-    """All tasks of a run, in reading order, and its types that were sampled."""
+    """The usage of all tasks of a run, in display order, of all sampled types, and the advice.
+
+    `advice` has the most important first; `no_advice` says why none can be given.
+    """
 
     name: str
     uid: str
     ended: bool
     tasks: tuple[TaskUsage, ...]
     types: tuple[TypeUsage, ...]
+    advice: tuple[Advice, ...] = ()
+    no_advice: str = ""
 
 
 def run_usage(
@@ -95,8 +101,9 @@ def run_usage(
     samples: Mapping[str, Sequence[Attempt]],
     steps: Mapping[str, float],
     now: float,
+    advised: Advised | None = None,
 ) -> RunUsage:
-    """Return the usage of a run from the samples of its tasks, and their steps a second."""
+    """Return the usage of a run from its tasks' samples and their steps a second."""
     ended = cluster.status.phase.is_final
     tasks: list[TaskUsage] = []
     types: list[TypeUsage] = []
@@ -123,6 +130,8 @@ def run_usage(
         ended=ended,
         tasks=tuple(tasks),
         types=tuple(types),
+        advice=advised.advice if advised else (),
+        no_advice=advised.no_advice if advised else "",
     )
 
 
@@ -152,7 +161,9 @@ def _with_samples(row: TaskUsage, attempts: Sequence[Attempt], now: float | None
 
 def _rates(intervals: Sequence[Interval]) -> Rates:
     """Return the mean of intervals."""
-    lived = [each for each in intervals if each.memory]  # a last one has no processes any more
+    lived = [
+        each for each in intervals if each.memory
+    ]  # the last interval may have no processes left
     lasted = max(sum(each.seconds for each in lived), 0.1)
     seconds = sum(each.seconds for each in intervals)
 
@@ -197,8 +208,8 @@ def _type_usage(task_type: TaskType, tasks: Sequence[TaskUsage]) -> list[TypeUsa
 
 
 class Series(Model, frozen=True, omit_defaults=False):
-    """The samples of one task, oldest first: a column for each figure, as in `Rates`. `at` is the
-    end of an interval, `attempt` the number of the start that it belongs to.
+    """The samples of one task, oldest first, with one column for each figure of `Rates`. `at` is
+    the end of an interval, `attempt` the number of the start that it belongs to.
     """
 
     at: tuple[float, ...]
@@ -244,12 +255,21 @@ def memory_words(used: float, asked: float | None) -> str:
 
 
 def _short(number: float) -> str:
-    """Return a number with one digit after the point, or none if it has none or is large."""
+    """Return a number with at most one decimal, or without decimals if it is large."""
     return f"{number:.0f}" if number >= 100 else f"{number:.1f}".removesuffix(".0")
 
 
+def advice_lines(usage: RunUsage) -> list[str]:
+    """Return each piece of advice with its command, or why there is none."""
+    lines = []
+    for each in usage.advice:
+        text = _("advice: {message} `{command}`") if each.command else _("advice: {message}")
+        lines.append(text.format(message=each.message, command=each.command))
+    return lines + ([usage.no_advice] if usage.no_advice else [])
+
+
 def usage_lines(usage: RunUsage) -> list[str]:
-    """Return a sentence for each type of tasks: what was requested, and what was used of it."""
+    """Return a sentence for each task type, with its request and its usage."""
     every = [task.task_type for task in usage.tasks]
     return [_type_line(each, every.count(each.task_type)) for each in usage.types]
 

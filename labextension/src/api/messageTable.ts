@@ -454,6 +454,22 @@ export const TEXTS: Readonly<
   ScheduleNeverBegan: "Its launch was interrupted and is repeated.",
   ScheduleNotLaunched: "It could not be launched: {why}",
   SchedulePausedItself: ["{count} due time failed (--pause-after).", "{count} due times failed in a row (--pause-after)."],
+  AdviceNotSampled: "There is no advice: not every worker has been sampled, so the tasks cannot be compared",
+  AdviceTooShort: "There is no advice: all workers were at work together for {seconds:g} s, and at least {least:g} s are needed (the first {start:g} s of a task do not count)",
+  AdviceThrottled: "{task} had to wait for its limit of {limit:g} CPU for {percent} % of the time (it used {cpu:g} CPU): raise the limit",
+  AdviceServerCpu: ["{tasks:and} limits the training: it uses {cpu:g} CPU while each worker waits and uses {workers:g}: add parameter servers", "{tasks:and} limit the training: they use up to {cpu:g} CPU each while each worker waits and uses {workers:g}: add parameter servers"],
+  AdviceServerNetwork: ["{tasks:and} limits the training by its network: it transfers {speed}B/s while it uses {cpu:g} CPU and each worker waits and uses {workers:g}: add parameter servers", "{tasks:and} limit the training by their network: they transfer up to {speed}B/s each while each worker waits and uses {workers:g} CPU: add parameter servers"],
+  AdviceServerCpuAlone: ["{tasks:and} limits the training alone: it uses {cpu:g} CPU, the other parameter servers {others:g} each, and each worker waits and uses {workers:g}; more servers do not help where one variable is that large: split it with a partitioner", "{tasks:and} limit the training alone: they use up to {cpu:g} CPU each, the other parameter servers {others:g}, and each worker waits and uses {workers:g}; more servers do not help where single variables are that large: split them with a partitioner"],
+  AdviceServerNetworkAlone: ["{tasks:and} limits the training alone, by its network: it transfers {speed}B/s, the other parameter servers {others}B/s each, and each worker waits and uses {workers:g} CPU; more servers do not help where one variable is that large: split it with a partitioner", "{tasks:and} limit the training alone, by their network: they transfer up to {speed}B/s each, the other parameter servers {others}B/s, and each worker waits and uses {workers:g} CPU; more servers do not help where single variables are that large: split them with a partitioner"],
+  AdviceInputDisk: ["The worker waits for input: it uses {cpu:g} CPU and reads {speed}B/s from a disk: read several files in parallel and prefetch (`dataset.prefetch`)", "The workers wait for input: each uses {cpu:g} CPU and reads {speed}B/s from a disk: read several files in parallel and prefetch (`dataset.prefetch`)"],
+  AdviceInputNetwork: ["The worker waits for input: it uses {cpu:g} CPU and receives {speed}B/s that no task of the run has sent: read in parallel and prefetch (`dataset.prefetch`)", "The workers wait for input: each uses {cpu:g} CPU and receives {speed}B/s that no task of the run has sent: read in parallel and prefetch (`dataset.prefetch`)"],
+  AdviceSlowWorker: "{task} is slower than the other workers: {rate:g} steps/s, theirs is {others:g}; look at its part of the data and at the machine that it runs on",
+  AdviceAwaitedWorker: "The other workers wait for {task}: it uses {cpu:g} CPU, they use {others:g}; look at its part of the data and at the machine that it runs on",
+  AdviceTooManyWorkers: ["{workers} workers are hardly faster than {count} was: {rate:g} steps/s, and {run} made {earlier:g} with {count}: use fewer", "{workers} workers are hardly faster than {count} were: {rate:g} steps/s, and {run} made {earlier:g} with {count}: use fewer"],
+  AdviceGpuIdle: "The GPUs of {type} are idle: {gpus} requested for each task, and no task keeps more than {used:g} busy",
+  AdviceMemoryGrows: "The memory of {task} grows by {speed}B a minute and has reached {peak}B of {limit}B: keep less in it, or raise the limit",
+  AdviceMemoryNearlyOut: "{task} has used {percent} % of its memory ({peak}B of {limit}B): raise the limit",
+  AdviceMemoryTooHigh: "{type} needs less memory: {limit}B requested for each task, and the largest peak was {peak}B ({task})",
 };
 
 /** The separators of the parts of a list. */

@@ -1,15 +1,15 @@
 /* Made by `jlpm models` from docs/reference/tfcluster.schema.json: change the models in Python, not this file. */
 
 /**
- * who drives: each worker's program, or one notebook (in-graph)
+ * where the graph is built: in the program, or in one notebook (in-graph)
  */
 export type Mode = 'between-graph' | 'in-graph';
 /**
- * what kind of program it is
+ * origin of the program
  */
 export type ProgramKind = 'cell' | 'command' | 'file' | 'folder' | 'inline' | 'link' | 'path' | 'url';
 /**
- * flags that the program is given of those that it takes
+ * flags to add to the program's command line, out of those that it accepts
  */
 export type PassFlags = 'addresses' | 'all' | 'none';
 /**
@@ -17,11 +17,11 @@ export type PassFlags = 'addresses' | 'all' | 'none';
  */
 export type ServerKind = 'native' | 'python';
 /**
- * whose success ends the run: that of all workers, or the chief's; absent: the chief's where there is one
+ * whether the success of all workers or of the chief ends the run; absent: of the chief if there is one
  */
 export type SuccessPolicy = 'all' | 'chief';
 /**
- * what it has to do: success, or end in any way
+ * what that run must do: succeed, or end in any way
  */
 export type AwaitedOutcome = 'end' | 'success';
 /**
@@ -29,7 +29,7 @@ export type AwaitedOutcome = 'end' | 'success';
  */
 export type Phase = 'Failed' | 'Queued' | 'Running' | 'Starting' | 'Stopped' | 'Stopping' | 'Succeeded';
 /**
- * Why a run is in its phase: the closed list. `Message`s say more.
+ * The reason why a run is in its phase, from a closed list. `Message`s say more.
  */
 export type Reason =
   | 'BackingOff'
@@ -88,15 +88,15 @@ export interface Metadata {
   createdAt: number;
   owner?: string;
   /**
-   * what somebody wrote about the run, on one line
+   * a note about the run, on one line
    */
   note?: string;
   /**
-   * what the run is called where it is shown; `name` stays its name
+   * the title that views show; `name` still identifies the run
    */
   displayName?: string;
   /**
-   * words by which runs are found
+   * tags, by which lists are filtered
    *
    * @maxItems 16
    */
@@ -120,7 +120,7 @@ export interface ScheduledRun {
    */
   due: number;
   /**
-   * 1, and one more for each retry
+   * 1 for the first attempt, 2 for the first retry
    */
   attempt?: number;
   /**
@@ -148,7 +148,7 @@ export interface Spec {
   lifecycle?: Lifecycle;
   resumeFrom?: string | null;
   /**
-   * runs that this one waits for, in Queued and without taking any room; it fails when one of them cannot do any more what is waited for
+   * runs that this one waits for. Meanwhile it is Queued and takes no room. It fails once one of them can no longer do what is waited for
    *
    * @maxItems 10
    */
@@ -166,7 +166,7 @@ export interface ReplicaSet {
   evaluator?: Replicas3;
 }
 /**
- * tasks that train; in-graph: servers that compute
+ * tasks that train; in-graph: TensorFlow servers that compute
  */
 export interface Replicas {
   /**
@@ -182,12 +182,12 @@ export interface Resources {
   cpu?: number | null;
   memory?: string | null;
   /**
-   * whole GPUs, not shared between running clusters
+   * number of whole GPUs; running clusters do not share a GPU
    */
   gpu?: number;
 }
 /**
- * parameter servers, given back when the workers are done
+ * parameter servers, released when the workers are done
  */
 export interface Replicas1 {
   /**
@@ -197,7 +197,7 @@ export interface Replicas1 {
   resources?: Resources;
 }
 /**
- * one task that leads the workers, where the program wants it
+ * one task that leads the workers, if the program needs it
  */
 export interface Replicas2 {
   /**
@@ -207,7 +207,7 @@ export interface Replicas2 {
   resources?: Resources;
 }
 /**
- * one task beside the cluster that evaluates checkpoints
+ * one task outside the cluster that evaluates checkpoints
  */
 export interface Replicas3 {
   /**
@@ -230,34 +230,34 @@ export interface Program {
   url?: string | null;
   kind?: ProgramKind | null;
   /**
-   * what the user named: a path, a URL, or 'cell'
+   * what the user launched: a path, a URL, or 'cell'
    */
   source?: string;
   /**
-   * file of the program that is started; absent: the file itself, and of a folder run.sh, main.py, __main__.py or its only .py file
+   * file to start; if absent, a single file itself, and in a folder run.sh, main.py, __main__.py or the only .py file
    */
   entrypoint?: string;
   /**
-   * checksum without which it does not run: of inline, a file and a url what sha256sum prints; of a folder and a snapshot see docs/how-to/kubernetes-files.md
+   * checksum that is required before the program runs. For inline, a file and a url it is what sha256sum prints; for a folder and a snapshot see docs/how-to/kubernetes-files.md
    */
   sha256?: string;
   files?: {
     [k: string]: string;
   } | null;
   /**
-   * files of the snapshot that have the executable bit
+   * executable files of the snapshot
    *
    * @maxItems 5000
    */
   executables?: string[];
   /**
-   * what the program is given on its command line
+   * arguments of the program
    *
    * @maxItems 5000
    */
   arguments?: string[];
   /**
-   * flags that the program takes and is given, as spelled
+   * flags to add to the command line, spelled as the program declares them
    *
    * @maxItems 1000
    */
@@ -267,7 +267,7 @@ export interface Program {
    */
   importsTensorflow?: boolean;
   /**
-   * the program mentions TensorFlow's distributed runtime; of one written by hand each task finds that out
+   * the program uses TensorFlow's distributed runtime; for a program written by hand, each task finds that out
    */
   serves?: boolean;
   workingDir?: string | null;
@@ -282,46 +282,46 @@ export interface Lifecycle {
    */
   restarts?: number;
   /**
-   * disruptions healed without asking
+   * disruptions after which tasks are started again
    */
   heals?: number;
   /**
-   * ps and evaluator live this long after success
+   * how long ps and evaluator stay after success
    */
   reclaimAfter?: number;
   queueTimeout?: number | null;
   /**
-   * bound on Starting
+   * longest time in Starting
    */
   startTimeout?: number;
   /**
-   * bound on Starting, from when a task has a node, where the registry does not have its image or does not give it
+   * longest time in Starting after a task has a node but its image cannot be pulled
    */
   imageTimeout?: number;
   /**
-   * bound on the run from its start
+   * longest time from start to end
    */
   maxDuration?: number;
   /**
-   * In-Graph: bound on idling
+   * In-Graph: longest time without use
    */
   idleTimeout?: number;
   stallTimeout?: number | null;
   /**
-   * between SIGTERM and SIGKILL
+   * time between SIGTERM and SIGKILL
    */
   grace?: number;
   /**
-   * how long a finished record stays
+   * how long the record of a finished run is kept
    */
   keepFor?: number;
 }
 /**
- * A run that has to succeed or end before this one starts.
+ * A run that must succeed or end before this one starts.
  */
 export interface Dependency {
   /**
-   * the run, such as prepare-3, in the same place as this one
+   * the run, such as prepare-3, on the same machine or in the same namespace
    */
   run: string;
   until?: AwaitedOutcome;
@@ -331,19 +331,19 @@ export interface Dependency {
  */
 export interface Pods {
   /**
-   * secrets that open the image's registry
+   * secrets for pulling the image from its registry
    *
    * @maxItems 10
    */
   imagePullSecrets?: string[];
   /**
-   * claims beside /data and /log
+   * claims to mount besides /data and /log
    *
    * @maxItems 20
    */
   volumes?: Volume[];
   /**
-   * secrets that the tasks use
+   * secrets for the tasks
    *
    * @maxItems 20
    */
@@ -365,15 +365,15 @@ export interface Volume {
    */
   claim: string;
   /**
-   * where the tasks find it
+   * mount path in the tasks
    */
   path: string;
   /**
-   * the tasks may only read
+   * mount the claim for reading only
    */
   readOnly?: boolean;
   /**
-   * folder of the claim that is mounted; empty: all of it
+   * folder of the claim to mount; empty: the whole claim
    */
   subPath?: string;
 }
@@ -386,11 +386,11 @@ export interface SecretUse {
    */
   name: string;
   /**
-   * where its keys are files; empty: they are environment variables
+   * mount path, with one file for each key; empty: the keys become environment variables
    */
   path?: string;
   /**
-   * environment variables, each with the key of the secret that it holds; empty without a path: every key is a variable of its own name
+   * environment variables, each with its key of the secret; if this and `path` are empty, each key becomes a variable of the same name
    */
   variables?: {
     [k: string]: string;
@@ -401,7 +401,7 @@ export interface SecretUse {
  */
 export interface DataClaim {
   /**
-   * its size, such as 10Gi
+   * size, such as 10Gi
    */
   size: string;
   storageClass?: string | null;
@@ -411,15 +411,15 @@ export interface DataClaim {
  */
 export interface Stop {
   /**
-   * what the record says about it
+   * the reason, as the record shows it
    */
   reason?: string;
   /**
-   * who asks
+   * the person who asked
    */
   by?: string;
   /**
-   * when that was, in seconds since 1970
+   * time of the request, in seconds since 1970
    */
   at?: number;
 }
@@ -431,20 +431,20 @@ export interface Status {
   phase: Phase;
   reason: Reason;
   /**
-   * why it is there, in English
+   * why the run is in this phase, in English
    */
   message?: string;
   /**
-   * the sentences of `message` by their codes, to be shown in any language
+   * the sentences of `message` as codes, which views show in the reader's language
    */
   messages?: Message[];
   /**
-   * group attempt; 1 is the first
+   * attempt of the whole group; 1 is the first
    */
   attempt?: number;
   queuedAt?: number | null;
   /**
-   * the runs of `after` that were seen
+   * the runs of `after` that exist or existed
    */
   awaited?: AwaitedRun[];
   startedAt?: number | null;
@@ -454,7 +454,7 @@ export interface Status {
   stopAt?: number | null;
   retryAt?: number | null;
   /**
-   * disruptions that were healed
+   * disruptions after which tasks were started again
    */
   heals?: number;
   /**
@@ -462,20 +462,20 @@ export interface Status {
    */
   programRestarts?: number;
   /**
-   * restarts of single tasks, where above 0
+   * restarts by task, without zeros
    */
   restarts?: {
     [k: string]: number;
   };
   windowOpenedAt?: number | null;
   /**
-   * failures in the open window, or those that ended the run
+   * failures that are judged together now, or that ended the run
    */
   failures?: TaskFailure[];
   culprit?: string | null;
   evaluator?: TaskFailure | null;
   /**
-   * tasks by task type and state
+   * number of tasks by type and state
    */
   counts?: {
     [k: string]: TypeCounts;
@@ -485,7 +485,7 @@ export interface Status {
    */
   attention?: TaskStatus[];
   /**
-   * the newest 50
+   * the newest 50 events
    */
   events?: Event[];
   reclaimed?: Reclaimed | null;
@@ -503,11 +503,11 @@ export interface Status {
     [k: string]: string;
   };
   /**
-   * what the launch and the operator warn of
+   * warnings of the launch and the operator
    */
   warnings?: string[];
   /**
-   * what the launch read from the program's text: flags that are passed, and counts; each with the option that overrides it
+   * what the launch inferred from the program's text, such as flags and counts, each with the option that overrides it
    */
   inferred?: Message[];
 }
@@ -523,14 +523,14 @@ export interface Message {
    */
   code: string;
   /**
-   * the values that stand in the text, by name
+   * the values in the text, by name
    */
   params?: {
     [k: string]: string | number | (string | Message)[] | Message;
   };
 }
 /**
- * A run of `after` that was seen.
+ * A run of `after` that exists or existed.
  */
 export interface AwaitedRun {
   /**
@@ -538,7 +538,7 @@ export interface AwaitedRun {
    */
   run: string;
   /**
-   * its uid: a later run of this name is another one
+   * its uid, which tells it from a later run of this name
    */
   uid: string;
   doneAt?: number | null;
@@ -563,29 +563,29 @@ export interface TaskFailure {
 export interface TaskExit {
   cause: Cause;
   /**
-   * when it ended, in seconds since 1970
+   * time of its end, in seconds since 1970
    */
   finishedAt: number;
   exitCode?: number | null;
   signal?: number | null;
   /**
-   * its last lines say that it lost a peer
+   * its last lines report the loss of another task
    */
   follows?: boolean;
   /**
-   * the end of its output
+   * the last lines of its output
    */
   lastLines?: string[];
   /**
-   * what its output says that went wrong, such as an exception
+   * the error in its output, such as an exception
    */
   error?: string;
   /**
-   * the user's own file where that was raised
+   * the user's file that raised `error`
    */
   file?: string;
   /**
-   * the line of `file`; 0 when it is not known
+   * the line in `file`; 0 if unknown
    */
   line?: number;
   /**
@@ -593,31 +593,31 @@ export interface TaskExit {
    */
   origin?: string;
   /**
-   * what its exit code 0 did not tell of `error`: that it ended a `thread`, a child `process`, or what stands before a `pipe` in a shell script
+   * where `error` happened although the exit code is 0: in a `thread`, in a child `process`, or before a `pipe` of a shell script
    */
   hidden?: string;
   /**
-   * what the cluster or the machine says of it, in English
+   * explanation by the cluster or the machine, in English
    */
   detail?: string;
   detailMessage?: Message | null;
   /**
-   * why the copy of its output lacks lines
+   * why lines are missing in the copy of its output
    */
   uncopied?: string;
   /**
-   * folders with results outside of the run's own
+   * folders outside the run's own that it wrote to
    */
   wrote?: string[];
   /**
-   * folders with results on the disk of its pod
+   * folders on its pod's own disk that it wrote to; they are lost with the pod
    */
   lost?: string[];
   found?: FoundCheckpoint | null;
 }
 /**
- * A checkpoint of an earlier run, beyond which a program did not train. `run` is its run, if
- *     known, and `steps` how many steps it trained all the same.
+ * A checkpoint of an earlier run from which a program resumed although it had nothing left to
+ *     train.
  */
 export interface FoundCheckpoint {
   /**
@@ -625,15 +625,15 @@ export interface FoundCheckpoint {
    */
   checkpoint: string;
   /**
-   * the folder that it is in
+   * folder of the checkpoint
    */
   folder: string;
   /**
-   * the run that wrote it; empty when it is not known
+   * the run that wrote it; empty if unknown
    */
   run?: string;
   /**
-   * steps that the program trained all the same
+   * steps that the program still trained
    */
   steps?: number;
 }
@@ -642,32 +642,32 @@ export interface FoundCheckpoint {
  */
 export interface TypeCounts {
   /**
-   * tasks that were asked for
+   * tasks requested
    */
   desired: number;
   /**
-   * tasks that are started
+   * tasks starting
    */
   starting?: number;
   /**
-   * tasks that run
+   * tasks running
    */
   running?: number;
   /**
-   * tasks that have succeeded
+   * tasks that succeeded
    */
   succeeded?: number;
   /**
-   * tasks that have failed
+   * tasks that failed
    */
   failed?: number;
   /**
-   * tasks that were ended
+   * tasks that were stopped
    */
   stopped?: number;
 }
 /**
- * The state of one task for display; `name` is `worker-3`.
+ * The state of one task, for display.
  */
 export interface TaskStatus {
   /**
@@ -676,16 +676,16 @@ export interface TaskStatus {
   name: string;
   state: TaskState;
   /**
-   * what is to be said of it, in English
+   * explanation of the state, in English
    */
   message?: string;
   /**
-   * how often it was started again
+   * number of restarts
    */
   restarts?: number;
   exit?: TaskExit | null;
   /**
-   * the sentences of `message` by their codes, to be shown in any language
+   * the sentences of `message` as codes, which views show in the reader's language
    */
   messages?: Message[];
 }
@@ -694,11 +694,11 @@ export interface TaskStatus {
  */
 export interface Event {
   /**
-   * when it happened
+   * time of the event
    */
   at: number;
   /**
-   * what happened, in one word
+   * the kind of event, in one word
    */
   reason: string;
   /**
@@ -706,20 +706,20 @@ export interface Event {
    */
   message: string;
   /**
-   * the sentences of `message` by their codes, to be shown in any language
+   * the sentences of `message` as codes, which views show in the reader's language
    */
   messages?: Message[];
 }
 /**
- * The released resources, and the time.
+ * Resources that the run released, and when.
  */
 export interface Reclaimed {
   /**
-   * when it was given back
+   * time of the release
    */
   at: number;
   /**
-   * the tasks that gave it back
+   * the tasks that were ended
    */
   tasks: string[];
   /**
@@ -736,15 +736,15 @@ export interface Reclaimed {
   gpu?: number;
 }
 /**
- * The time for which tasks have had their requests; see `quota.ledger`.
+ * How long tasks have reserved their requests; see `quota.ledger`.
  */
 export interface Usage {
   /**
-   * up to when `days` counts
+   * time up to which `days` counts
    */
   at: number;
   /**
-   * tasks by type that hold something since then
+   * tasks by type that reserve resources since then
    */
   holding?: {
     [k: string]: number;
@@ -758,7 +758,7 @@ export interface Usage {
     };
   };
   /**
-   * CPU cores that a task of a type asks for
+   * CPU cores requested by one task of each type
    */
   cores?: {
     [k: string]: number;

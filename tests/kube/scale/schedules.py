@@ -1,7 +1,6 @@
-"""1000 schedules beside 1000 CronJobs: at rest, and when all are due at the same second.
-
-Neither side makes pods: CronJobs make suspended Jobs, and runs stay queued, since no node has as
-many cores. What the controllers and the operator use without either is measured first
+"""1000 schedules compared with 1000 CronJobs: idle, and when all are due at the same second.
+Neither side creates pods: CronJobs create suspended Jobs, and runs stay queued because no node has
+enough cores. The usage of the controllers and the operator without any of them is measured first
 and subtracted.
 """
 
@@ -32,13 +31,13 @@ CRONJOBS = "/apis/batch/v1/namespaces/{}/cronjobs"
 
 
 def schedules(site: Site, rounds: int) -> list[Row]:
-    """Measure on the node of the tests."""
+    """Measure on the tests' Kubernetes node."""
     return measure(site, Cluster().first.pid_of("kube-controller-manager"), rounds)
 
 
 @dataclass(frozen=True)
 class _Use:
-    """What a process and the API server used in a window."""
+    """The usage of a process and the API server in a time window."""
 
     cpu: float
     requests: float
@@ -47,7 +46,7 @@ class _Use:
 
 @dataclass(frozen=True)
 class _Side:
-    """One of the two: its process, its objects, and what they make."""
+    """One side of the comparison: its process, its objects, and what they create."""
 
     pid: Callable[[], int]
     where: str

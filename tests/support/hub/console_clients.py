@@ -76,7 +76,7 @@ def sign_in_to(page: Page, hub: Hub, name: str) -> None:
 
 
 def looked_at(page: Page, shots: Path, ready: Locator | None = None) -> None:
-    """Take pictures of a page in both themes, and check each for accessibility.
+    """Take a screenshot of a page in both themes, and check each for accessibility.
 
     With `ready`, an element that shows that the page has loaded, also do so in Chinese.
     """

@@ -132,7 +132,9 @@ reader.join()
 
 
 def test_a_run_starts_after_another(backend: Backend, launch: Launch) -> None:
-    """It waits without a task while the other one runs; then it starts, or fails and says why."""
+    """A run waits without any task while the awaited run is active. Then it starts, or fails with
+    the reason.
+    """
     waits = "import os, time\nwhile not os.path.exists(os.environ['GO']): time.sleep(0.1)\n"
     go = Path(backend.options().log_dir) / "go"
     first = launch(waits, name="prepare", worker=1, env={"GO": str(go)})

@@ -141,8 +141,9 @@ def test_the_last_line_of_each_task(tmp_path: Path) -> None:
 
 
 def test_last_lines_of_logs_that_hang(tmp_path: Path) -> None:
-    """However often last lines are requested, one reader waits for each hanging log, up to a limit
-    for each folder; other logs are read meanwhile, and the hanging ones once they recover.
+    """Only one reader waits for each hanging log, up to a limit for each folder, no matter how
+    often its last lines are requested. Other logs are read meanwhile, and the hanging ones once
+    they recover.
     """
     places = {f"worker-{n}": [tmp_path / f"worker-{n}.log"] for n in range(3)}
     for task, (path,) in places.items():

@@ -478,8 +478,8 @@ threading.Event().wait()  # for ever
 
 
 def test_stack_shows_the_line_at_which_a_task_waits(run: Run, here: Path) -> None:
-    """The stack of a program that hangs names its line; an ended run and an unknown task are
-    refused.
+    """The stack of a hanging program names the line where it hangs; an ended run and an unknown
+    task are refused.
     """
     (here / "hangs.py").write_text(HANGS)
     run("launch", "hangs.py", "--workers", "1")
@@ -507,8 +507,8 @@ while not os.path.exists("end"):
 def test_top_shows_what_each_task_uses(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One table goes to a pipe, the heaviest task first; after the end there are averages, and
-    `status` has the requested beside the used.
+    """A pipe gets one table, with the busiest task first. After the end, the table has averages,
+    and `status` shows requests and usage.
     """
     monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
     (here / "uses.py").write_text(USES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -98,6 +99,42 @@ def test_a_dry_run_without_room_says_so_with_the_code_of_no_room(run: Run) -> No
 
     assert done.code == 3
     assert "100Ti" in done.err
+
+
+def test_a_rerun_takes_what_is_advised(run: Run) -> None:
+    """`--advised` shows each option that advice changes, and applies it after a confirmation; an
+    option that you give stays yours.
+    """
+    run("launch", "hello.py", "--workers", "1", "--worker-memory", "2Gi", "--wait")
+    told = run("top", "hello").out
+    assert "worker needs less memory: 2GiB requested for each task, and the largest" in told
+    assert "`tfcluster rerun hello-1 --worker-memory 512Mi`" in told
+    assert "worker needs less memory" in run("status", "hello").out
+    asked = run("rerun", "hello", "--advised")
+    assert asked.code == 2
+    assert "--worker-memory: 2Gi → 512Mi" in asked.err
+    assert "`tfcluster rerun hello-1 --advised --yes`" in asked.err
+    assert "memory: 512Mi" in run("rerun", "hello", "--advised", "--dry-run").out
+    assert run("rerun", "hello", "--advised", "--yes", "--wait", "--max-duration", "2h").code == 0
+    again = json.loads(run("status", "hello", "-o", "json").out)["spec"]
+    assert again["replicas"]["worker"]["resources"]["memory"] == "512Mi"
+    assert again["lifecycle"]["maxDuration"] == 7200
+
+    nothing = run("rerun", "hello", "--advised", "--yes")
+    assert nothing.code == 4
+    assert "no advice on hello-2 changes an option" in nothing.err
+    mine = run("rerun", "hello-1", "--advised", "--worker-memory", "1Gi", "--dry-run")
+    assert "memory: 1Gi" in mine.out
+
+
+def test_resuming_an_active_run_says_that_it_is_stopped(run: Run) -> None:
+    """`rerun --resume` of an active run stops it first."""
+    run("launch", "sleep.py", "--workers", "1", "--grace", "1s")
+    done = run("rerun", "sleep", "--resume", "--workers", "2")
+
+    assert done.code == 0
+    assert "sleep-1 is active: it is stopped, and the new run resumes it" in done.err
+    assert run("list", "--active", "-o", "name").out.split() == ["sleep-2"]
 
 
 def test_a_rerun_is_the_next_run_of_the_name(run: Run) -> None:

@@ -110,7 +110,7 @@ def test_a_receiver_that_is_down_gets_one_message_for_each_event(
 
 
 def test_every_problem_is_named_and_no_secret_is(run: Run, here: Path) -> None:
-    """A wrong rule is refused with what is right, without its URL or secret."""
+    """A wrong rule is refused with the allowed values, without its URL or secret."""
     for words, why in (
         (["team"], "either --webhook or --mail"),
         (["team", "--webhook", "ftp://example.com/tok-1234567"], "https://example.com/hook"),
@@ -128,9 +128,9 @@ def test_every_problem_is_named_and_no_secret_is(run: Run, here: Path) -> None:
 
 
 def test_names_are_completed_and_the_format_is_said(run: Run, here: Path) -> None:
-    """A shell completes the names of rules, and what a known host expects is inferred and said."""
+    """A shell completes the names of rules. The format for a known host is inferred and printed."""
     added = run("notify", "add", "team", "--webhook", "https://oapi.dingtalk.com/robot/send?a=b")
-    assert "expect dingtalk" in added.err
+    assert "in the format dingtalk" in added.err
     context = click.Context(click.Command("remove"))
     found = complete_rules(context, click.Option(["-x"]), "te")
     assert [item.value for item in found] == ["team"]

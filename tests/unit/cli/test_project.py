@@ -44,8 +44,8 @@ def digits(here: Path) -> Path:
 
 
 def test_a_project_is_launched_and_its_run_found(digits: Path, manager: ClusterManager) -> None:
-    """Real tasks run the program of the file with its arguments and variables; the record, the list
-    of projects and a rerun know the project.
+    """Tasks run the program that the file names, with its arguments and variables. The record, the
+    list of projects and a rerun name the project.
     """
     made = manager.launch("digits/", config="quick")
     name = made.metadata.name
@@ -64,7 +64,7 @@ def test_a_project_is_launched_and_its_run_found(digits: Path, manager: ClusterM
 
 
 def test_a_launch_says_what_came_from_the_file(digits: Path, run: Run) -> None:
-    """A dry run in the shell names the file, its settings and what was replaced."""
+    """A dry run in a shell shows the file, its settings and the replaced ones."""
     told = run("launch", "--dry-run", "digits", "--config", "quick", "--workers", "2")
     assert told.code == 0, told.err
     assert f"Configuration quick of {digits}/tfcluster.yaml sets" in told.err
@@ -82,7 +82,9 @@ def test_a_project_is_rendered(digits: Path, run: Run) -> None:
 
 
 def test_init_writes_a_file_that_a_check_accepts(here: Path, run: Run) -> None:
-    """The only program is found; the file explains itself, names its schema and launches."""
+    """`init` finds the only program. Its file has explanations and its schema's name, and can be
+    launched.
+    """
     folder = here / "new"
     folder.mkdir()
     (folder / "train.py").write_text(
@@ -107,7 +109,9 @@ def test_init_writes_a_file_that_a_check_accepts(here: Path, run: Run) -> None:
 
 
 def test_init_asks_for_the_program_only_where_it_is_unclear(here: Path, run: Run) -> None:
-    """Of several programs one has to be named; one outside is refused, a file is not replaced."""
+    """If a folder has several programs, `--program` must name one of them. A program outside the
+    folder is refused, and an existing file is not replaced.
+    """
     told = run("project", "init", ".")
     assert told.code == 2
     assert "--program" in told.err
@@ -127,7 +131,7 @@ def test_init_asks_for_the_program_only_where_it_is_unclear(here: Path, run: Run
 
 
 def test_check_names_each_problem_with_its_line(digits: Path, run: Run) -> None:
-    """Wrong keys, and numbers that only a launch refuses, are told at their lines, once."""
+    """Wrong keys, and numbers that only a launch refuses, are reported once, with their lines."""
     (digits / "tfcluster.yaml").write_text("program: src/train.py\nwrkers: 2\n")
     told = run("project", "check", "digits")
     assert told.code == 2
@@ -155,7 +159,9 @@ def test_what_is_common_need_not_be_a_launch(digits: Path, run: Run) -> None:
 def test_list_shows_projects_with_their_last_run(
     digits: Path, run: Run, manager: ClusterManager
 ) -> None:
-    """A row for each project, with what is wrong instead of its configurations."""
+    """The list has a row for each project; a broken one shows its problem instead of its
+    configurations.
+    """
     (digits.parent / "wrong").mkdir()
     (digits.parent / "wrong" / "tfcluster.yaml").write_text("x: 1\n")
     told = run("project", "list")

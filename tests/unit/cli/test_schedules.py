@@ -28,7 +28,7 @@ def tfcluster(scheduler: ClusterManager, capfd: pytest.CaptureFixture[str]) -> R
 
 
 def test_a_schedule_from_create_to_delete(tfcluster: Run) -> None:
-    """Each verb says what became of the schedule, in words and as JSON."""
+    """Each verb reports the schedule's new state, in words and as JSON."""
     words = ["--cron", "0 2 * * *", "--workers", "1", "--retries", "2", "--retry-delay", "5m"]
     made = tfcluster("schedule", "create", "nightly", *words, "tell.py", "--", "{scheduled_for}")
     assert made.code == 0, made.err
@@ -57,8 +57,8 @@ def test_a_schedule_from_create_to_delete(tfcluster: Run) -> None:
 
 
 def test_a_project_with_its_configuration(tfcluster: Run) -> None:
-    """A schedule of a project says what its file sets, and takes the configuration that is named;
-    `update` keeps it, or takes another one.
+    """A schedule of a project reports the settings of its file and uses the named configuration;
+    `update` keeps or replaces that one.
     """
     folder = Path("digits")
     folder.mkdir()
@@ -99,7 +99,7 @@ def test_a_project_with_its_configuration(tfcluster: Run) -> None:
 def test_tab_completes_what_a_run_or_a_schedule_waits_for(
     tfcluster: Run, typed: str, offered: set[str]
 ) -> None:
-    """A launch waits for runs and schedules, a schedule only for schedules."""
+    """`--after` accepts runs and schedules for a launch, and only schedules for a schedule."""
     tfcluster("schedule", "create", "nightly", "--cron", "@yearly", "--workers", "1", "quick.sh")
     tfcluster("launch", "quick.sh", "--name", "once", "--workers", "1", "--wait")
 
@@ -107,14 +107,14 @@ def test_tab_completes_what_a_run_or_a_schedule_waits_for(
 
 
 def test_the_help_has_whole_sentences(tfcluster: Run) -> None:
-    """No line of the list of commands is cut off."""
+    """No line in the list of commands is truncated."""
     told = tfcluster("schedule", "--help").out
     assert "newest first" in told
     assert "..." not in told.partition("Commands")[2]
 
 
 def test_every_problem_is_named_at_once(tfcluster: Run) -> None:
-    """Nonsense is refused with what is right, all of it at once, and nothing is made."""
+    """All wrong options are refused at once, with the allowed values, and nothing is created."""
     words = ["--cron", "0 0 30 2 *", "--time-zone", "Asia", "--retries", "99", "--deadline", "soon"]
     refused = tfcluster("schedule", "create", "nightly", *words, "tell.py")
     assert refused.code == 2
@@ -133,8 +133,8 @@ def test_every_problem_is_named_at_once(tfcluster: Run) -> None:
 
 
 def test_a_large_backfill_is_asked_first_and_bounded(tfcluster: Run) -> None:
-    """A backfill of hundreds is asked first, one of more than 10,000 is refused, and times must be
-    past.
+    """A backfill of hundreds of runs asks first, one of more than 10,000 is refused, and its times
+    must be in the past.
     """
     tfcluster("schedule", "create", "nightly", "--cron", "0 * * * *", "--workers", "1", "quick.sh")
     span = ["--from", "2026-01-01", "--to", "2026-02-01"]
@@ -152,7 +152,7 @@ def test_a_large_backfill_is_asked_first_and_bounded(tfcluster: Run) -> None:
 
 
 def test_a_backfill_runs_each_past_time(tfcluster: Run, scheduler: ClusterManager) -> None:
-    """A backfill launches past due times, and `show` says how far it is."""
+    """A backfill launches past due times, and `show` has its progress."""
     words = ["--cron", "0 3 * * *", "--time-zone", "UTC", "--workers", "1"]
     tfcluster("schedule", "create", "nightly", *words, "tell.py")
     span = ["--from", "2026-01-01", "--to", "2026-01-03", "--parallel", "2"]
@@ -181,8 +181,8 @@ def test_names_are_completed(tfcluster: Run) -> None:
 def test_a_schedule_waits_for_the_run_of_another_of_the_same_time(
     tfcluster: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is wrong about `--after` is refused; the second run begins when the first has succeeded,
-    and a launch by hand waits for the newest run of a schedule.
+    """A wrong `--after` is refused. The second run starts when the first has succeeded, and a
+    launch by hand waits for the newest run of a schedule.
     """
     monkeypatch.setenv("TFCLUSTER_NO_CLOCK", "1")
     daily = ["--cron", "@daily", "--time-zone", "UTC", "--workers", "1"]

@@ -83,7 +83,7 @@ def test_delete_of_a_running_cluster_says_that_it_will_be_stopped(run: Run) -> N
 
 
 def test_delete_says_which_runs_wait(run: Run) -> None:
-    """Whoever deletes a run that others wait for is told, and asked."""
+    """Deleting a run that others wait for lists them, and asks first."""
     run("launch", "sleep.py", "--workers", "1")
     launched = run("launch", "hello.py", "--workers", "1", "--after", "sleep")
     waits = "hello-1 Queued: Waiting for sleep-1 to succeed."

@@ -113,7 +113,7 @@ def test_options_of_a_spec_give_the_same_spec_again(said: dict[str, Any]) -> Non
 @settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 @given(options)
 def test_a_form_of_a_spec_asks_for_the_same_spec_again(said: dict[str, Any]) -> None:
-    """Whatever a launch asked for, the fields of a form that repeats it ask for the same."""
+    """The fields of a form that repeats a launch give the same options as the launch."""
     spec = spec_of(said)
     if spec is not None:
         assert spec_of(form_values(spec)) == spec

@@ -211,7 +211,7 @@ def test_a_problem_stands_at_its_input(
 
 
 def test_where_room_is_short_the_number_that_fits_can_be_used() -> None:
-    """Of six workers of 2 GiB on 8 GiB, four fit: the form can offer that number."""
+    """If six workers of 2 GiB are requested and 8 GiB are free, the form can offer four."""
     limit = Limit(total=8.0 * GIB, free=8.0 * GIB)
     room = AvailableResources(
         cpu=Limit(total=8, free=8), memory=limit, gpu=Limit(total=0, free=0), max_tasks=9

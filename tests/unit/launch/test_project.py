@@ -1,4 +1,4 @@
-"""Projects: how `tfcluster.yaml` is read, and the launch that comes of it."""
+"""Projects: reading `tfcluster.yaml`, and launching it."""
 
 from __future__ import annotations
 
@@ -68,17 +68,17 @@ def project(tmp_path: Path) -> Make:
 
 
 def asked(folder: Path, **words: Any) -> LaunchRequest:
-    """The request for a launch of a folder, whatever the working folder is."""
+    """Return the request for a launch of a folder, from any working folder."""
     return request_launch(folder.parent, str(folder), folder=folder.parent, **words)
 
 
 def launched(request: LaunchRequest) -> TFCluster:
-    """The run of a request."""
+    """Return the run of a request."""
     return plan_launch(request, 1, Preflight()).cluster
 
 
 def wrong(text: str, project: Make) -> list[str]:
-    """What is wrong with a file, without the folder's own path."""
+    """Return the problems of a file, without the folder's path."""
     folder = project(text)
     with pytest.raises(InvalidRequest) as refused:
         read_project(folder, "tfcluster.yaml")
@@ -86,7 +86,7 @@ def wrong(text: str, project: Make) -> list[str]:
 
 
 def test_a_folder_with_the_file_is_launched_with_its_options(project: Make) -> None:
-    """Program, arguments, name and options come from the file; a text stays as it is written."""
+    """Program, arguments, name and options come from the file; texts are not interpreted."""
     made = asked(project())
     assert (made.cluster, made.name_given) == ("digits", False)
     program = made.spec.program
@@ -102,8 +102,8 @@ def test_a_folder_with_the_file_is_launched_with_its_options(project: Make) -> N
 
 
 def test_a_configuration_replaces_what_all_have_and_options_replace_both(project: Make) -> None:
-    """An option of the launch goes before the configuration, which goes before the rest; variables
-    are added.
+    """An option of the launch overrides the configuration, which overrides the rest of the file;
+    variables are added.
     """
     folder = project()
     quick = asked(folder, config="quick").spec
@@ -131,7 +131,7 @@ def test_the_file_itself_names_the_project(project: Make) -> None:
 
 
 def test_a_project_without_a_program_is_started_as_a_folder_is(project: Make) -> None:
-    """An empty file is a project; what starts it is found, and said."""
+    """An empty file is a project; its program is found and reported."""
     made = asked(project(""))
     assert "program: train.py" in str(made.inferred[0])
 
@@ -144,13 +144,15 @@ def test_an_in_graph_project_runs_no_program(project: Make) -> None:
 
 
 def test_an_interpreter_is_found_beside_the_file(project: Make, tmp_path: Path) -> None:
-    """A relative Python of the file is one of the project's folder, not of the working folder."""
+    """A relative `python` in the file is relative to the project's folder, not to the working
+    folder.
+    """
     made = asked(project("python: .venv/bin/python\n"))
     assert made.spec.interpreter == str(tmp_path / "work/digits/.venv/bin/python")
 
 
 def test_every_problem_is_named_at_its_line(project: Make) -> None:
-    """Unknown keys, values of a wrong kind and keys that stand twice are told together."""
+    """Unknown keys, values of a wrong type and duplicate keys are reported together."""
     text = (
         "workers: many\nwrkers: 3\nprogram: ../x.py\nenv: 3\nchief: 1\nworkers: 2\nps:\n"
         "name: A B\nconfigurations:\n  a:\n    worker_memory: 3\n"
@@ -189,12 +191,12 @@ def test_every_problem_is_named_at_its_line(project: Make) -> None:
     ],
 )
 def test_a_file_of_another_kind_is_refused(text: str, why: str, project: Make) -> None:
-    """Whatever a colleague's file holds, it is told in one sentence and has no effect."""
+    """A hostile file is refused in one sentence and has no effect."""
     assert why in "; ".join(wrong(text, project))
 
 
 def test_a_long_file_and_one_that_is_no_file_are_refused(project: Make) -> None:
-    """The text is bounded; a link is not followed, a pipe not waited for."""
+    """The file's size is limited, links are not followed, and a pipe does not block the launch."""
     assert "too much" in wrong("# " + "x" * MOST_BYTES, project)[0]
     folder = project()
     file = folder / "tfcluster.yaml"
@@ -220,7 +222,7 @@ def test_a_program_that_is_a_link_out_of_the_folder_is_refused(project: Make) ->
 
 
 def test_problems_of_a_launch_name_the_line_or_the_option(project: Make) -> None:
-    """What only all options together show is told where it was said."""
+    """Problems of several options together are reported at the lines that set them."""
     folder = project("workers: 5000\nenv: {TF_CONFIG: x}\nconfigurations: {a: {ps: 9999}}\n")
     with pytest.raises(InvalidRequest) as refused:
         asked(folder, config="a", gpu="999")
@@ -238,13 +240,13 @@ def test_problems_of_a_launch_name_the_line_or_the_option(project: Make) -> None
     [("quik", "did you mean quick?"), ("full", "it has quick"), ("", "it has quick")],
 )
 def test_an_unknown_configuration_is_refused(config: str, why: str, project: Make) -> None:
-    """The names that there are, or the nearest one, are told."""
+    """For an unknown configuration, the error has the existing names, or the nearest one."""
     with pytest.raises(InvalidRequest, match=f"--config.*{why[:-1]}"):
         asked(project(), config=config)
 
 
 def test_only_a_project_has_configurations(project: Make) -> None:
-    """--config without a project, and a cluster file beside one, are refused."""
+    """`--config` without a project is refused, and so is a cluster file with a project."""
     folder = project()
     with pytest.raises(InvalidRequest, match="only a project has configurations"):
         request_launch(folder, "train.py", folder=folder, config="quick")
@@ -253,7 +255,7 @@ def test_only_a_project_has_configurations(project: Make) -> None:
 
 
 def parsed(line: str) -> dict[str, Any]:
-    """What the command line reads from a command."""
+    """Return the launch words that the command line reads from a command."""
     words = shlex.split(line)[2:]
     ctx = launch_command.make_context("launch", words, obj=Terminal())
     known = {option.key for option in OPTIONS} | {"program", "config", "name"}
@@ -278,7 +280,7 @@ def _after(words: list[str]) -> list[str]:
 def test_the_command_and_the_file_of_a_run_launch_it_again(
     said: dict[str, Any], project: Make, tmp_path: Path
 ) -> None:
-    """Also an option that was given as its default stands against what the project's file says."""
+    """An option overrides the project's file even if its value is the option's default."""
     folder = project(FILE + "  gpus: {gpu: 1}\ngpu: 1\ngrace: 1m\n")
     run = launched(asked(folder, **said))
     line = shell_command(run)
@@ -300,7 +302,9 @@ def test_the_command_and_the_file_of_a_run_launch_it_again(
 
 
 def test_a_rerun_remembers_its_project(project: Make) -> None:
-    """A rerun is a run of the same project; what its own options replace is said."""
+    """A rerun is a run of the same project, and reports the settings that its own options
+    replace.
+    """
     run = launched(asked(project(), config="quick"))
     use = ProjectUse.of(request_rerun(run, workers="2").inferred)
     assert use is not None
@@ -308,7 +312,7 @@ def test_a_rerun_remembers_its_project(project: Make) -> None:
 
 
 def test_the_schema_knows_each_option_and_refuses_what_a_launch_refuses(project: Make) -> None:
-    """Editors complete what a launch reads."""
+    """The JSON Schema for editors has the same keys as a launch accepts."""
     schema = project_schema()
     check = jsonschema.Draft7Validator(schema)
     check.check_schema(schema)
@@ -343,7 +347,7 @@ KEYS = st.sampled_from(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(st.dictionaries(KEYS, VALUES, max_size=4))
 def test_any_document_is_read_or_refused(project: Make, data: dict[str, Any]) -> None:
-    """No YAML makes reading a file fail in another way than by naming problems at their lines."""
+    """For any YAML, reading a file succeeds or names problems with their lines."""
     text = yaml.safe_dump(data, allow_unicode=True)
     folder = project(text)
     try:
@@ -356,8 +360,8 @@ def test_any_document_is_read_or_refused(project: Make, data: dict[str, Any]) ->
 
 
 def test_projects_below_a_folder_are_found(tmp_path: Path) -> None:
-    """A search finds projects and their configurations, follows no link, looks into no environment
-    and no project, and says when it was given up.
+    """A search finds projects and their configurations. It skips links, environments and the inside
+    of projects, and says if it stopped early.
     """
     for path in ("a", "a/inner", "b/c/d", ".hidden", "node_modules/x", "v/lib"):
         (tmp_path / path).mkdir(parents=True)
@@ -395,7 +399,9 @@ def test_projects_below_a_folder_are_found(tmp_path: Path) -> None:
 def test_the_names_of_configurations_are_completed(
     project: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--config <Tab>` offers those of the folder that was typed; of a wrong file, none."""
+    """`--config <Tab>` offers the configurations of the typed folder, or none if its file is
+    wrong.
+    """
     folder = project()
     monkeypatch.chdir(folder.parent)
     ctx = click.Context(launch_command, obj=Terminal(), resilient_parsing=True)
@@ -407,6 +413,6 @@ def test_the_names_of_configurations_are_completed(
 
 
 def test_the_published_schema_is_current() -> None:
-    """What editors get is what the program reads."""
+    """The published JSON Schema is the one that the code generates."""
     published = Path(__file__).parents[3] / "docs/reference/tfcluster-project.schema.json"
     assert json.loads(published.read_text()) == project_schema()

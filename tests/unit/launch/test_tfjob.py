@@ -394,7 +394,7 @@ def test_a_file_that_is_not_there_is_named(run: Run) -> None:
 
 
 def test_several_documents_and_lists_are_read_one_by_one(run: Run, here: Path) -> None:
-    """Each job has its own name and remarks; other documents are named and left to kubectl."""
+    """Each job has its own name and remarks; other documents are named and not converted."""
     jobs = [worker(), {**worker(lifecycle={"preStop": {}}), "metadata": {"name": "other"}}]
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "models"}}
     listed = {"apiVersion": "v1", "kind": "List", "items": [jobs[1], claim]}

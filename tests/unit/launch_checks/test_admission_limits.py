@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from support.project import ROOT
 
 from tfcluster_magic.kube.objects.policy import Policy
+from tfcluster_magic.launch_checks.capacity_check import NamespaceCapacity, NodeCapacity
 from tfcluster_magic.launch_checks.kubernetes import (
     LaunchFacts,
     admission_limits,
     launch_problems,
 )
-from tfcluster_magic.launch_checks.namespace_quota import ContainerBounds, NamespaceQuota
-from tfcluster_magic.launch_checks.quota_and_node_fit import NamespaceCapacity, NodeCapacity
+from tfcluster_magic.launch_checks.quota_objects import ContainerBounds, NamespaceQuota
 from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec, TaskType
 from tfcluster_magic.spec.quantities import parse_memory
 
@@ -47,7 +47,9 @@ FACTS = LaunchFacts(
 
 
 def test_the_strictest_limit_is_told_with_who_sets_it() -> None:
-    """Of quotas, LimitRanges, nodes and the policy the smallest number counts, with its source."""
+    """The smallest limit of quotas, LimitRanges, nodes and the policy counts, and is named with its
+    source.
+    """
     assert admission_limits(FACTS) == {
         "default.cpu": "0.1",
         "default.memory": "1073741824",

@@ -10,14 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfcluster_magic.kube.api.resource_amounts import parse_quantity, pod_resources
-from tfcluster_magic.launch_checks.namespace_quota import (
-    ContainerBounds,
-    NamespaceQuota,
-    TaskDemand,
-    container_bounds,
-    namespace_quotas,
-)
-from tfcluster_magic.launch_checks.quota_and_node_fit import (
+from tfcluster_magic.launch_checks.capacity_check import (
     DemandByType,
     EqualTasks,
     NamespaceCapacity,
@@ -25,6 +18,13 @@ from tfcluster_magic.launch_checks.quota_and_node_fit import (
     fit_problems,
     place_tasks,
     shortages,
+)
+from tfcluster_magic.launch_checks.quota_objects import (
+    ContainerBounds,
+    NamespaceQuota,
+    TaskDemand,
+    container_bounds,
+    namespace_quotas,
 )
 from tfcluster_magic.spec import TaskType
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfcluster_magic.kube.objects.policy import Policy
-from tfcluster_magic.launch_checks.quota_and_node_fit import (
+from tfcluster_magic.launch_checks.capacity_check import (
     BoundPod,
     EqualTasks,
     NodeCapacity,

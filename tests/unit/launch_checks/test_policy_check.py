@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from tfcluster_magic.kube.objects import pod_template
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.launch_checks import policy_check
+from tfcluster_magic.launch_checks.capacity_check import NamespaceCapacity, NodeCapacity
 from tfcluster_magic.launch_checks.kubernetes import LaunchFacts, launch_problems, read_facts
 from tfcluster_magic.launch_checks.policy_check import ClaimFacts, NamespaceObjects
-from tfcluster_magic.launch_checks.quota_and_node_fit import NamespaceCapacity, NodeCapacity
 from tfcluster_magic.spec import (
     DataClaim,
     Lifecycle,

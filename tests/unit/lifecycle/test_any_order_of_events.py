@@ -224,7 +224,7 @@ class World(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["a-1", "b-1"]), anew=st.booleans())
     def an_awaited_run_is_deleted(self, name: str, anew: bool) -> None:
-        """It goes, and sometimes another one gets its name."""
+        """Delete the awaited run; sometimes, create another one with its name."""
         if self.runs.pop(name, None) is not None:
             self.turn()
             if anew:

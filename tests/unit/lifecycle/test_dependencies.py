@@ -1,4 +1,4 @@
-"""Runs that wait for others: how a wait goes on, ends, and cannot end well any more."""
+"""Runs that wait for others: waiting, the end of the wait, and waits that fail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def on(*runs: str, until: AwaitedOutcome = SUCCESS) -> tuple[Dependency, ...]:
 
 
 def test_a_run_starts_when_all_that_it_waits_for_have_succeeded() -> None:
-    """It is Queued and names those that are left; what was done stays done when it is deleted."""
+    """A waiting run is Queued and names the runs that it still waits for. A run that has succeeded
+    still counts after its deletion.
+    """
     story = Story(spec_of(after=on("prepare-3", "clean-1")))
     story.sees("prepare-3", Phase.RUNNING)
     story.sees("clean-1", Phase.QUEUED)
@@ -45,7 +47,7 @@ def test_a_run_starts_when_all_that_it_waits_for_have_succeeded() -> None:
     ],
 )
 def test_a_run_fails_with_the_one_that_was_to_succeed(phase: Phase, words: str) -> None:
-    """The reason names the other run and the command that starts this one all the same."""
+    """The reason names the other run and the command that starts this run without waiting."""
     story = Story(spec_of(after=on("prepare-3")))
     story.sees("prepare-3", phase, released=False)
     assert story.outcome[:2] == (Phase.FAILED, Reason.DEPENDENCY_FAILED)
@@ -56,7 +58,9 @@ def test_a_run_fails_with_the_one_that_was_to_succeed(phase: Phase, words: str) 
 
 @pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED])
 def test_a_run_may_wait_for_any_end(phase: Phase) -> None:
-    """With `end` it starts after any end; after a failure when no task is left to write files."""
+    """With `end`, a run starts after any end of the other one; after a failure, once no task can
+    write files.
+    """
     story = Story(spec_of(after=on("prepare-3", until=END)))
     story.sees("prepare-3", phase, released=False)
     if phase is not Phase.SUCCEEDED:
@@ -67,7 +71,7 @@ def test_a_run_may_wait_for_any_end(phase: Phase) -> None:
 
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_deleted_run_is_waited_for_in_vain(anew: bool) -> None:
-    """Also if another run gets its name."""
+    """A deleted run that was awaited fails the wait, even if another run gets its name."""
     story = Story(spec_of(after=on("prepare-3", until=END)))
     story.sees("prepare-3", Phase.RUNNING)
     story.runs.clear()
@@ -79,7 +83,7 @@ def test_a_deleted_run_is_waited_for_in_vain(anew: bool) -> None:
 
 
 def test_a_run_that_never_appears_is_given_up() -> None:
-    """Two manifests may come in any order; a name that stays unknown ends the wait."""
+    """Two manifests may be applied in any order; a name that stays unknown fails the wait."""
     story = Story(spec_of(after=on("prepare-3")))
     wait = "Waiting for prepare-3 to succeed (there is no run prepare-3 yet)."
     assert story.status.message == wait
@@ -102,7 +106,7 @@ def test_runs_that_wait_for_each_other_end() -> None:
 
 
 def test_the_wait_for_room_begins_when_the_wait_for_runs_is_over() -> None:
-    """`queueTimeout` bounds the wait for room alone."""
+    """`queueTimeout` limits only the wait for room."""
     spec = spec_of(lifecycle=Lifecycle(queue_timeout=50), after=on("prepare-3"))
     story = Story(spec, admitted=False)
     story.sees("prepare-3", Phase.RUNNING)
@@ -120,7 +124,9 @@ names = st.sampled_from("abcdef")
 
 @given(st.dictionaries(names, st.lists(names, max_size=3)), names)
 def test_a_circle_is_found_if_there_is_one(waits: Mapping[str, Sequence[str]], name: str) -> None:
-    """A found circle is one, and without one no way from a run leads back to it."""
+    """A reported circle is a real one; if none is reported, no run waits for itself, even through
+    others.
+    """
     circle = circle_of(name, lambda run: waits.get(run, ()))
     reached, todo = set[str](), [name]
     while todo:

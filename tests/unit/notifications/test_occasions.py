@@ -1,4 +1,4 @@
-"""What is to be told follows from records alone, and is told once for each rule."""
+"""Events follow from records alone, and each is one message for each rule."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tfcluster_magic.notifications import (
     Occasion,
     TestRequest,
     Webhook,
+    attempts,
     occasions,
 )
 from tfcluster_magic.spec import Metadata, Phase, Reason, Spec, Status, TFCluster
@@ -32,11 +33,11 @@ def run(phase: Phase, reason: Reason = Reason.RUNNING, **more: object) -> TFClus
 
 def told(cluster: TFCluster, *rules: NotificationRule, now: float = 100.0) -> list[str]:
     events = occasions.run_events(cluster, rules, now)
-    return [e.event for e in occasions.note(Deliveries(), rules, events, now).deliveries]
+    return [e.event for e in attempts.note(Deliveries(), rules, events, now).deliveries]
 
 
 def test_an_end_is_told_once_whatever_the_rule_asks_for() -> None:
-    """A failure by memory of which a rule asks in three words is one message."""
+    """A failure for lack of memory that matches three events of a rule is one message."""
     ended = run(Phase.FAILED, Reason.OOM_KILLED, finished_at=50.0)
     assert told(ended, rule(Occasion.FAILED, Occasion.FINISHED, Occasion.OUT_OF_MEMORY)) == ["end"]
     assert told(ended, rule(Occasion.STALLED)) == []
@@ -44,7 +45,7 @@ def test_an_end_is_told_once_whatever_the_rule_asks_for() -> None:
 
 
 def test_what_was_before_a_rule_and_other_runs_are_not_told() -> None:
-    """A new rule says nothing of the past, and `--only` nothing of other runs."""
+    """A new rule reports no earlier events, and a rule with `--only` no other runs."""
     every = rule(Occasion.FINISHED)
     assert told(run(Phase.FAILED, finished_at=9.0), every) == []
     ended = run(Phase.FAILED, finished_at=50.0)
@@ -53,7 +54,7 @@ def test_what_was_before_a_rule_and_other_runs_are_not_told() -> None:
 
 
 def test_a_wait_and_a_stall_are_told_at_their_time() -> None:
-    """A run is told as queued after the time of the rule, and each stall once."""
+    """A run is reported as queued after the rule's time, and each stall is reported once."""
     waits = rule(Occasion.QUEUED, queued_longer_than=60.0)
     queued = run(Phase.QUEUED, Reason.QUEUED, queued_at=20.0)
     assert told(queued, waits, now=79.0) == []
@@ -69,21 +70,21 @@ def test_noting_again_changes_nothing() -> None:
     """The same record seen again, before or after sending, gives no second message."""
     rules = [rule(Occasion.FAILED)]
     events = occasions.run_events(run(Phase.FAILED, finished_at=50.0), rules, 100.0)
-    kept = occasions.note(Deliveries(), rules, events, 100.0)
-    assert occasions.note(kept, rules, events, 200.0) is kept
-    sent = occasions.sent(occasions.begin(kept, ("r", "u", "end"), 100.0), ("r", "u", "end"), 101.0)
-    assert occasions.note(sent, rules, events, 200.0) is sent
-    assert occasions.pending(sent) == []
+    kept = attempts.note(Deliveries(), rules, events, 100.0)
+    assert attempts.note(kept, rules, events, 200.0) is kept
+    sent = attempts.sent(attempts.begin(kept, ("r", "u", "end"), 100.0), ("r", "u", "end"), 101.0)
+    assert attempts.note(sent, rules, events, 200.0) is sent
+    assert attempts.pending(sent) == []
 
 
 def test_a_message_is_tried_for_a_day_and_not_longer() -> None:
-    """Attempts come ever more rarely, and the last one is a day after the first."""
+    """Attempts get rarer and rarer, and the last one is a day after the first."""
     rules, key = [rule(Occasion.FAILED)], ("r", "u", "end")
     events = occasions.run_events(run(Phase.FAILED, finished_at=50.0), rules, 100.0)
-    kept, now = occasions.note(Deliveries(), rules, events, 100.0), 100.0
-    while left := occasions.pending(kept):
+    kept, now = attempts.note(Deliveries(), rules, events, 100.0), 100.0
+    while left := attempts.pending(kept):
         now = left[0].next_at
-        kept = occasions.failed(occasions.begin(kept, key, now), key, "down", now)
+        kept = attempts.failed(attempts.begin(kept, key, now), key, "down", now)
     (last,) = kept.deliveries
     assert (last.state, last.problem) == (DeliveryState.GIVEN_UP, "down")
     assert 23 * 3600 < now - 100.0 <= 24 * 3600
@@ -91,21 +92,21 @@ def test_a_message_is_tried_for_a_day_and_not_longer() -> None:
 
 
 def test_what_is_kept_is_bounded_and_what_is_forgotten_stays_told() -> None:
-    """Only the newest messages are kept, and an old event is not told again."""
+    """Only the newest messages are kept, and an old event is not reported again."""
     rules, kept = [rule(Occasion.STALLED)], Deliveries()
     for number in range(MOST_KEPT + 20):
         stall = (Event(at=100.0 + number, reason="Stalled", message="m"),)
         events = occasions.run_events(run(Phase.RUNNING, events=stall), rules, 1000.0)
-        kept = occasions.note(kept, rules, events, 1000.0)
-        kept = occasions.sent(kept, ("r", "u", f"stalled-{100 + number}"), 1000.0)
+        kept = attempts.note(kept, rules, events, 1000.0)
+        kept = attempts.sent(kept, ("r", "u", f"stalled-{100 + number}"), 1000.0)
     assert len(kept.deliveries) == MOST_KEPT
     stall = (Event(at=100.0, reason="Stalled", message="m"),)
     events = occasions.run_events(run(Phase.RUNNING, events=stall), rules, 1000.0)
-    assert occasions.note(kept, rules, events, 1000.0) is kept
+    assert attempts.note(kept, rules, events, 1000.0) is kept
 
 
 def test_a_time_ahead_of_the_clock_silences_nothing() -> None:
-    """An event that is dated in the future, and dropped, does not keep later events back."""
+    """A dropped event with a future date does not hold back later events."""
     rules, kept = [rule(Occasion.STALLED)], Deliveries()
 
     def stall(at: float, now: float) -> bool:
@@ -113,8 +114,8 @@ def test_a_time_ahead_of_the_clock_silences_nothing() -> None:
         events = occasions.run_events(
             run(Phase.RUNNING, events=(Event(at=at, reason="Stalled", message="m"),)), rules, now
         )
-        before, kept = kept, occasions.note(kept, rules, events, now)
-        kept = occasions.sent(kept, ("r", "u", f"stalled-{at:.0f}"), now)
+        before, kept = kept, attempts.note(kept, rules, events, now)
+        kept = attempts.sent(kept, ("r", "u", f"stalled-{at:.0f}"), now)
         return kept != before
 
     for number in range(MOST_KEPT + 20):
@@ -124,46 +125,52 @@ def test_a_time_ahead_of_the_clock_silences_nothing() -> None:
 
 
 def test_an_event_slightly_ahead_of_the_clock_is_told_once() -> None:
-    """Another clock is two seconds ahead: its events are not told again once they are dropped."""
+    """If another clock is two seconds ahead, its events are not reported again after they are
+    dropped.
+    """
     rules, kept = [rule(Occasion.STALLED)], Deliveries()
     for number in range(MOST_KEPT + 20):
         stalls = (Event(at=102.0 + number, reason="Stalled", message="m"),)
         events = occasions.run_events(run(Phase.RUNNING, events=stalls), rules, 100.0 + number)
-        kept = occasions.note(kept, rules, events, 100.0 + number)
-        kept = occasions.sent(kept, ("r", "u", f"stalled-{102 + number}"), 100.0 + number)
+        kept = attempts.note(kept, rules, events, 100.0 + number)
+        kept = attempts.sent(kept, ("r", "u", f"stalled-{102 + number}"), 100.0 + number)
     stalls = (Event(at=121.0, reason="Stalled", message="m"),)
     events = occasions.run_events(run(Phase.RUNNING, events=stalls), rules, 400.0)
-    assert occasions.note(kept, rules, events, 400.0) is kept
+    assert attempts.note(kept, rules, events, 400.0) is kept
 
 
 def test_a_rule_without_occasions_can_be_tested() -> None:
-    """`on: []`, written by hand, makes no error."""
+    """`on: []`, written by hand, causes no error."""
     request = TestRequest(id="t", rule="r", at=100.0)
-    kept = occasions.note_test(Deliveries(), [rule()], request, 100.0)
-    assert [each.is_test for each in occasions.pending(kept)] == [True]
+    kept = attempts.note_test(Deliveries(), [rule()], request, 100.0)
+    assert [each.is_test for each in attempts.pending(kept)] == [True]
 
 
 def test_a_test_at_another_time_is_given_up_with_a_reason() -> None:
-    """A request that is too old or too new names the clocks; one that was forgotten is ignored."""
+    """For a test request that is too old or too new, the message names the clocks; a cleared
+    request is ignored.
+    """
     for at in (1000.0, 9000.0, 1e300):
         request = TestRequest(id="t", rule="r", at=at)
-        kept = occasions.note_test(Deliveries(), [rule(Occasion.FAILED)], request, 5000.0)
+        kept = attempts.note_test(Deliveries(), [rule(Occasion.FAILED)], request, 5000.0)
         (told,) = kept.deliveries
         assert told.state is DeliveryState.GIVEN_UP
         assert "clock" in told.problem
-        assert occasions.note_test(kept, [rule(Occasion.FAILED)], request, 5001.0) is kept
+        assert attempts.note_test(kept, [rule(Occasion.FAILED)], request, 5001.0) is kept
     old, emptied = replace(request, at=1000.0), Deliveries(forgotten_until=4000.0)
-    assert occasions.note_test(emptied, [rule(Occasion.FAILED)], old, 5000.0) is emptied
+    assert attempts.note_test(emptied, [rule(Occasion.FAILED)], old, 5000.0) is emptied
 
 
 def test_a_budget_is_told_when_it_is_crossed() -> None:
-    """80 % of a budget is told once, and again only after less was used."""
+    """Reaching 80 % of a budget is reported once, and again only after the use has fallen below
+    it.
+    """
     rules, kept = [rule(Occasion.BUDGET)], Deliveries()
 
     def look(used: float, now: float) -> int:
         nonlocal kept
         after, events = occasions.budget_events(kept, {"CPU·h": (used, 10.0)}, now)
-        kept = occasions.note(after, rules, events, now)
+        kept = attempts.note(after, rules, events, now)
         return len(kept.deliveries)
 
     assert [look(*each) for each in ((7.9, 20.0), (8.0, 30.0), (9.0, 40.0))] == [0, 1, 1]
@@ -172,7 +179,7 @@ def test_a_budget_is_told_when_it_is_crossed() -> None:
 
 
 def test_a_rule_shows_no_secret() -> None:
-    """Neither the text of a rule nor its public form has its URL or its secret."""
+    """The text and the public form of a rule contain neither its URL nor its secret."""
     hook = Webhook(url="https://hooks.slack.com/services/T0/B0/abcdefgh", secret="s3cr3t-word")
     found = rule(Occasion.FAILED, webhook=hook)
     for text in (repr(found), str(found.public), repr(hook)):

@@ -1,4 +1,4 @@
-"""The notifier, on a server that stores objects and with a real receiver."""
+"""The notifier, with a server that stores objects and a real receiver."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tfcluster_magic.notifications import (
     TestRequest,
     Webhook,
 )
-from tfcluster_magic.notifications.delivery import NotDelivered
+from tfcluster_magic.notifications.sending import NotDelivered
 from tfcluster_magic.notifier.controller import Notifier
 from tfcluster_magic.quota.budgets import Budget
 from tfcluster_magic.quota.ledger import Hours, HoursAccount
@@ -74,7 +74,7 @@ class World:
         self.notifiers.append(made)
 
     def kill(self) -> None:
-        """End the newest notifier at once: it writes nothing more."""
+        """Kill the newest notifier: it writes nothing more."""
         self.leaders[-1]["leads"] = False
 
     def add(self, name: str = "team", *on: Occasion, **more: Any) -> NotificationRule:
@@ -126,8 +126,8 @@ def world(receiver: Receiver) -> Iterator[World]:
 def test_a_failed_run_is_reported_once_and_recorded(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The message has the reason and the last lines without TensorFlow's own; its state stands in
-    the run, and its URL nowhere but in the Secret.
+    """The message has the reason and the last lines without TensorFlow's own. The run has the
+    message's state, and the URL is only in the Secret.
     """
     caplog.set_level(logging.DEBUG)
     world.add(lab="https://hub.example/user/me/lab")
@@ -156,7 +156,9 @@ def test_a_failed_run_is_reported_once_and_recorded(
 
 
 def test_a_receiver_that_is_down_gets_one_message_for_each_event(world: World) -> None:
-    """It is down for ten minutes while notifiers are killed; then each event comes once."""
+    """If the receiver is down for ten minutes while notifiers are killed, each event still arrives
+    once.
+    """
     world.speed, world.receiver.status = 100.0, 503
     world.add()
     world.start()
@@ -180,7 +182,7 @@ def test_a_receiver_that_is_down_gets_one_message_for_each_event(world: World) -
 
 
 def test_a_deleted_run_is_still_reported(world: World) -> None:
-    """A message that was seen to be due outlives its run."""
+    """A due message is sent even if its run is deleted."""
     world.receiver.status, world.speed = 503, 50.0
     world.add()
     world.start()
@@ -193,7 +195,9 @@ def test_a_deleted_run_is_still_reported(world: World) -> None:
 
 
 def test_rules_change_while_messages_are_sent(world: World) -> None:
-    """Two writers of the Secret lose nothing of each other, and a removed rule sends no more."""
+    """Two writers of the Secret keep each other's changes, and a removed rule sends nothing
+    more.
+    """
     world.receiver.status = 503
     world.add()
     world.start()
@@ -209,7 +213,7 @@ def test_rules_change_while_messages_are_sent(world: World) -> None:
 
 
 def test_a_test_is_sent_by_the_notifier(world: World) -> None:
-    """`notify test` waits for the answer of the receiver, which is tried once."""
+    """`notify test` makes one attempt and waits for the receiver's answer."""
     rule = world.add()
     world.start()
     request = TestRequest(id="t1", rule=rule.uid, at=time.time())
@@ -222,7 +226,9 @@ def test_a_test_is_sent_by_the_notifier(world: World) -> None:
 
 
 def test_what_may_not_be_reached_is_not(world: World) -> None:
-    """Without a network in the policy, a private address gets nothing, and the reason is kept."""
+    """A private address gets nothing unless the policy names its network, and the reason is
+    recorded.
+    """
     world.add()
     world.start(NotificationPolicy())
     world.fail("digits-1")
@@ -232,8 +238,8 @@ def test_what_may_not_be_reached_is_not(world: World) -> None:
 
 
 def test_waits_pauses_and_budgets_are_reported(world: World) -> None:
-    """A run that is queued for long, a schedule that paused itself, and a budget of which most is
-    used: each is one message.
+    """A long queued run, a schedule that paused itself and a nearly used budget are one message
+    each.
     """
     world.add("all", Occasion.QUEUED, Occasion.SCHEDULE_PAUSED, Occasion.BUDGET,
               queued_longer_than=1.0)  # fmt: skip
@@ -260,7 +266,7 @@ def test_waits_pauses_and_budgets_are_reported(world: World) -> None:
 
 
 def test_a_silent_receiver_delays_nobody_else(world: World, receiver: Receiver) -> None:
-    """A user whose receiver never answers takes the time of no other user."""
+    """A receiver that never answers does not delay other users' messages."""
     other = Receiver()
     try:
         other.silent = True
@@ -281,7 +287,9 @@ def test_a_silent_receiver_delays_nobody_else(world: World, receiver: Receiver) 
 
 
 def test_one_damaged_secret_stops_nobody(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """Rules that cannot be read send nothing and show nothing; their user learns how to go on."""
+    """Rules that cannot be read send nothing and are not shown; the user gets the command that
+    helps.
+    """
     world.add()
     found: Object = world.server.objects[SECRET]
     broken = base64.b64encode(f'{{"rules": "{TOKEN}"}}'.encode()).decode()
@@ -300,8 +308,8 @@ def test_one_damaged_secret_stops_nobody(world: World, caplog: pytest.LogCapture
 
 
 def test_emptied_deliveries_send_nothing_again(world: World) -> None:
-    """The command that a user learns for damaged deliveries sends no old message again, and those
-    of later events.
+    """After the command that is shown for damaged deliveries, no old message is sent again, and
+    later events are.
     """
     world.add()
     world.start()
@@ -337,7 +345,9 @@ def test_a_test_does_not_wait_for_due_messages(world: World) -> None:
 
 
 def test_what_is_missing_is_said(world: World) -> None:
-    """Without the Secret, or the right to it, a user learns what an administrator has to run."""
+    """Without the Secret or the right to it, the user gets the command that an administrator must
+    run.
+    """
     for refusal in (
         Refusal(404, "NotFound"),
         Refusal(403, "Forbidden", 'User "x" cannot get resource "secrets"'),
@@ -348,7 +358,7 @@ def test_what_is_missing_is_said(world: World) -> None:
 
 
 def test_only_its_secret_is_watched(world: World) -> None:
-    """The notifier asks for Secrets and ConfigMaps of one name alone."""
+    """The notifier requests Secrets and ConfigMaps of one name only."""
     world.start()
     asked = {
         (where.rpartition("/")[2], query.get("fieldSelector", [""])[0])
@@ -363,7 +373,7 @@ def test_only_its_secret_is_watched(world: World) -> None:
 
 
 def test_a_run_that_takes_no_annotation_is_reported(world: World) -> None:
-    """A record that is full, or a right that is missing, keeps no message back."""
+    """A full record or a missing right does not hold back a message."""
     world.server.refuses = lambda method, where: (
         Refusal(422, "Invalid", "labels and annotations have 40000 bytes")
         if method == "PATCH" and "/tfclusters/" in where
@@ -376,7 +386,7 @@ def test_a_run_that_takes_no_annotation_is_reported(world: World) -> None:
 
 
 def test_the_end_waits_for_attempts(world: World) -> None:
-    """A notifier that is asked to end writes the results of what it sends."""
+    """A notifier that receives SIGTERM records the results of its current attempts."""
     world.add()
     world.start()
     world.fail("digits-1")

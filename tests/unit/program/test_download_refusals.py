@@ -150,7 +150,7 @@ def send_nothing(request: Handler, over: threading.Event) -> None:
 def test_slow_server_is_given_up(
     site: Site, tmp_path: Path, slowness: Callable[[Handler, threading.Event], None]
 ) -> None:
-    """However slowly a server answers, the download ends at its time limit."""
+    """A download ends at its time limit even if the server answers very slowly."""
     site.pages["/train.py"] = lambda request: slowness(request, site.over)
     message = refusal(f"{site.url}/train.py", tmp_path, timeout=0.5)
     assert "the download took longer than 0.5 seconds" in message

@@ -33,7 +33,9 @@ from tfcluster_magic.program import snapshot
 def test_serving_is_what_opens_the_tasks_port(
     text: str, serves: bool, here: Path, workspace: Path
 ) -> None:
-    """Only TensorFlow's servers and its two multi-machine strategies make a program serve."""
+    """Only programs with TensorFlow's servers or its two multi-machine strategies count as opening
+    their port.
+    """
     write(here, {"a.py": text + "\n"})
     program, _ = snapshot("a.py", workspace=workspace, cwd=here)
     assert program.serves is serves

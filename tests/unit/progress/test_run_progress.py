@@ -87,7 +87,7 @@ def test_restart_from_a_checkpoint(tmp_path: Path, same_file: bool) -> None:
 
 
 def test_validation_is_not_training(tmp_path: Path) -> None:
-    """Neither a validation folder nor a validation tag ever gives the loss or the step."""
+    """The loss and the step never come from a validation folder or a validation tag."""
     write(ev.event_file(tmp_path / "train"), ev.event(0, {"epoch_loss": 0.5}, wall=1000))
     write(ev.event_file(tmp_path / "train"), ev.event(0, {"epoch_val_loss": 7.0}, wall=1001))
     for folder in ("validation", "eval", "evaluator-0", "worker-0/eval_holdout"):

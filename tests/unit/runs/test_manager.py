@@ -134,6 +134,52 @@ def test_a_rerun_can_resume_and_take_another_name(manager: ClusterManager) -> No
     assert plan.cluster.metadata.name == "other-1"
 
 
+COUNTS = """
+import os, pathlib, time
+folder = pathlib.Path(os.environ["TFCLUSTER_OUTPUT_DIR"])
+task, kept = os.environ["TFCLUSTER_TASK"], folder / "model.ckpt-1.index"
+if kept.exists():
+    print(task, "goes on from", kept.read_text(), flush=True)
+elif task == "worker-0":
+    kept.write_text("step 7")
+    print("saved", flush=True)
+    time.sleep(600)
+else:
+    time.sleep(600)
+"""
+
+
+def test_resuming_an_active_run_stops_it_and_goes_on_from_its_checkpoints(
+    manager: ClusterManager, here: Path
+) -> None:
+    """`rerun --workers 3 --resume` is the way to another size. A request that is invalid stops
+    nothing, and another name leaves the run alone.
+    """
+    (here / "counts.py").write_text(COUNTS)
+    first = manager.launch("counts.py", workers=1, grace="1s")
+    kept = Path(first.status.paths["output"], "model.ckpt-1.index")
+    wait_until(kept.exists, "a checkpoint")
+    with pytest.raises(InvalidRequest):
+        manager.rerun("counts", resume=True, workers=-1)
+    with pytest.raises(NameTaken):
+        manager.rerun("counts", workers=3)
+    beside = manager.rerun("counts", resume=True, name="beside", workers=1)
+    assert manager.status("counts-1").active
+    manager.stop(beside.metadata.name)
+
+    seen: list[Phase] = []
+    again = manager.rerun(
+        "counts", resume=True, workers=3, on_stop=lambda run: seen.append(run.status.phase)
+    )
+    assert seen[-1] is Phase.STOPPED
+    old = manager.status("counts-1")
+    assert old.status.phase is Phase.STOPPED
+    assert "another run resumes it" in old.status.message
+    assert manager.wait(again.metadata.name, 180).spec.resume_from == "counts-1"
+    told = {line.text for line in manager.logs("counts-2") if line}
+    assert {f"worker-{index} goes on from step 7" for index in range(3)} <= told
+
+
 def test_a_name_to_wait_for_means_its_newest_run(manager: ClusterManager) -> None:
     """The record has the exact run, the launch says which one it is, and a rerun does not wait."""
     manager.wait(manager.launch("hello.py", workers=1).metadata.name, 60)

@@ -160,7 +160,9 @@ def test_follows(run: Run, text: str, follows: bool) -> None:
 
 
 def test_report_is_small(run: Run) -> None:
-    """However much a program prints last, its report fits one pipe write and one message."""
+    """A task's report fits in one pipe write and one termination message, even if its program's
+    last lines are very long.
+    """
     run.program(
         "for n in range(40): print(str(n) * 1000 + 'é\\udc80'.encode('utf8', 'replace').decode())"
     )

@@ -248,8 +248,8 @@ def test_times_while_their_disk_is_full(tmp_path: Path) -> None:
 
 
 def test_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
-    """However much is printed, the times take the same room: the newest stay, older ones become
-    less exact, in order and each no later than it was.
+    """The recorded times take a fixed amount of space. The newest stay exact; older ones become
+    less exact, but stay in order and are never too late.
     """
     log = tmp_path / "worker-0.log"
     count, most = 10_000, 256

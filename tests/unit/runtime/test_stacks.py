@@ -1,4 +1,4 @@
-"""Stacks of a running program: of one that hangs, and of processes that cannot show theirs."""
+"""Stacks of a hanging program, and of processes that cannot show theirs."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ time.sleep(600)
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """Yield a run; end its processes afterwards."""
+    """Yield a run; afterwards end its processes."""
     with new_run(tmp_path) as made:
         yield made
 
 
 def test_a_deadlock_names_the_lines_that_wait(run: Run) -> None:
-    """Every thread of a program that hangs shows its line, and the program goes on as before."""
+    """Every thread of a hanging program shows its line, and the program continues unchanged."""
     run.program(DEADLOCK)
     task = run.task().start(QUICK)
     wait_until((run.output / "locked").exists, "the deadlock")
@@ -79,7 +79,7 @@ def test_a_deadlock_names_the_lines_that_wait(run: Run) -> None:
 
 
 def test_processes_that_cannot_show_their_stack_are_left_alone(run: Run) -> None:
-    """No process is ended by the request, and each says why it has no stack."""
+    """The request ends no process, and each process without a stack has a reason."""
     task = run.program(FAMILY).task().start(QUICK)
     wait_until(lambda: task.output.count("up") == 4, "the processes")
     path = run.output / "pids"
@@ -98,7 +98,7 @@ def test_processes_that_cannot_show_their_stack_are_left_alone(run: Run) -> None
 
 
 def test_a_costly_sample_delays_no_answer(run: Run) -> None:
-    """The pause that keeps sampling cheap is not one before the next look for requests."""
+    """A long pause between samples does not delay the next check for requests."""
     slow = run.output.parent / "slow.py"
     slow.write_text(
         f"import runpy, sys; sys.path.insert(0, {str(RUNTIME)!r})\n"
@@ -117,7 +117,7 @@ def test_a_costly_sample_delays_no_answer(run: Run) -> None:
 
 
 def test_a_task_that_does_not_run_gives_no_answer(tmp_path: Path) -> None:
-    """Whoever asks is told so, and leaves no request behind for the next attempt."""
+    """If no answer comes, the caller gets the reason, and the request is removed."""
     found = ask("digits-1", str(tmp_path), ["worker-0"], within=0.3)
     assert "worker-0 did not answer" in stack_text(found)
     assert list((tmp_path / ".tfcluster-stacks").iterdir()) == []
@@ -128,7 +128,7 @@ def test_a_task_that_does_not_run_gives_no_answer(tmp_path: Path) -> None:
 
 @pytest.fixture
 def task_side(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """Yield the module of the runtime as a task imports it."""
+    """Yield the runtime's module as a task imports it."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(RUNTIME))
     import stacks as module  # type: ignore[import-not-found, unused-ignore]
@@ -141,7 +141,7 @@ def task_side(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 def test_a_request_that_cannot_be_answered_is_not_repeated(
     task_side: ModuleType, tmp_path: Path
 ) -> None:
-    """No process gets its signal every two seconds because a volume takes no answer."""
+    """If the volume accepts no answer, the processes are not signalled again every two seconds."""
     folder, number = tmp_path / ".tfcluster-stacks", "0" * 32
     (folder / f"worker-0.{number}.json").mkdir(parents=True)  # stands where the answer is written
     (folder / f"worker-0.{number}.ask").touch()
@@ -150,7 +150,7 @@ def test_a_request_that_cannot_be_answered_is_not_repeated(
 
 
 def test_each_of_several_requests_is_answered(task_side: ModuleType, tmp_path: Path) -> None:
-    """Two who ask for one task at the same time both get an answer."""
+    """Two concurrent requests for one task both get an answer."""
     folder = tmp_path / ".tfcluster-stacks"
     with ThreadPoolExecutor() as pool:
         asked = [
@@ -165,7 +165,7 @@ def test_each_of_several_requests_is_answered(task_side: ModuleType, tmp_path: P
 def test_a_look_answers_few_requests_and_removes_old_answers(
     task_side: ModuleType, tmp_path: Path
 ) -> None:
-    """A folder full of requests does not keep a task busy, and is not filled by answers."""
+    """A folder full of requests neither keeps a task busy nor fills up with answers."""
     folder = tmp_path / ".tfcluster-stacks"
     folder.mkdir()
     old = folder / f"worker-0.{'f' * 32}.json"
@@ -185,7 +185,7 @@ def test_a_look_answers_few_requests_and_removes_old_answers(
 def test_a_link_in_place_of_the_folder_is_not_followed(
     task_side: ModuleType, tmp_path: Path
 ) -> None:
-    """A program cannot lead requests and answers to another folder."""
+    """A program cannot redirect requests or answers to another folder."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (tmp_path / ".tfcluster-stacks").symlink_to(elsewhere)

@@ -137,7 +137,9 @@ def test_a_thread_may_end(run: Run, tmp_path: Path) -> None:
 
 
 def test_as_process_1(run: Run) -> None:
-    """As process 1 of a container a task answers SIGTERM, and its program gets its time."""
+    """As process 1 of a container, a task handles SIGTERM, and its program gets its grace
+    period.
+    """
     names = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
     run.program(
         STRAY

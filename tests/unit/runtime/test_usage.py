@@ -1,4 +1,4 @@
-"""Samples of what a task uses: amounts, the bound on their files, and volumes that fail."""
+"""Samples of a task's usage: their amounts, the size of their files, and failing volumes."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ while not os.path.exists("end"):
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """Yield a run; end its processes afterwards."""
+    """Yield a run; afterwards end its processes."""
     with new_run(tmp_path) as made:
         yield made
 
 
 @pytest.fixture
 def usage(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """Yield the module of the runtime as a task imports it."""
+    """Yield the runtime's module as a task imports it."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(RUNTIME))
     import usage as module  # type: ignore[import-not-found, unused-ignore]
@@ -72,8 +72,8 @@ def intervals(run: Run) -> list[Interval]:
 
 
 def test_what_a_program_uses_is_sampled(run: Run) -> None:
-    """CPU counts also of processes that have ended, memory is resident, and network is what passed
-    through the connections of the program.
+    """CPU includes processes that have ended, memory is resident memory, and network is the traffic
+    of the program's connections.
     """
     task = run.program(WORKS).task().start(QUICK)
     wait_until(lambda: any(e.memory > 150 * MIB for e in intervals(run)), "its memory")
@@ -87,7 +87,7 @@ def test_what_a_program_uses_is_sampled(run: Run) -> None:
 
 
 def test_each_attempt_counts_from_its_own_start(run: Run) -> None:
-    """A task that is started again goes on in the same file, with what its own processes use."""
+    """A restarted task continues the same file with the usage of its own processes."""
     run.program("sum(range(10**7))")
     for number in ("1", "2"):
         run.task().start({**QUICK, "TFCLUSTER_ATTEMPT": number}).wait()
@@ -98,14 +98,14 @@ def test_each_attempt_counts_from_its_own_start(run: Run) -> None:
 
 
 def test_the_last_sample_of_a_short_task_has_all_of_it(run: Run) -> None:
-    """A program that ends before the second sample is counted whole."""
+    """The whole usage of a program that ends before the second sample is counted."""
     run.program("import time\nwhile time.process_time() < 0.5: pass").task().start().wait()
     assert sum(e.cpu for e in intervals(run)) >= 0.45
 
 
 @pytest.mark.parametrize("broken", ["file", "folder", "volume"])
 def test_a_volume_that_fails_disturbs_no_task(run: Run, broken: str) -> None:
-    """Where samples cannot be written the program runs on and its log says nothing of it."""
+    """If samples cannot be written, the program goes on and its log does not mention it."""
     run.output.mkdir()
     folder = run.output / ".tfcluster-usage"
     if broken == "file":
@@ -121,8 +121,8 @@ def test_a_volume_that_fails_disturbs_no_task(run: Run, broken: str) -> None:
 
 
 def test_files_stay_below_a_mebibyte_for_any_run(usage: ModuleType, tmp_path: Path) -> None:
-    """However many tasks there are and however long they run, a file has its part of 1 MiB, also
-    while it is replaced, and the sums stay.
+    """For any number of tasks and any duration, a file stays within its share of 1 MiB, even while
+    it is replaced, and the sums stay right.
     """
     for tasks, least in ((1, 400), (600, 12), (1500, 5)):
         folder = tmp_path / str(tasks)
@@ -147,7 +147,7 @@ def test_files_stay_below_a_mebibyte_for_any_run(usage: ModuleType, tmp_path: Pa
 
 
 def test_thinning_follows_no_link(usage: ModuleType, tmp_path: Path) -> None:
-    """A link that a program put beside the samples leads no write to another file."""
+    """A link that a program put beside the samples cannot redirect a write."""
     other = tmp_path / "other"
     other.write_text("kept")
     file = usage.UsageFile(str(tmp_path), "worker-0", 1)
@@ -163,7 +163,9 @@ def test_thinning_follows_no_link(usage: ModuleType, tmp_path: Path) -> None:
 
 
 def test_old_samples_are_merged_to_equal_lengths(usage: ModuleType) -> None:
-    """The newest quarter keeps its resolution; what is older has one interval for a fixed time."""
+    """The newest quarter keeps its resolution; older samples are merged into intervals of a fixed
+    length.
+    """
     head = json.dumps({"v": 1, "at": 1.7e9, "attempt": 1}).encode() + b"\n"
     content = head + b"".join(usage.encoded([20, n, 100] + [0] * 8) for n in range(1, 401))
     (attempt,) = parse(usage.thinned(content, len(content) // 2))
@@ -174,7 +176,7 @@ def test_old_samples_are_merged_to_equal_lengths(usage: ModuleType) -> None:
 
 
 def test_many_attempts_leave_the_newest(usage: ModuleType) -> None:
-    """A task that is started very often forgets its oldest attempts."""
+    """A task that is restarted very often drops its oldest attempts."""
     content = b"".join(
         json.dumps({"v": 1, "at": 1.7e9, "attempt": n}).encode() + b"\n[20,5,100]\n"
         for n in range(300)
@@ -185,7 +187,7 @@ def test_many_attempts_leave_the_newest(usage: ModuleType) -> None:
 
 
 def test_what_could_not_be_written_is_not_lost(usage: ModuleType, tmp_path: Path) -> None:
-    """Amounts from the time of a failure are in one interval; a folder that was removed is not made
+    """The usage during a write failure is in one interval; a removed folder is not created
     again.
     """
     gone = tmp_path / "gone"
@@ -204,7 +206,7 @@ def test_what_could_not_be_written_is_not_lost(usage: ModuleType, tmp_path: Path
 
 
 def test_a_killed_writer_leaves_a_readable_file(usage: ModuleType, tmp_path: Path) -> None:
-    """A part of a line is ignored, and the next attempt begins on a line of its own."""
+    """An incomplete line is ignored, and the next attempt starts on a new line."""
     file = usage.UsageFile(str(tmp_path), "worker-0", 1)
     file.begin({"v": 1, "at": 1.7e9, "attempt": 1})
     file.write([20, 100, 7] + [0] * 8)
@@ -220,7 +222,7 @@ def test_a_killed_writer_leaves_a_readable_file(usage: ModuleType, tmp_path: Pat
 
 
 def test_a_file_of_anything_is_no_error() -> None:
-    """What a program wrote to the file is left out."""
+    """Lines that a program wrote to the file are ignored."""
     lines = [b"[1]", b"{", b"[" * 5000, b'{"v": 2, "at": 1}', b'{"v": 1, "at": 1e300}', b"\xff"]
     lines += [b'{"v": 1, "at": 5}', b'["x"]', b"[-1]", b"[1e99]", b"[9" * 99, b"[20, 100]", b"[3"]
     (attempt,) = parse(b"\n".join(lines))
@@ -229,7 +231,7 @@ def test_a_file_of_anything_is_no_error() -> None:
 
 
 def test_gpus_are_those_of_the_driver(usage: ModuleType) -> None:
-    """A task for which no GPU is visible has none, whatever the machine has."""
+    """A task that sees no GPU reports none, whatever the machine has."""
     for visible in ("", "-1", "GPU-of-another-machine"):
         assert usage.Gpus(visible).look() == (0.0, 0)
 
@@ -269,7 +271,7 @@ def make_driver(folder: Path) -> None:
 
 
 def test_the_gpus_of_a_task_are_those_that_its_program_sees(run: Run, tmp_path: Path) -> None:
-    """What the launch sets counts, not the environment of the process that starts the task."""
+    """The launch's environment counts, not that of the process that starts the task."""
     make_driver(tmp_path)
     run.config["env"] = {"CUDA_VISIBLE_DEVICES": "0"}
     outside = {"LD_LIBRARY_PATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": "-1"}
@@ -278,7 +280,7 @@ def test_the_gpus_of_a_task_are_those_that_its_program_sees(run: Run, tmp_path: 
 
 
 def test_samples_come_before_they_count_as_stale(usage: ModuleType) -> None:
-    """The longest pauses leave time for an answer, and for a sample that is a little late."""
+    """The longest pauses leave time for an answer and for a slightly late sample."""
     import stacks  # type: ignore[import-not-found, unused-ignore]
 
     assert 2 * usage.LONGEST <= STALE
@@ -286,8 +288,8 @@ def test_samples_come_before_they_count_as_stale(usage: ModuleType) -> None:
 
 
 def test_gpus_are_read_from_the_drivers_library(tmp_path: Path) -> None:
-    """Use and memory add up over the visible devices, by number or by name; those that the driver
-    does not know are left out.
+    """Usage and memory are summed over the visible devices, given by number or by name; devices
+    unknown to the driver are ignored.
     """
     make_driver(tmp_path)
     script = (
@@ -359,8 +361,8 @@ print(json.dumps(told))
 def test_limits_and_throttling_of_an_own_control_group(
     tmp_path: Path, lines: str, files: dict[str, str]
 ) -> None:
-    """They are those of the task's own group, in both versions of control groups; a group with
-    processes of others says nothing.
+    """The figures are those of the task's own control group, in both versions of control groups; a
+    group that it shares with other processes does not count.
     """
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

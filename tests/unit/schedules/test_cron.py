@@ -1,4 +1,4 @@
-"""Due times of cron expressions: right over changes of the clocks, leap days, and nonsense."""
+"""Due times of cron expressions over clock changes and leap days, and invalid expressions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_time_that_comes_twice_is_due_once() -> None:
 
 
 def test_an_hourly_job_runs_each_hour_of_either_night() -> None:
-    """A job of each hour is due 23 or 25 times in such a night."""
+    """An hourly job is due 23 or 25 times on a day on which the clocks change."""
     for month, day, hours in ((3, 29, 23), (10, 25, 25)):
         start = datetime(2026, month, day, tzinfo=ZoneInfo("Europe/Berlin"))
         found = CronTimes("0 * * * *", "Europe/Berlin").count(
@@ -73,7 +73,7 @@ def test_an_hourly_job_runs_each_hour_of_either_night() -> None:
 
 
 def test_a_leap_day_is_due_every_four_years() -> None:
-    """29 February is due in leap years, and 2100 is none."""
+    """29 February is due in leap years only, and 2100 is not one."""
     found = texts("0 0 29 2 *", "UTC", datetime(2095, 1, 1, tzinfo=timezone.utc), 2)
     assert found == ["2096-02-29T00:00:00+00:00", "2104-02-29T00:00:00+00:00"]
 
@@ -83,7 +83,7 @@ def test_a_leap_day_is_due_every_four_years() -> None:
 def test_times_increase_and_do_not_depend_on_where_one_begins(
     cron: str, zone: str, at: float
 ) -> None:
-    """Going on after any due time gives the same next ones: a restart loses and repeats none."""
+    """The due times after any due time are always the same, so a restart loses and repeats none."""
     found = CronTimes(cron, zone)
     whole = [*islice(found.after(at), 12)]
     assert all(a < b for a, b in pairwise(whole))
@@ -99,7 +99,7 @@ def test_times_increase_and_do_not_depend_on_where_one_begins(
 @settings(max_examples=50, deadline=None)
 @given(st.sampled_from(CRONS), st.sampled_from(ZONES), times, st.floats(0, 40 * 86400))
 def test_the_last_is_that_of_all(cron: str, zone: str, until: float, back: float) -> None:
-    """The last due time of a span is the last that comes forwards."""
+    """The last due time of a period equals the last one found by counting forwards."""
     found = CronTimes(cron, zone)
     inside = []
     for moment in found.after(until - back):
@@ -127,7 +127,7 @@ def test_the_last_is_that_of_all(cron: str, zone: str, until: float, back: float
     ],
 )
 def test_nonsense_is_refused_with_what_is_right(cron: str, why: str) -> None:
-    """A cron of nonsense, and one that never comes, are refused with words."""
+    """An invalid expression, and one that is never due, are refused with a reason."""
     with pytest.raises(InvalidRequest, match="--cron") as refused:
         CronTimes(cron, "UTC")
     assert why in str(refused.value)
@@ -135,7 +135,7 @@ def test_nonsense_is_refused_with_what_is_right(cron: str, why: str) -> None:
 
 @pytest.mark.parametrize("zone", ["Asia/Shanghia", "Asia", "", "../../etc/passwd", "/etc/passwd"])
 def test_a_zone_that_is_none_is_refused(zone: str) -> None:
-    """A zone that is none is refused, with one that is meant."""
+    """An unknown time zone is refused, with a similar one as a suggestion."""
     with pytest.raises(InvalidRequest, match="--time-zone") as refused:
         CronTimes("0 2 * * *", zone)
     assert "Asia/Shanghai" in str(refused.value) or "such as" in str(refused.value)
@@ -144,7 +144,7 @@ def test_a_zone_that_is_none_is_refused(zone: str) -> None:
 @settings(deadline=None)
 @given(st.text("0123456789*/-,L#WMONSU @", max_size=40))
 def test_any_text_is_read_or_refused(cron: str) -> None:
-    """No text raises anything but a refusal, or takes long."""
+    """No text causes any other error than a refusal, or takes long."""
     began = time.process_time()
     try:
         found = CronTimes(cron, "Europe/Berlin")
@@ -156,7 +156,7 @@ def test_any_text_is_read_or_refused(cron: str) -> None:
 
 
 def test_the_machine_has_a_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The zone of the machine is that of TZ; a TZ that is none is passed over."""
+    """The machine's time zone is that of TZ; an invalid TZ is ignored."""
     monkeypatch.setenv("TZ", ":Asia/Tokyo")
     assert machine_zone() == "Asia/Tokyo"
     monkeypatch.setenv("TZ", "nowhere")

@@ -1,4 +1,6 @@
-"""The rule of schedules: never twice, never lost, overlap, catching up, retries, backfill."""
+"""The decisions of schedules: no due time twice, none lost, overlap, catching up, retries,
+backfill.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ def expected(rule: ScheduleRules, until: float, start: float = START) -> list[fl
 
 
 def test_each_due_time_runs_once() -> None:
-    """A schedule that is looked at often runs each due time once, at its time."""
+    """A schedule that is checked often runs each due time once, on time."""
     world = ScheduleWorld(rules())
     for _ in range(200):
         world.look()
@@ -74,7 +76,7 @@ def test_each_due_time_runs_once() -> None:
 
 
 def test_it_says_when_to_look_again() -> None:
-    """A turn names the next due time, so that nobody has to poll."""
+    """Each decision names the next due time, so that no caller has to poll."""
     turn = due(rules(), ScheduleWorld(rules()).status, START)
     assert turn.wake_at == expected(rules(), START + HOUR)[0]
 
@@ -131,7 +133,7 @@ def test_the_rules_hold_whatever_runs_do(
     story: list[tuple[float, float, bool]],
     retries: int,
 ) -> None:
-    """No two runs overlap that may not, no bound is passed, and each due time has its word."""
+    """Runs overlap only if allowed, no limit is exceeded, and each due time has a state."""
     rule = rules(
         "*/30 * * * *", overlap=overlap, catch_up=catch_up, max_parallel=most, retries=retries
     )
@@ -150,7 +152,7 @@ def test_the_rules_hold_whatever_runs_do(
 
 
 def test_forbid_skips_and_says_why() -> None:
-    """With forbid, a due time while a run goes on is skipped, with the name of that run."""
+    """With `forbid`, a due time during an active run is skipped, with the name of that run."""
     world = ScheduleWorld(rules(), lasts=lambda _o: 90 * MINUTE)
     for _ in range(360):
         world.look()
@@ -162,7 +164,7 @@ def test_forbid_skips_and_says_why() -> None:
 
 
 def test_replace_stops_the_run_before_and_waits_for_its_end() -> None:
-    """With replace, the run before is stopped, and the new one begins when it is gone."""
+    """With `replace`, the active run is stopped, and the new one starts when it is gone."""
     world = ScheduleWorld(rules(overlap=Overlap.REPLACE), lasts=lambda _o: 10 * DAY)
     for _ in range(100):
         world.look()
@@ -200,7 +202,9 @@ def test_a_deadline_gives_up_what_is_too_late() -> None:
 
 
 def test_a_year_away_is_bounded_work_and_loses_nothing() -> None:
-    """A schedule of each minute catches up a month in parts, none lost, without 40,000 at once."""
+    """A schedule for every minute catches up a month in parts, without loss and without 40,000 due
+    times at once.
+    """
     rule = rules("* * * * *", catch_up=CatchUp.ALL, overlap=Overlap.ALLOW, max_parallel=50)
     world = ScheduleWorld(rule)
     world.pass_time(5 * HOUR)
@@ -214,7 +218,7 @@ def test_a_year_away_is_bounded_work_and_loses_nothing() -> None:
 
 
 def test_a_failure_is_retried_after_its_delays() -> None:
-    """A due time whose run fails is tried again after each delay, and then has failed."""
+    """A due time whose run fails is retried after each delay, and is then `Failed`."""
     rule = rules("0 2 * * *", retries=2, retry_delays=(60.0, 600.0))
     world = ScheduleWorld(rule, ends_as=lambda _o: Phase.FAILED)
     began = []
@@ -247,7 +251,7 @@ def test_it_pauses_after_failures_in_a_row() -> None:
 
 
 def test_after_success_runs_only_on_top_of_success() -> None:
-    """A schedule that depends on its past skips what follows a failure, until one succeeds."""
+    """With `--after-success`, due times after a failure are skipped until a run succeeds."""
     world = ScheduleWorld(rules(after_success=True, overlap=Overlap.ALLOW))
     world.ends_as = lambda o: Phase.FAILED if len(world.runs) == 1 else Phase.SUCCEEDED
     for _ in range(40):
@@ -259,7 +263,7 @@ def test_after_success_runs_only_on_top_of_success() -> None:
 
 
 def test_after_success_waits_for_the_one_before() -> None:
-    """While the due time before goes on, the next waits, and then runs."""
+    """While the run of the previous due time is active, the next due time waits, and then runs."""
     rule = rules(after_success=True, overlap=Overlap.ALLOW)
     world = ScheduleWorld(rule, lasts=lambda _o: 100 * MINUTE)
     for _ in range(15):
@@ -269,7 +273,7 @@ def test_after_success_waits_for_the_one_before() -> None:
 
 
 def test_a_paused_schedule_does_nothing() -> None:
-    """While it is paused, nothing is due; what runs is still followed to its end."""
+    """A paused schedule has no due times, but its active runs are followed to their end."""
     from tfcluster_magic.schedules import Pause
 
     world = ScheduleWorld(rules())
@@ -282,7 +286,9 @@ def test_a_paused_schedule_does_nothing() -> None:
 
 
 def test_a_backfill_fills_past_times_within_its_bound() -> None:
-    """A backfill runs each past due time once, oldest first, two at once, beside the schedule."""
+    """A backfill runs each past due time once, oldest first, two at the same time, besides the
+    schedule.
+    """
     rule = rules("0 0 * * *")
     world = ScheduleWorld(rule, lasts=lambda _o: HOUR)
     start = START - 10 * DAY
@@ -318,7 +324,7 @@ def test_a_backfill_leaves_what_succeeded() -> None:
 
 
 def test_a_launch_without_room_is_tried_again() -> None:
-    """A due time for which there was no room waits and is tried again, and is not lost."""
+    """A due time without room for its run waits, is tried again, and is not lost."""
     world = ScheduleWorld(rules())
     world.pass_time(HOUR)
     turn = due(world.rules, world.status, world.now)
@@ -331,7 +337,7 @@ def test_a_launch_without_room_is_tried_again() -> None:
 
 
 def test_a_launch_without_room_is_tried_ever_less_often() -> None:
-    """The pauses double from half a minute to five minutes, and begin anew with a new attempt."""
+    """The delays double from half a minute to five minutes, and start again with a new attempt."""
     world = ScheduleWorld(rules(retries=1))
     world.pass_time(HOUR)
     pauses = []
@@ -351,8 +357,8 @@ def test_a_launch_without_room_is_tried_ever_less_often() -> None:
 
 
 def test_an_end_that_nobody_saw_is_unknown() -> None:
-    """A run whose record is gone counts neither as a success nor as a failure, and says so; what
-    depends on its success does not run.
+    """A due time whose record is gone counts neither as a success nor as a failure, and says so;
+    due times that depend on its success do not run.
     """
     world = ScheduleWorld(rules("*/5 * * * *", after_success=True, pause_after=1))
     world.pass_time(5 * MINUTE)
@@ -368,7 +374,9 @@ def test_an_end_that_nobody_saw_is_unknown() -> None:
 
 
 def test_the_success_before_is_known() -> None:
-    """A due time knows the newest one before it that succeeded, also one that is forgotten."""
+    """A due time has the time of the newest earlier success, even if that one is no longer in the
+    history.
+    """
     world = ScheduleWorld(rules("*/5 * * * *"))
     for _ in range(800):
         world.look()
@@ -380,7 +388,9 @@ def test_the_success_before_is_known() -> None:
 
 
 def test_a_launch_that_was_killed_before_any_task_is_made_again_once() -> None:
-    """A run of which no task ever started counts as not launched; the second time it failed."""
+    """A run of which no task ever started counts as not launched; the second time, it counts as
+    failed.
+    """
     world = ScheduleWorld(rules())
     world.pass_time(HOUR)
     world.look()
@@ -415,7 +425,7 @@ class Pair:
         return schedule_of(name, self.first.rules, self.first.status) if name == "first" else None
 
     def look(self, seconds: float = 0.0, *, reverse: bool = False) -> None:
-        """Let time pass, then let both take a turn."""
+        """Advance the time, then ask `due` for both schedules."""
         worlds = [self.first, self.then]
         for each in reversed(worlds) if reverse else worlds:
             each.pass_time(seconds)
@@ -433,8 +443,8 @@ class Pair:
 def test_it_runs_after_the_run_of_the_same_time(
     ends: list[Phase], lasts: int, until: AwaitedOutcome, reverse: bool
 ) -> None:
-    """No run starts before that of the same due time is done, whichever takes its turn first; one
-    that is skipped says why, and no due time is lost.
+    """No run starts before the awaited run of the same due time is done, in any order of the
+    schedules. A skipped due time has a reason, and no due time is lost.
     """
     pair = Pair(rules(overlap=Overlap.ALLOW), until, overlap=Overlap.ALLOW)
     pair.first.lasts = lambda _o: lasts * MINUTE
@@ -459,7 +469,9 @@ def test_it_runs_after_the_run_of_the_same_time(
 
 
 def test_a_hundred_waiting_due_times_read_another_schedule_once() -> None:
-    """Reading a schedule costs a millisecond, and one tenant's must not hold up the others."""
+    """Reading one schedule takes at most a millisecond, so that one tenant's schedules do not delay
+    the others.
+    """
     pair = Pair(rules(overlap=Overlap.ALLOW, max_parallel=1), AwaitedOutcome.SUCCESS)
     pair.first.lasts = lambda _o: 30 * 24 * 60 * MINUTE
     for _ in range(5):
@@ -491,7 +503,7 @@ def test_a_hundred_waiting_due_times_read_another_schedule_once() -> None:
 def test_a_time_at_which_the_other_has_no_run_is_skipped(
     first: dict[str, str] | None, code: str
 ) -> None:
-    """It is not waited for what never comes; the reason says so."""
+    """A due time whose awaited run will never exist is skipped, with that reason."""
     pair = Pair(rules(**(first or {})), AwaitedOutcome.SUCCESS)
     if first is None:
         pair.then.find = lambda _name: None
@@ -502,7 +514,7 @@ def test_a_time_at_which_the_other_has_no_run_is_skipped(
 
 
 def test_a_paused_schedule_is_not_waited_for() -> None:
-    """A run that was asked for, and a retry, wait for none."""
+    """Runs of `run-now` and retries do not wait."""
     pair = Pair(rules(), AwaitedOutcome.SUCCESS)
     pair.first.status = replace(pair.first.status, paused=Pause(at=START))
     for _ in range(2 * 60):
@@ -517,7 +529,7 @@ def test_a_paused_schedule_is_not_waited_for() -> None:
 
 
 def test_circles_are_found() -> None:
-    """A circle of any length is named from the schedule that closes it."""
+    """A circle of any length is reported, starting from the schedule that closes it."""
     after = {"a": "b", "b": "c", "c": "d"}
     status = ScheduleStatus(cursor=0.0)
 

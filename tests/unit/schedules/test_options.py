@@ -1,4 +1,4 @@
-"""What a message says about a wrong option of a schedule."""
+"""Messages about wrong options of a schedule."""
 
 from __future__ import annotations
 

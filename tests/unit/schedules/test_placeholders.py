@@ -1,4 +1,4 @@
-"""Placeholders of a due time: a closed list, and nothing of a user's text is evaluated."""
+"""Placeholders of a due time come from a closed list, and no text of a user is evaluated."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_any_other_text_stays(text: str) -> None:
 
 
 def test_a_directive_that_is_none_is_refused() -> None:
-    """A format with an unknown directive is named before anything is launched."""
+    """A format with an unknown directive is refused by name before anything is launched."""
     found = problems(["{scheduled_for:%Q}", "{scheduled_for:%}"], {"DAY": "{scheduled_for:%c}"})
     assert len(found) == 3
     assert not problems(["{scheduled_for:%Y-%m-%d %H:%M:%S %j %%}", "{nothing:%Q}"], {})

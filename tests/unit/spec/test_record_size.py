@@ -265,8 +265,8 @@ TYPES = ("chief", "worker", "ps", "evaluator")
 
 
 def test_a_status_never_takes_more_than_is_said() -> None:
-    """However much programs print and however often tasks fail, a status keeps its limit, and the
-    facts for decisions stay in it.
+    """A status stays within its limit and keeps the facts for decisions, no matter how much
+    programs print and how often tasks fail.
     """
     status = largest()
     written = custom_resource.write_status(status, 7)

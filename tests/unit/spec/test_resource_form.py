@@ -183,7 +183,7 @@ def test_a_time_is_the_same_after_it_was_written_twice() -> None:
 
 @pytest.mark.parametrize("wrong", [None, "many", {}, [], True, float("nan"), 10**400])
 def test_what_is_not_understood_is_left_to_be_refused(wrong: object) -> None:
-    """Neither direction raises: a value that is not understood is left for validation."""
+    """Conversion never raises, in either direction: invalid values are left for validation."""
     for kind in resource_form.MODELS.values():
         names = {form.name: wrong for form in resource_form.forms(kind).values()}
         resource_form.read(kind, {**names, "params": wrong, "exit": wrong, "counts": wrong})

@@ -99,7 +99,9 @@ def test_life_of_a_board(
 
 
 def test_a_board_without_event_files_says_where_it_looked(state: Path, tmp_path: Path) -> None:
-    """Its page names the folder and how to write there, until there is an event file."""
+    """The page of a board without event files names the folder and how to write there, until the
+    first event file appears.
+    """
     folder = tmp_path / "digits"
     folder.mkdir()
     board = process.open(folder, looked_at=["/log/<digits>/1"], state_dir=state)

@@ -1,4 +1,4 @@
-"""What tasks use beside what was requested: summaries, sentences and the table."""
+"""Usage of tasks compared with their requests: summaries, sentences and the table."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def usage(phase: Phase = Phase.RUNNING) -> RunUsage:
 
 
 def test_the_current_rates_are_those_of_the_last_seconds() -> None:
-    """Older samples count only in the average, and a task without new ones has no current rate."""
+    """Older samples count only in averages, and a task without new samples has no current rate."""
     tasks = {task.name: task for task in usage().tasks}
     now, average = tasks["worker-0"].current, tasks["worker-0"].average
     assert now is not None
@@ -72,14 +72,14 @@ def test_the_current_rates_are_those_of_the_last_seconds() -> None:
 
 
 def test_the_limit_of_a_container_stands_in_for_a_missing_request() -> None:
-    """Without a request in the launch, what the container may have is shown."""
+    """Without a request in the launch, the container's limit is shown."""
     tasks = {task.name: task for task in usage().tasks}
     assert (tasks["ps-0"].cpu_requested, tasks["ps-0"].memory_requested) == (2.0, GIB)
     assert tasks["worker-0"].memory_requested == 8 * GIB
 
 
 def test_a_sentence_for_each_type_names_request_use_and_peak() -> None:
-    """The largest peak is named with its task; the use of CPU is the mean of the tasks."""
+    """The largest peak is shown with its task, and CPU usage as the mean over the tasks."""
     worker, server = usage_lines(usage(Phase.SUCCEEDED))
     assert server == "ps: asked for 2 CPU, used 0.1; peak of memory 0.1 of 1 GiB (ps-0)"
     assert worker == (
@@ -110,7 +110,7 @@ def test_the_table_has_the_largest_first() -> None:
 
 
 def test_the_table_of_an_ended_run_has_averages() -> None:
-    """After the end, averages stand in the place of current rates."""
+    """After the end, the table shows averages instead of current rates."""
     text = usage_table(usage(Phase.SUCCEEDED))
     assert "0.49 of 4" in text
     assert "The run has ended: these are averages." in text
@@ -119,7 +119,7 @@ def test_the_table_of_an_ended_run_has_averages() -> None:
 
 
 def test_attempts_add_up() -> None:
-    """A task that was started again has used what all of its attempts used."""
+    """The usage of a restarted task is the sum over its attempts."""
     first, second = sampled([20, 100, 900], ago=10), sampled([20, 300, 500])
     found = run_usage(a_run(), {"worker-0": [*first, *second]}, {}, NOW)
     task = next(task for task in found.tasks if task.name == "worker-0")
@@ -144,5 +144,5 @@ def test_series_are_columns() -> None:
     ],
 )
 def test_memory_is_in_one_unit(used: float, asked: float | None, text: str) -> None:
-    """Use and request are readable side by side."""
+    """Usage and request are shown side by side."""
     assert memory_words(used, asked) == text

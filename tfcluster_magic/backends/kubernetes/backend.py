@@ -128,9 +128,10 @@ def _find_posted(api: Api, namespace: str, name: str, refused: ApiError) -> Obje
             return None
         why = access.explain_api_error(refused, server=api.server)
         raise BackendUnavailable(
-            _("{why}. Whether {name} was launched is not known: look before you try again").format(
-                why=why, name=name
-            )
+            _(
+                "{why}. {name} may have been launched: check with `tfcluster list` before you "
+                "try again"
+            ).format(why=why, name=name)
         ) from None
 
 

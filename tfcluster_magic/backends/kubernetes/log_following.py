@@ -3,8 +3,8 @@
 Each line comes once, although pods come and go. Lines come in the order of printing as far as
 polling allows; those of one task always do. None comes at least twice a second, however slow the
 API server or a node is, and a sentence says which tasks cannot be read. A few connections poll the
-tasks in turn, so that 600 tasks can be followed. Where /log is not mounted, a pod's last lines may
-be lost with it, which is reported.
+tasks in turn, so that 600 tasks can be followed. If /log is not mounted, the last lines of a
+deleted pod may be missing, which is reported.
 
 Why polling instead of streams (`follow=true`): a stream keeps a connection here, in the API server
 and to the kubelet, and a thread here, for each of 600 tasks, and one that died with its node looks

@@ -140,8 +140,8 @@ def too_many_records(known: Sequence[TFCluster], limit: int) -> PreflightRefused
             name=name
         )
     allowed = _(
-        "the namespace may have {limit} clusters on record, and has {active} that have not ended "
-        "({names}) and {ended} that have. {todo}"
+        "the namespace may have {limit} clusters on record; it has {active} active ones "
+        "({names}) and {ended} ended ones. {todo}"
     ).format(
         limit=limit,
         active=len(active),

@@ -1,8 +1,8 @@
 """The notification rules of a namespace: one Secret, whose messages the notifier sends.
 
-The account of a user may read and change this Secret and no other one, and may not create it:
-whoever makes the namespace does so. A test is requested here, because a notebook cannot connect to
-receivers; the notifier sends it and writes the result.
+A user's account may read and change this Secret only, and may not create it; it is created with the
+namespace. A test is requested here, because a notebook cannot connect to receivers; the notifier
+sends it and writes the result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TRIES = 10
 ANSWER_SECONDS = 60.0
 """Seconds for which a test waits for the notifier; one attempt takes 20 at most."""
 POLL_SECONDS = 0.3
-"""Seconds between two readings of the Secret meanwhile: the account may not watch it."""
+"""Seconds between two readings of the Secret meanwhile, because the account may not watch it."""
 
 
 class KubernetesNotifications(Notifications):
@@ -81,7 +81,7 @@ class KubernetesNotifications(Notifications):
         Raises:
             BackendUnavailable: it did not answer.
         """
-        from ...notifications.delivery import NotDelivered
+        from ...notifications.sending import NotDelivered
 
         self._write(lambda found: notification_secret.write_test(found, request))
         key = (rule.uid, "", f"{TEST_EVENT}{request.id}")

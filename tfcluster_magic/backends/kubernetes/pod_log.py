@@ -89,7 +89,7 @@ _MARGIN = 5.0
 """Seconds by which a clock may step back between two polls of a task that prints all the time."""
 _KEPT = 20
 _REST = ""
-"""Replaces a time stamp for text that the line before has gained."""
+"""Stands in place of a time stamp before text that continues the previous line."""
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}\S+")
 
 

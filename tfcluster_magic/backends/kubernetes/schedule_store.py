@@ -1,7 +1,7 @@
 """The schedules of a namespace: TFClusterSchedules, which the operator follows.
 
-A user has no right to a schedule's status. What a verb changes there, such as a pause, is asked for
-in the spec, and shown as if the operator had taken it already.
+A user has no right to a schedule's status. To change it, such as to pause, a verb writes a request
+into the spec. The schedule is then shown as if the operator had carried out the request already.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class KubernetesSchedules(Schedules):
         return Problem("--track", True, allowed)
 
     def _unknown(self, name: str) -> NotFound:
-        """Return the error for a schedule that does not exist. Raises BackendUnavailable if there
-        can be none.
+        """Return the error for a schedule that does not exist. Raises BackendUnavailable if the
+        cluster has no TFClusterSchedules at all.
         """
         if close := difflib.get_close_matches(name, [each.name for each in self.list()], 1):
             text = _("there is no schedule {name}; did you mean {close}?")

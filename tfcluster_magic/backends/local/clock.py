@@ -1,11 +1,11 @@
 """The clock process: one for each account, launches what is due, and sleeps in between.
 
-It is single by a lock, survives the shell that started it, and ends with the last schedule and the
-last rule of notifications, for which it sends messages (`notification_work`). What it
-is about to do is in a schedule's status before it is done: the due time and the name of its run.
-Another clock process that finds an unfinished launch there goes on with it, and a run that exists
-with that name and due time is that launch. Launches happen in forked children, one at a time for
-each schedule: what a launch imports does not stay in this process.
+A lock allows only one. It survives the shell that started it, also sends notifications
+(`notification_work`), and ends with the last schedule and the last rule of notifications. Before
+each launch it writes the due time and the name of the run into the schedule's status. Another clock
+process that finds an unfinished launch there continues it. An existing run with that name and due
+time counts as that launch. Launches happen in forked children, one at a time for each schedule, so
+that this process does not keep what a launch imports.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     from .backend import LocalBackend
 
 LOOK_INTERVAL = 1.0
-"""Seconds between two looks at runs that go on."""
+"""Seconds between two checks of active runs."""
 LONGEST_SLEEP = 60.0
-"""Seconds after which it looks at the machine's clock, which somebody may have set."""
+"""Seconds after which it reads the machine's clock again, which may have been set."""
 _PATIENCE = 5.0
 """Seconds after which a run is read although none of its files changed: its supervisor may have
 died.
@@ -73,7 +73,7 @@ class Clock:
 
     Args:
         state_dir: the folder of records.
-        now: the time; a test has one that is faster.
+        now: returns the time; tests use a faster clock.
     """
 
     def __init__(self, state_dir: Path, now: Now = time.time) -> None:
@@ -108,7 +108,9 @@ class Clock:
             self._events.renew()
 
     def look(self) -> float | None:
-        """Let each schedule take its turn; return when to look again, None without a task."""
+        """Handle each schedule; return the time of the next check, None if there is nothing to
+        do.
+        """
         wakes, schedules = [], []
         for folder in self._schedules.folders():
             schedule = folder.load()
@@ -124,7 +126,9 @@ class Clock:
         return min(wakes, default=None)
 
     def _notify(self, schedules: list[Schedule]) -> list[float]:
-        """Send what is due; return when to look again. Whatever goes wrong, schedules go on."""
+        """Send the due messages; return the time of the next check. No error stops the
+        schedules.
+        """
         try:
             rules, wake_at = self._notices.look(schedules)
             for rule in rules:
@@ -139,7 +143,7 @@ class Clock:
         return [] if wake_at is None else [wake_at]
 
     def _send(self, rule: str) -> None:
-        """Send what is due of a rule, unless a child does so already."""
+        """Send the due messages of a rule, unless a child does so already."""
         label = f"notify {rule}"
         if label not in self._children.values():
             self._notices.begins(rule)
@@ -147,7 +151,7 @@ class Clock:
             self._fork(label, lambda: notification_work.send_due(state_dir, rule, now))
 
     def _turn(self, schedule: Schedule) -> float:
-        """Let one schedule take its turn; return when to look at it again."""
+        """Handle one schedule; return the time of its next check."""
         now, turns = self._now(), list[ScheduleTurn]()
         busy = schedule.name in self._children.values()
 
@@ -164,7 +168,7 @@ class Clock:
         try:
             if decide(schedule) != schedule:
                 schedule = self._schedules.change(schedule.name, decide)
-        except InvalidRequest as error:  # a zone that the system no longer has
+        except InvalidRequest as error:  # a time zone that the system no longer has
             problem = str(error)
             if schedule.status.problem != problem:
                 self._schedules.change(schedule.name, lambda before: _with_problem(before, problem))
@@ -221,7 +225,7 @@ class Clock:
             os._exit(code)
 
     def _become_child(self) -> None:
-        """Give back what belongs to the clock: its lock, and its signals."""
+        """Release the clock's lock and signal handlers."""
         if self.lock_fd >= 0:
             os.close(self.lock_fd)
         signal.set_wakeup_fd(-1)
@@ -249,8 +253,8 @@ def _stamps(folder: RunFolder) -> tuple[state_files.Stamp | None, ...]:
 
 
 def carry_out(schedules: LocalSchedules, name: str, stop: tuple[str, ...], now: Now) -> None:
-    """Stop runs and launch what a schedule's status says, alone among all processes."""
-    from .backend import LocalBackend  # a launch needs much that a clock does not
+    """Stop runs and launch what a schedule's status says; only one process does so at a time."""
+    from .backend import LocalBackend  # a launch imports much that the clock process does not need
 
     folder = schedules.folder(name)
     with state_files.locked(folder.launch_lock):
@@ -276,7 +280,9 @@ def _launch(
     occurrence: Occurrence,
     now: Now,
 ) -> None:
-    """Launch one due time: its run's name is written first, and taken again if it was before."""
+    """Launch one due time. The name of its run is written first; a name that was written earlier is
+    used again.
+    """
     rules, cluster = schedule.rules, schedule.launch.cluster
 
     def note(change: Callable[[ScheduleStatus], ScheduleStatus]) -> None:
@@ -297,7 +303,7 @@ def _launch(
         try:
             with _request(schedule, occurrence, run) as request:
                 backend.create(request)
-        except NameTaken:  # by another launch, which was faster
+        except NameTaken:  # another launch took the name first
             run = ""
         except TFClusterError as error:
             give_up(error)
@@ -309,10 +315,10 @@ def _launch(
 
 @contextlib.contextmanager
 def _request(schedule: Schedule, occurrence: Occurrence, run: str) -> Iterator[LaunchRequest]:
-    """Yield the request for the run of a due time: of the snapshot, or of the files as they are.
+    """Yield the launch request of a due time, from the snapshot or from the current files.
 
     Raises:
-        InvalidRequest: the files, or what the placeholders stand for, are no launch any more.
+        InvalidRequest: the files or the filled-in placeholders are no longer a valid launch.
     """
     from ...launch import validation
     from ...launch.planning import request_launch
@@ -355,7 +361,7 @@ def _request(schedule: Schedule, occurrence: Occurrence, run: str) -> Iterator[L
 
 
 def main(path: str, now: Now = time.time) -> None:
-    """Be the clock process of the state folder `path`, unless there is one."""
+    """Run as the clock process of the state folder `path`, unless one is running."""
     if os.fork():
         os._exit(0)
     state_dir = Path(path)
@@ -368,7 +374,7 @@ def main(path: str, now: Now = time.time) -> None:
             clock.lock_fd = fd
             clock.run()
             os.close(fd)
-            # A schedule that was made while the last one went has found the lock taken.
+            # A schedule that was created just now may have found the lock taken.
             left = LocalSchedules(state_dir, knocks=False).list() or has_rules(state_dir)
             if clock.was_ended or not left:
                 break

@@ -1,4 +1,4 @@
-"""The systemd user unit of the clock process: it then starts at login, or with the machine.
+"""The systemd user unit of the clock process, which starts it at login or with the machine.
 
 The unit only starts the clock: the same single process that a shell would start. It ends with
 the last schedule. See systemd.service(5) and systemd.unit(5).
@@ -57,7 +57,7 @@ WantedBy=default.target
 
 
 def install(state_dir: Path) -> Path:
-    """Write the unit and enable it; return its path. A unit of before is replaced.
+    """Write the unit and enable it; return its path. An existing unit is replaced.
 
     Raises:
         Conflict: no systemd manages this account's services.
@@ -77,8 +77,8 @@ def install(state_dir: Path) -> Path:
 
 
 def remove() -> Path | None:
-    """Disable the unit and delete it; return its path, None if there was none. A clock that runs
-    goes on.
+    """Disable the unit and delete it; return its path, None if there was none. A running clock
+    process goes on.
 
     Raises:
         Conflict: no systemd manages this account's services.

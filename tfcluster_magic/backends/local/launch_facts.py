@@ -40,7 +40,7 @@ def find_python(path: str | None) -> TaskPython:
         return TaskPython(path, named=True, trouble=allowed)
     modules = find_modules(path, ["tensorflow"], scrubbed(os.environ))
     if modules.trouble:
-        allowed = _("it does not start as a Python: {trouble}").format(trouble=modules.trouble)
+        allowed = _("it is not a working Python: {trouble}").format(trouble=modules.trouble)
         return TaskPython(path, named=True, trouble=allowed)
     return TaskPython(path, named=True, has_tensorflow="tensorflow" in modules.found)
 

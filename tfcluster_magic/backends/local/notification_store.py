@@ -52,11 +52,12 @@ class DeliveryFile:
         self.path = state_dir / "notifications" / "deliveries.json"
 
     def load(self) -> Deliveries:
-        """Return the deliveries; none if there is no file. Of a damaged one only its time is known:
-        what happened before counts as settled, so that nothing is sent again.
+        """Return the deliveries; none if there is no file. If the file is damaged, events before
+        its last change count as handled, so that nothing is sent again.
 
         Raises:
-            OSError: it cannot be read, or a newer version wrote it, so what was sent is unknown.
+            OSError: it cannot be read, or a newer version wrote it, so the sent messages are
+            unknown.
         """
         try:
             text = state_files.read_bytes(self.path)
@@ -111,7 +112,7 @@ class LocalNotifications(Notifications):
         except state_files.Unreadable:  # its text may contain parts of a secret
             text = _(
                 "the rules of notifications in {file} are damaged, or of a newer version: "
-                "remove it, and add them"
+                "remove the file, and add the rules again"
             )
             raise TFClusterError(text.format(file=file)) from None
 
@@ -149,13 +150,13 @@ class LocalNotifications(Notifications):
 
     def test(self, rule: NotificationRule, request: TestRequest) -> None:
         """See `Notifications.test`: from this process."""
-        from ...notifications import occasions
+        from ...notifications import attempts
 
-        self.send(occasions.make_test(rule, request, time.time()), rule)
+        self.send(attempts.make_test(rule, request, time.time()), rule)
 
     def send(self, delivery: Delivery, rule: NotificationRule) -> None:
         """Send a message. Raises NotDelivered, or TFClusterError if the policy is unreadable."""
-        from ...notifications.delivery import deliver
+        from ...notifications.sending import deliver
         from ...notifications.wording import compose
 
         deliver(compose(delivery, rule), rule, self.policy(), time.time())
@@ -172,7 +173,7 @@ def read_policy(text: bytes, file: Path) -> NotificationPolicy:
     """Return the policy in a file. Raises TFClusterError, which names the mistake."""
     import yaml  # few accounts have such a file
 
-    from ...notifications.delivery import network_mistake
+    from ...notifications.sending import network_mistake
 
     try:
         found = msgspec.convert(yaml.safe_load(text) or {}, NotificationPolicy)

@@ -21,7 +21,7 @@ from pathlib import Path
 from ... import state_files
 from ...errors import TFClusterError
 from ...i18n import _
-from ...notifications import Deliveries, Delivery, NotificationRule, Occasion, occasions
+from ...notifications import Deliveries, Delivery, NotificationRule, Occasion, attempts, occasions
 from ...notifications.occasions import NotableEvent, Printed
 from ...quota import ledger
 from ...quota.budgets import used_hours
@@ -57,7 +57,7 @@ class NotificationWatch:
 
     Args:
         state_dir: the folder of records.
-        now: the time; a test has one that is faster.
+        now: returns the time; tests use a faster clock.
     """
 
     def __init__(self, state_dir: Path, now: Now = time.time) -> None:
@@ -72,8 +72,8 @@ class NotificationWatch:
         self._began: dict[str, float] = {}
 
     def look(self, schedules: Iterable[Schedule]) -> tuple[list[str], float | None]:
-        """Store a delivery for each new event. Return the rules with messages that are due, and
-        when to look again; None without rules.
+        """Store a delivery for each new event. Return the rules with due messages, and the time of
+        the next check; None without rules.
         """
         changed = self._read_rules()
         if not self._rules and not changed:  # after a change, messages of removed rules are dropped
@@ -85,7 +85,7 @@ class NotificationWatch:
         if any(seen.active for seen in self._seen.values()):
             wakes.append(self._now() + LOOK_INTERVAL)
         kept = self._noted(events)
-        return self._due(occasions.pending(kept), wakes) if self._rules else ([], None)
+        return self._due(attempts.pending(kept), wakes) if self._rules else ([], None)
 
     def begins(self, rule: str) -> None:
         """Note that a child of this rule begins."""
@@ -109,7 +109,7 @@ class NotificationWatch:
             return False
         try:
             self._rules = self._notifications.rules()
-        except TFClusterError:  # it is read again at the next look
+        except TFClusterError:  # it is read again at the next check
             return False
         self._rules_stamp = stamp
         self._seen.clear()
@@ -132,7 +132,7 @@ class NotificationWatch:
     def _read(
         self, folder: RunFolder, stamps: tuple[state_files.Stamp | None, ...]
     ) -> list[NotableEvent]:
-        # The stamps are older than what is read, so a change meanwhile is found at the next look.
+        # The stamps are read before the files, so a change meanwhile is found at the next check.
         seen = self._seen[folder.path] = _SeenRun(stamps, time.monotonic())
         cluster = lost_supervisor.load_run(folder)
         if cluster is None:
@@ -147,19 +147,19 @@ class NotificationWatch:
         used = self._used_hours()
 
         def whole(before: Deliveries) -> Deliveries:
-            kept = occasions.drop(before, uids, now)
+            kept = attempts.drop(before, uids, now)
             kept, of_budgets = occasions.budget_events(kept, used, now)
-            return occasions.note(kept, self._rules, [*events, *of_budgets], now, self._printed)
+            return attempts.note(kept, self._rules, [*events, *of_budgets], now, self._printed)
 
         try:
             before = self._file.load()
             return before if whole(before) == before else self._file.change(whole)
-        except OSError:  # what was sent is unknown, or the disk is full: nothing is sent for now
+        except OSError:  # the sent messages are unknown, or the disk is full: send nothing for now
             self._seen.clear()
             return Deliveries()
 
     def _printed(self, event: NotableEvent) -> Printed:
-        """Return what a run printed last: as its record has it, else from a log."""
+        """Return the last lines of a run's output, from its record or else from a log."""
         if event.lines or not event.uid:
             return event.task, event.lines
         cluster, number = names.parse_ref(event.about)
@@ -196,7 +196,7 @@ class NotificationWatch:
 
 def send_due(state_dir: Path, name: str, now: Now) -> None:
     """Send the due messages of one rule. Only one process does this for a rule at a time."""
-    from ...notifications.delivery import TIMEOUT
+    from ...notifications.sending import TIMEOUT
 
     notifications, file = LocalNotifications(state_dir), DeliveryFile(state_dir)
     rule = notifications.get(name)
@@ -206,7 +206,7 @@ def send_due(state_dir: Path, name: str, now: Now) -> None:
     except OSError:  # a child of a clock process that was killed still sends
         os.close(fd)
         return
-    # A name may be resolved for long, which nothing else ends.
+    # Resolving a name may take very long, and has no other time limit.
     signal.signal(signal.SIGALRM, _give_up_waiting)
     for delivery in _due_of(rule, file, now()):
         if all(each.uid != rule.uid for each in notifications.rules()):  # it was removed
@@ -238,8 +238,8 @@ def _send(
 ) -> None:
     """Send one message; store the attempt before, and its result afterwards. Raises OSError."""
     key, problem = delivery.key, ""
-    begun = file.change(lambda before: occasions.begin(before, key, now()))
-    if key not in {each.key for each in occasions.pending(begun)}:  # its rule was removed
+    begun = file.change(lambda before: attempts.begin(before, key, now()))
+    if key not in {each.key for each in attempts.pending(begun)}:  # its rule was removed
         return
     try:
         notifications.send(delivery, rule)
@@ -250,14 +250,14 @@ def _send(
     signal.alarm(0)
     file.change(
         lambda before: (
-            occasions.failed(before, key, problem, now())
+            attempts.failed(before, key, problem, now())
             if problem
-            else occasions.sent(before, key, now())
+            else attempts.sent(before, key, now())
         )
     )
 
 
 def _due_of(rule: NotificationRule, file: DeliveryFile, now: float) -> Iterator[Delivery]:
-    for each in occasions.pending(file.load()):
+    for each in attempts.pending(file.load()):
         if each.rule_uid == rule.uid and each.next_at <= now:
             yield each

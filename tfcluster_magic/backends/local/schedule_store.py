@@ -1,7 +1,7 @@
 """Schedules on one machine: `<state>/schedules/<name>/`, and how the clock process is started.
 
-`schedule.json` has the rules and the launch, `status.json` what became of due times. Both are
-private to the user and replaced in one step, under the lock beside them. Every change knocks at the
+`schedule.json` has the rules and the launch, `status.json` the results of due times. Both are
+private to the user and replaced in one step, under the lock beside them. Every change wakes the
 clock process, or starts it. This module never launches a run.
 """
 
@@ -29,7 +29,9 @@ from .notification_store import has_rules
 from .task_processes import scrubbed
 
 NO_CLOCK = "TFCLUSTER_NO_CLOCK"
-"""A variable; with the value 1 no clock process is started, such as where systemd does it."""
+"""Environment variable: with the value 1, no clock process is started, for example because systemd
+does that.
+"""
 _BOOT = (
     "import sys; sys.path += sys.argv[2:]; "
     "from tfcluster_magic.backends.local.clock import main; main(sys.argv[1])"
@@ -56,7 +58,7 @@ class ScheduleFolder:
         self.launch_lock = path / "launch"
 
     def load(self) -> Schedule | None:
-        """Return the schedule; None if there is none. An unreadable one has a `problem`."""
+        """Return the schedule; None if there is none. An unreadable schedule has a `problem`."""
         try:
             stored = state_files.load(self.record_file, StoredSchedule)
         except (FileNotFoundError, state_files.Unreadable):
@@ -68,7 +70,7 @@ class ScheduleFolder:
         except FileNotFoundError:
             status = ScheduleStatus(cursor=stored.created_at)
         except state_files.Unreadable as why:
-            # Launching anew from the creation would repeat what ran: nobody knows what did.
+            # The results are unknown. Starting again from the creation would repeat runs.
             status = ScheduleStatus(
                 cursor=float(1 << 37),
                 problem=f"{self.status_file} is damaged ({why}): delete and create the schedule",
@@ -83,8 +85,8 @@ class ScheduleFolder:
         )
 
     def write(self, schedule: Schedule, before: Schedule | None) -> None:
-        """Write what differs from `before`, the status first: it must not be older than the rules.
-        Raises OSError.
+        """Write the differences from `before`, first the status, which must not be older than the
+        rules. Raises OSError.
         """
         if before is None or schedule.status != before.status:
             state_files.write(self.status_file, to_json(schedule.status), durable=True)
@@ -99,7 +101,7 @@ class ScheduleFolder:
             state_files.write(self.record_file, to_json(stored), durable=True)
 
     def stamps(self) -> tuple[state_files.Stamp | None, ...]:
-        """Return marks that change when the schedule does."""
+        """Return marks that change whenever the schedule changes."""
         return state_files.stamp(self.record_file), state_files.stamp(self.status_file)
 
 
@@ -213,12 +215,12 @@ class LocalSchedules(Schedules):
 
 
 def control_file(state_dir: Path) -> Path:
-    """Return the pipe at which the clock process hears of changes."""
+    """Return the pipe by which the clock process is told of changes."""
     return state_dir / "schedules" / "control"
 
 
 def take_clock_lock(state_dir: Path) -> int | None:
-    """Take the lock of the one clock process; return its descriptor, None while one lives."""
+    """Take the clock process's lock; return its descriptor, None if a clock process is running."""
     fd = state_files.lock_file(state_dir / "schedules" / "clock.lock")
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -236,7 +238,7 @@ def keep_time(state_dir: Path) -> None:
         BackendUnavailable: it cannot be started.
     """
     if not needs_clock(state_dir):
-        _knock(state_dir)  # it ends when there is none left
+        _knock(state_dir)  # the clock process ends when there is none left
         return
     paths.private(state_dir / "schedules")
     try:
@@ -258,8 +260,8 @@ def needs_clock(state_dir: Path) -> bool:
 
 
 def clock_pid(state_dir: Path) -> int | None:
-    """Return the pid of the clock process, None if none runs. Leaves its lock alone, which one that
-    starts needs.
+    """Return the pid of the clock process; None if it is not running. Does not touch its lock,
+    which a starting clock process needs.
     """
     with contextlib.suppress(OSError, ValueError):
         pid = int((state_dir / "schedules" / "clock.lock").read_text())
@@ -279,7 +281,7 @@ def _knock(state_dir: Path) -> None:
 
 
 def import_path() -> list[str]:
-    """Return the folders that the clock process needs to import this package and its own needs."""
+    """Return the folders from which the clock process imports this package and its dependencies."""
     import cronsim
 
     found = [Path(__file__).resolve().parents[3]]

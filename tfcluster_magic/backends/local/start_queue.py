@@ -1,8 +1,8 @@
 """The wait of a run before its start on this machine: for other runs (`after`), then for room.
 
-Other launches are refused where there is no room. A run that waited for others has nobody left to
-refuse it to, so its supervisor waits on: first come, first served by when the wait for other runs
-was over. It takes nothing before.
+Other launches are refused if there is no room. When a run has waited for others, its launch can no
+longer be refused, so its supervisor waits for room. Runs start in the order in which their wait for
+other runs ended. A waiting run takes no room.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .store import RunFolder, Store
 
 
 class StartQueue:
-    """The place of one run among those that wait for their start."""
+    """The place of one run in the queue of waiting runs."""
 
     def __init__(self, folder: RunFolder, cluster: TFCluster) -> None:
         self._folder, self._cluster = folder, cluster
@@ -44,8 +44,8 @@ class StartQueue:
 
     @contextmanager
     def room(self, status: Status) -> Iterator[Message | None]:
-        """Yield what the run still waits for, None for nothing; then its GPUs are assigned. Until
-        the end of the context no other run takes room.
+        """Yield what the run still waits for. None means that it can start, and its GPUs are
+        assigned. No other run can take room within the context.
         """
         with ExitStack() as held:
             try:

@@ -450,8 +450,8 @@ class Store:
     def allocate(
         self, cluster: str, log_dir: Path, wanted: int | None = None
     ) -> tuple[int, RunFolder]:
-        """Create the folder of the next run, or of run `wanted`, which nobody has had, under the
-        launch lock. Raises OSError.
+        """Create the folder of the next run, or of run `wanted` if that number was never used,
+        under the launch lock. Raises OSError.
         """
         run = self.next_number(cluster, log_dir) if wanted is None else wanted
         paths.private(self.runs_dir / cluster)
@@ -463,7 +463,7 @@ class Store:
             except FileExistsError:
                 if wanted is not None:
                     raise
-                run += 1  # something foreign of that name
+                run += 1  # a foreign file of that name
             except FileNotFoundError:
                 paths.private(folder.path.parent)  # an undone launch removed the empty folder
 

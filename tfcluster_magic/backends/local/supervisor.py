@@ -437,4 +437,4 @@ def main(path: str, lock_fd: int, ready_fd: int) -> None:
             traceback.print_exc(file=sys.stdout)
             sys.stdout.flush()
         os._exit(1)
-    os._exit(0)  # nothing is left to finalize, and that would cost time
+    os._exit(0)  # skips Python's finalization, which takes time and has nothing to do

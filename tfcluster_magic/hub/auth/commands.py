@@ -110,7 +110,7 @@ def show(place: tuple[Path, str | None]) -> None:
 @click.pass_obj
 def remove(place: tuple[Path, str | None], name: str, with_data: bool) -> None:
     """Remove the account NAME and its hub user; stop its notebooks, sessions and rights. Its files
-    stay. If the hub is down, it does its part at its next start.
+    stay. If the hub is down, it completes the removal at its next start.
     """
     known = normalized_name(name)
     if with_data and _on_this_machine():

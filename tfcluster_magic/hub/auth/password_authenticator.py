@@ -78,12 +78,12 @@ class Throttle:
             self._times.popitem(last=False)
 
     def forgive(self, key: str) -> None:
-        """Uncount one try that was not a guess."""
+        """Take back the count of one attempt that was not a guess."""
         if times := self._times.get(key):
             times.pop()
 
     def forget(self, key: str) -> None:
-        """Uncount all tries of a key whose user knows the password."""
+        """Take back the count of all attempts of a key whose user knows the password."""
         self._times.pop(key, None)
 
 
@@ -180,7 +180,7 @@ class SignInAttempt:
         self._forget, self._forgive = forget, forgive
 
     def right(self) -> None:
-        """Uncount the try, because the password was right."""
+        """Take back the count of the attempt, because the password was right."""
         for throttle, key in self._forget:
             throttle.forget(key)
         for throttle, key in self._forgive:

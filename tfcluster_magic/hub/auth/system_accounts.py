@@ -100,7 +100,7 @@ def environment(person: Person | None) -> dict[str, str]:
 
 
 def become(person: Person) -> None:
-    """Let this process be of a person's account, for good."""
+    """Switch this process to a user's account for good."""
     os.setgroups(person.groups)
     os.setgid(person.gid)
     os.setuid(person.uid)

@@ -3,5 +3,5 @@
 The hub starts it as a separate process (`service.py`). It serves pages and the API that the pages
 and `tfcluster admin` use (`routes`). A `Site` (`sites/base.py`) provides the data: of this machine
 or of a Kubernetes cluster. Every change and every reading of a log is in the audit log
-(`audit.py`).
+(`hub/audit.py`).
 """

@@ -49,8 +49,8 @@ class _Chunks(io.RawIOBase):
 
 
 class Giver(HTTPServer):
-    """A server for one client. `given` is whether it received everything; if not, `why` says why
-    not.
+    """A server for one client. `given` says whether the console received everything; if not, `why`
+    has the reason.
     """
 
     def __init__(self, listening: socket.socket, token: str, mount: Path = MOUNT) -> None:

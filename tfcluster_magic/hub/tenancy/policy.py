@@ -22,7 +22,7 @@ from ...i18n import _
 from ...kube.api.resource_amounts import parse_quantity
 from ...kube.objects import images, network_policy
 from ...notifications import NotificationPolicy
-from ...notifications.delivery import network_mistake as closed_network
+from ...notifications.sending import network_mistake as closed_network
 from ...quota.limits import Limits, OverrideTerm, Quota
 from ...spec import Model
 from ...spec.quantities import NUMBER_RULE, non_finite_numbers

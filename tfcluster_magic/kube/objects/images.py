@@ -74,7 +74,7 @@ def _split(text: str) -> ImageReference:
     )
     if not is_registry:
         first, others = DOCKER_HUB, [first, *others]
-    # Host names are case-insensitive, but a capital may be all that shows that this one is a
+    # Host names are case-insensitive, but a capital letter alone shows that the first part is a
     # registry.
     registry = first.lower() if any(mark in first for mark in ".:") else first
     if registry == f"index.{DOCKER_HUB}":

@@ -194,7 +194,7 @@ def parse_policy(text: str) -> Policy:
 def _mistakes(policy: Policy) -> Iterator[Problem]:
     """Yield the mistakes that a policy's schema cannot express."""
     if policy.notifications.private_networks:
-        from ...notifications.delivery import network_mistake as closed_network
+        from ...notifications.sending import network_mistake as closed_network
 
         for network in policy.notifications.private_networks:
             if why := closed_network(network):

@@ -58,10 +58,10 @@ TEMPLATE_RULES = (
     CelRule(
         "",
         "!has(self.after) || size(self.after) == 0",
-        "a template has none: leave it out",
+        "a template cannot have it: remove it",
         "after",
     ),
-    CelRule("", "!has(self.stop)", "a template has none: leave it out", "stop"),
+    CelRule("", "!has(self.stop)", "a template cannot have it: remove it", "stop"),
 )
 """Rules below `spec.template.spec` that only templates have."""
 SPEC_RULES = (

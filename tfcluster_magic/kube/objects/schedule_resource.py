@@ -2,7 +2,8 @@
 
 The owner writes the spec: rules, template, and requests (pause, runs, backfills). Only the operator
 writes the status: `read` adds open requests to it, and `write_status` records which ones were
-taken. So nobody else needs a right to write the status, and kubectl can do the same as the verbs.
+carried out. So users need no right to write the status, and kubectl can do everything that the
+verbs do.
 """
 
 from __future__ import annotations
@@ -49,29 +50,30 @@ log = logging.getLogger(__name__)
 
 KIND = "TFClusterSchedule"
 MOST_SETTLED = 100
-"""Settled occurrences that a status keeps; each write of a status contains all of them."""
+"""The most settled occurrences of a status; each write of a status contains all of them."""
 STATUS_BYTES = 64 * 1024
 """Most bytes of a status; in a larger one the reasons of the oldest occurrences are left out."""
 FUTURE = 3600.0
 """Seconds by which a requester's clock may be ahead; a request with a later time waits."""
 MOST_REQUESTS = 20
-"""Most requested runs, and most requested backfills, that are not taken yet."""
+"""The most open requests for runs, and for backfills."""
 WORDS_LENGTH = 64 * 1024
 TAKEN_AT = f"{GROUP}/snapshot-time"
 """Annotation with the time at which the template's snapshot was taken."""
 
 
 class Suspension(Model, frozen=True, kw_only=True):
-    """Who suspended a schedule, and why. It applies while `suspend` is true."""
+    """The suspension of a schedule: by whom, when and why. It applies while `suspend` is true."""
 
-    by: Annotated[str, Meta(max_length=ASKER_LENGTH, description="who did it")] = ""
+    by: Annotated[str, Meta(max_length=ASKER_LENGTH, description="the person who suspended it")] = (
+        ""
+    )
     reason: Annotated[str, Meta(max_length=STOP_LENGTH, description="why")] = ""
     at: Annotated[float, Meta(description="since when")] | None = None
     locked: Annotated[
         bool,
         Meta(
-            description="only who has the right `lock` on tfclusterschedules may set, change or "
-            "lift it"
+            description="set, changed and lifted only with the right `lock` on tfclusterschedules"
         ),
     ] = False
 
@@ -85,18 +87,24 @@ class BackfillRequest(Model, frozen=True, kw_only=True):
         "end": time_form("endTime"),
     }
 
-    number: Annotated[int, Meta(ge=1, le=2**31 - 1, description="higher than any before it")]
+    number: Annotated[
+        int, Meta(ge=1, le=2**31 - 1, description="a number above those of all earlier backfills")
+    ]
     requested_at: Annotated[
         float,
-        Meta(description="now; one from before the schedule's creation, as in a copy, is not run"),
+        Meta(
+            description="the current time; a request from before the schedule's creation is ignored"
+        ),
     ]
-    start: Annotated[float, Meta(description="the first due time is not before")]
-    end: Annotated[float, Meta(description="the last due time is not after")]
-    parallel: Annotated[int, Meta(ge=1, le=100, description="runs of it at once")] = 1
+    start: Annotated[float, Meta(description="due times from here on are included")]
+    end: Annotated[float, Meta(description="due times up to here are included")]
+    parallel: Annotated[
+        int, Meta(ge=1, le=100, description="most of its runs at the same time")
+    ] = 1
 
 
 class RunTemplate(Model, frozen=True, kw_only=True):
-    """What is launched at each due time."""
+    """The template of the runs."""
 
     spec: Annotated[Spec, Meta(description="the spec of its TFClusters")]
 
@@ -122,12 +130,14 @@ class ScheduleSpec(ScheduleRules, frozen=True, kw_only=True):
         "runTimes": Form("runTimes", _write_times, _read_times, _times_schema),
     }
 
-    suspend: Annotated[bool, Meta(description="launch nothing; runs go on")] = False
+    suspend: Annotated[bool, Meta(description="launch nothing more; current runs go on")] = False
     suspension: Annotated[Suspension, Meta(description="who suspended it, and why")] | None = None
     resume_at: (
         Annotated[
             float,
-            Meta(description="when it was resumed after it had suspended itself (`pauseAfter`)"),
+            Meta(
+                description="time at which it was resumed after it suspended itself (`pauseAfter`)"
+            ),
         ]
         | None
     ) = None
@@ -135,19 +145,21 @@ class ScheduleSpec(ScheduleRules, frozen=True, kw_only=True):
         tuple[float, ...],
         Meta(
             max_length=MOST_REQUESTS,
-            description="runs that were asked for beside the due times: add the time now; one from "
-            "before the schedule's creation, as in a copy, is not run",
+            description=(
+                "requests for a run besides the due times: add the current time. A request "
+                "from before the schedule's creation, as in a copy, is ignored"
+            ),
         ),
     ] = ()
     backfills: Annotated[
         tuple[BackfillRequest, ...],
-        Meta(max_length=MOST_REQUESTS, description="past due times to run, oldest first"),
+        Meta(max_length=MOST_REQUESTS, description="ranges of past due times to run, oldest first"),
     ] = ()
     launch_words: Annotated[
         str,
         Meta(
             max_length=WORDS_LENGTH,
-            description="the launch as it was asked for, as JSON, for `tfcluster schedule update`",
+            description="the words of the launch as JSON, for `tfcluster schedule update`",
         ),
     ] = ""
     template: Annotated[RunTemplate, Meta(description="what is launched at each due time")]
@@ -268,7 +280,7 @@ def read_template(found: Mapping[str, Any]) -> tuple[Spec, list[str]]:
         told.append(Problem("spec.mode", spec.mode.value, allowed))
     if spec.after or spec.stop:
         field = "spec.after" if spec.after else "spec.stop"
-        told.append(Problem(field, "…", _("a template has none: leave it out")))
+        told.append(Problem(field, "…", _("a template cannot have it: remove it")))
     arguments = spec.program.arguments if spec.program else ()
     told += placeholders.problems(arguments, spec.env)
     return spec, [_words_of(InvalidRequest(told))] if told else []
@@ -285,7 +297,7 @@ def _read_status(said: Mapping[str, Any], created: float) -> tuple[ScheduleStatu
             ScheduleStatus,
         )
     except msgspec.ValidationError as error:
-        # Starting again from the creation would repeat runs, and nobody knows which ones.
+        # The results are unknown, and starting again from the creation would repeat runs.
         text = _("its status cannot be read: {why}").format(why=error)
         return ScheduleStatus(cursor=float(1 << 37)), text
     return status, ""
@@ -315,20 +327,20 @@ def _with_requests(
     created: float,
     now: float,
 ) -> ScheduleStatus:
-    """Return the status with the spec's requests that the operator has not taken yet.
+    """Return the status with the spec's requests that the operator has not carried out yet.
 
-    What was asked for before the creation was asked of another schedule, of which this is a copy.
+    Requests from before the creation were made to another schedule, of which this one is a copy.
 
     Args:
         spec: the spec.
-        told: the status in the resource, which says what was taken.
-        status: the same, read.
+        told: the status of the resource, with the requests that were carried out.
+        status: the same, as a model.
         created: when the schedule was created.
         now: the time.
     """
     observed = told.get("observedCron"), told.get("observedTimeZone")
     if any(observed) and observed != (spec.cron, spec.time_zone):
-        # Due times of the new expression in the past were never due.
+        # Past due times of the new expression do not count as missed.
         status = replace(status, cursor=now)
     status = _paused_as_asked(spec, status, now)
     if status.paused is None:
@@ -365,7 +377,7 @@ def _asked_runs(
     created: float,
     now: float,
 ) -> Iterator[Occurrence]:
-    """Yield an occurrence for each run that was asked for since the creation and not taken."""
+    """Yield an occurrence for each requested run since the creation that was not launched yet."""
     taken = epoch_seconds(told.get("takenRunTime")) or 0.0
     known = {each.key for each in status.occurrences}
     waiting = sum(
@@ -385,12 +397,12 @@ def _asked_runs(
 
 
 def _stored(at: float) -> float:
-    """Return a time as it is read after it was written."""
+    """Return a time with the precision that it has after it was written and read."""
     return parse_time(format_time(at))
 
 
 def _begun(spec: ScheduleSpec, asked: BackfillRequest, now: float) -> Backfill:
-    """Return a backfill that begins; one with too many due times, or with none, has ended."""
+    """Return a starting backfill; one with too many due times, or without any, has ended."""
     times = CronTimes(spec.cron, spec.time_zone)
     end = min(asked.end, now)
     total = times.count(asked.start - 1, end, MOST_BACKFILL + 1)
@@ -470,7 +482,7 @@ def write_change(found: Object, before: Schedule, after: Schedule) -> list[Objec
 
 
 def _ask(spec: Object, old: Schedule, new: Schedule, told: Mapping[str, Any]) -> None:
-    """Ask in the spec for what is new in a status. The clock of who asks may be behind."""
+    """Add requests to the spec for the changes of a status. The client's clock may be slow."""
     before, after, created = old.status, new.status, old.created_at
     if after.paused is not None and before.paused is None:
         spec["suspend"] = True
@@ -520,7 +532,7 @@ def _ask(spec: Object, old: Schedule, new: Schedule, told: Mapping[str, Any]) ->
 
 
 def suspension_of(pause: Pause) -> Object:
-    """Return a pause as the spec of a schedule asks for it."""
+    """Return the suspension in the spec that requests a pause."""
     said = Suspension(by=pause.by, reason=str(pause.reason), at=pause.at, locked=pause.locked)
     return resource_form.write(Suspension, msgspec.to_builtins(said))
 
@@ -535,15 +547,17 @@ def write_status(found: Mapping[str, Any], schedule: Schedule, now: float) -> Ob
     status = replace(
         schedule.status, occurrences=tuple(kept(schedule.status.occurrences, now, MOST_SETTLED))
     )
-    if status.problem:  # earlier work stays, and nothing new was taken
+    if status.problem:  # earlier occurrences stay, and no request was carried out
         same = {k: v for k, v in before.items() if k not in ("conditions", "nextTime", "state")}
-        same.setdefault("observedCron", spec.cron)  # the next request begins when it is written
+        same.setdefault(
+            "observedCron", spec.cron
+        )  # the next request starts at the time of this write
         same.setdefault("observedTimeZone", spec.time_zone)
         return {**same, **_shown(found, schedule, before, now), "problem": status.problem[:4000]}
     made = _lean(resource_form.write(ScheduleStatus, msgspec.to_builtins(status)))
     made |= {"observedCron": spec.cron, "observedTimeZone": spec.time_zone}
     runs = [at for at in spec.run_times if status.paused is None and at <= now + FUTURE]
-    # A schedule that paused itself in this turn had taken the requests before.
+    # A schedule that paused itself in this turn had carried out the requests before.
     runs += [each.due for each in status.occurrences if each.kind is OccurrenceKind.MANUAL]
     if newest := max([epoch_seconds(before.get("takenRunTime")) or 0.0, *runs]):
         made["takenRunTime"] = format_time(newest)

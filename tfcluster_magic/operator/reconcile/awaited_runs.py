@@ -1,4 +1,4 @@
-"""The runs for which others wait, as the caches know them, and the turns that they cause.
+"""The runs for which others wait, as cached, and the turns that they cause.
 
 A waiting run takes a turn when a run that it waits for appears, ends, is released or is deleted,
 and no other turn in between. Nothing is requested from the API.
@@ -23,7 +23,7 @@ Sight = SeenRun | None
 
 
 class AwaitedRuns:
-    """Knows for each awaited run which runs wait for it.
+    """An index of which runs wait for which.
 
     Args:
         runs: the cache of all runs.

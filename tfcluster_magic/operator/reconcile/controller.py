@@ -17,8 +17,8 @@ from ...kube.controller.work_queue import BackgroundThread, KeyedWorkers
 from ...kube.objects.policy import Policy
 from ..accounting import Accountant
 from ..cluster_state import REFUSED, ClusterCaches, ClusterState, Key
+from ..network_policy_probe import EnforcementCheck
 from ..pending_tasks import PendingTaskDiagnosis
-from ..policy_enforcement import EnforcementCheck
 from ..scheduling.admission import Admission
 from ..scheduling.published_options import OptionsPublisher
 from ..scheduling.snapshot import Snapshotter

@@ -1,12 +1,13 @@
-"""The control loop over TFClusterSchedules: launches what is due, once, and stops what it replaces.
+"""The control loop over TFClusterSchedules: launches each due time once, and stops the runs that it
+replaces.
 
-A status is written before what it says is done, and only if nobody else wrote meanwhile: it names
-the run of a due time, and then that run is created under this name. Whoever goes on after a crash
-creates it again, and an existing run with the labels of the due time is that launch. So two
-operators at once launch it once. A run that was created here, or seen by the watch, is not created
-again if its user deletes it at once; a run is only lost from sight if its operator is killed
-between the two writes and it is deleted before the next one looks. A schedule takes a turn at its
-due times, when one of its runs ends, and when it changes; in between it costs nothing.
+The status is written before it is carried out, and only if there was no other write meanwhile: it
+names the run of a due time, and then the run of this name is created. After a crash, the next
+operator creates the run unless it exists with the labels of the due time. So two operators at once
+launch it once. A run that was created here, or seen by the watch, is not created again if its user
+deletes it at once. Only one case is missed: the operator is killed between the two writes, and the
+run is deleted before the next operator starts. A schedule takes a turn at its due times, when one
+of its runs ends, and when it changes, and none in between.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from ..scheduling.launch_queue import phase_of
 
 RESOURCE = "tfclusterschedules"
 LONGEST_SLEEP = 60.0
-"""Seconds after which it looks at the clock again, which somebody may have set."""
+"""Seconds after which it reads the clock again, which may have been set."""
 AGAIN = 0.05
 """Seconds until a turn is taken again after somebody else wrote the object."""
 NAME_TRIES = 5
@@ -63,7 +64,7 @@ class ScheduleConflict(Exception):
 
 
 class ScheduleClock:
-    """The time by which schedules are due; a test has one that is faster."""
+    """The clock of schedules; tests use a faster one."""
 
     def now(self) -> float:
         """Return the time, in seconds since 1970."""
@@ -110,21 +111,23 @@ class ScheduleController:
         self.launches = 0
         self._lock = threading.Lock()
         self._followed: dict[Key, Key] = {}
-        """By run that goes on, or is about to be created: its schedule."""
+        """Schedules by active run, including runs about to be created."""
         self._runs_of: dict[Key, set[Key]] = {}
-        """By schedule: its runs that go on, or are about to be created."""
+        """Active runs by schedule, including runs about to be created."""
         self._created: dict[Key, ScheduledRun] = {}
-        """By run that goes on: what was created here under its name."""
+        """By active run: the object that was created here under its name."""
         self._deleted: dict[Key, CacheUpdate] = {}
-        """By run that went on: its deletion."""
+        """By run that was active when it was deleted: its deletion."""
         self._ended: set[Key] = set()
         """Schedules of which a run has ended since their last turn, or a schedule that they wait
         for has changed.
         """
         self._awaiting: dict[Key, set[Key]] = {}
-        """By schedule: those that wait for it (`after`)."""
+        """By schedule: the schedules that wait for it (`after`)."""
         self._idle: dict[Key, tuple[object, float, float]] = {}
-        """By schedule: the version at its last turn, when it was, until when nothing is due."""
+        """By schedule: the version at its last turn, the time of that turn, and the time until
+        which nothing is due.
+        """
         self._own: dict[Key, Object] = {}
         """By schedule: its state after our last write, until the cache has it."""
 
@@ -144,7 +147,7 @@ class ScheduleController:
         self.turns.stop(seconds)
 
     def run_changed(self, update: CacheUpdate) -> None:
-        """Note a change of a run; the end of one is a turn of its schedule."""
+        """Note a change of a run; its end causes a turn of its schedule."""
         if update.new is not None and phase_of(update.new) not in _FINAL:
             return
         head = update.object["metadata"]
@@ -174,7 +177,7 @@ class ScheduleController:
             self.turns.work.add(each)
 
     def _await(self, key: Key, names: Iterable[str]) -> None:
-        """Note for which schedules one waits; each change of those is a turn of it."""
+        """Note the schedules for which one waits; each change of those causes a turn of it."""
         with self._lock:
             for each in [other for other, waiting in self._awaiting.items() if key in waiting]:
                 self._awaiting[each].discard(key)
@@ -251,7 +254,7 @@ class ScheduleController:
             _version, then, wake_at = idle
             if then <= now < wake_at:  # the clock may have been set back meanwhile
                 return self._rest(wake_at)
-        self._idle.pop(key, None)  # the turn may fail, and what ended is looked at again then
+        self._idle.pop(key, None)  # if the turn fails, the ended runs are checked again
         found = schedule_resource.whole(cached)
         find = functools.cache(lambda name: self._find(key[0], name))  # each is read once a turn
         schedule = self._checked(key, schedule_resource.read(found, now), find)
@@ -299,7 +302,7 @@ class ScheduleController:
         launching = [o for o in status.occurrences if o.state is OccurrenceState.LAUNCHING]
         if launching:
             self._launch_all(key, found, schedule, launching)
-            return 0.0  # whatever ended meanwhile was not followed yet
+            return 0.0  # runs that ended meanwhile were not handled yet
         wake_at = math.inf if turn.wake_at is None else turn.wake_at
         self._idle[key] = found["metadata"]["resourceVersion"], now, wake_at
         return self._rest(wake_at)
@@ -314,7 +317,7 @@ class ScheduleController:
         found = cached = self._runs.get(namespace, run)
         phase = None if found is None else phase_of(found)
         if (phase in _FINAL and phase != Phase.SUCCEEDED.value) or phase is None:
-            # Caches lack what was launched just now, and why a run that is over has ended.
+            # Caches lack runs launched just now, and the reasons of ended runs.
             found = find_object(self._api, path("tfclusters", namespace, run))
         if found is None:
             return self._outcome_of_deleted((namespace, run), cached)
@@ -326,7 +329,7 @@ class ScheduleController:
         return RunOutcome(status.phase, why)
 
     def _outcome_of_deleted(self, run: Key, cached: Object | None) -> RunOutcome:
-        """Return how a run ended whose record is gone, as far as the watch saw it."""
+        """Return the outcome of a deleted run, as far as the watch saw it."""
         with self._lock:
             seen = self._deleted.get(run)
         last = cached if seen is None else seen.object
@@ -341,7 +344,7 @@ class ScheduleController:
         return RunOutcome(Phase.STOPPED, Message("ScheduleRunRemoved", {"name": run[1]}))
 
     def _write(self, key: Key, found: Object, schedule: Schedule, now: float) -> Object:
-        """Write the status if it differs; return the object as it is then, without its template.
+        """Write the status if it differs; return the resulting object, without its template.
 
         Raises:
             ApiError: the API refuses.
@@ -377,7 +380,7 @@ class ScheduleController:
         return status
 
     def _next_number(self, key: Key, status: ScheduleStatus) -> int:
-        """Return the number of the next run, which none has or had."""
+        """Return the number of the next run, which no run has or had."""
         found = [each["metadata"]["name"] for each in self._runs.of(key[0])]
         found += [run for o in status.occurrences for run in (o.run, *o.earlier)]
         split = (names.parse_ref(each) for each in found if each.startswith(f"{key[1]}-"))
@@ -397,13 +400,13 @@ class ScheduleController:
         except ApiError as error:
             if error.unanswered or error.status == 409:
                 raise
-            if not error.gone:  # stopped by somebody else, or no run of ours any more
+            if not error.gone:  # stopped by another client, or no longer our run
                 log.warning("%s/%s: it is not stopped: %s", key[0], run, error.message)
 
     def _launch_all(
         self, key: Key, found: Object, schedule: Schedule, launching: Sequence[Occurrence]
     ) -> None:
-        """Create the runs that the status names, and note what became of each.
+        """Create the runs that the status names, and record the result of each.
 
         Raises:
             ApiError: the API did not answer; repeat the turn.
@@ -422,7 +425,9 @@ class ScheduleController:
                 now = self._clock.now()
                 tried = next(o for o in after.occurrences if o.key == each.key)
                 is_full = tried.state is OccurrenceState.WAITING
-                if is_full and tried.reason is not None:  # and so there is none for the others
+                if (
+                    is_full and tried.reason is not None
+                ):  # so there is no room for the others either
                     for other in launching[place + 1 :]:
                         after = no_room(after, other, tried.reason, now)
                 told = schedule_resource.with_status(schedule, after)
@@ -455,20 +460,22 @@ class ScheduleController:
             now = self._clock.now()
             if error.reason == "AlreadyExists":
                 there = find_object(self._api, path("tfclusters", *run))
-                if there is None:  # deleted just now, perhaps ours: the watch will know
+                if there is None:  # deleted just now, perhaps our run: the watch will tell
                     raise ScheduleConflict from None
                 if not _is_launch(there, body):
                     after = 1 + _number_of(occurrence.run)
                     name = names.run_name(key[1], max(after, self._next_number(key, status)))
                     return launched(status, occurrence, name, now, created=False), False
-            elif error.unanswered or error.status == 409:  # such as two that count one quota
+            elif (
+                error.unanswered or error.status == 409
+            ):  # for example, two writers that count one quota
                 raise
             else:
                 why = self._refusal(key, error)
                 log.warning("%s/%s: not launched: %s", key[0], occurrence.run, why)
                 told = Message("ScheduleNotLaunched", {"why": why})
                 if error.status in (401, 403, 404) and not _is_denied(error):
-                    # a quota, or a right, that may come
+                    # a quota or a right, which may change
                     return no_room(status, occurrence, told, now), True
                 return failed(schedule.rules, status, occurrence, told, now), True
         now = self._clock.now()
@@ -552,20 +559,20 @@ def _is_launch(there: Object, body: Object) -> bool:
 
 
 def _is_same(found: ScheduledRun, wanted: ScheduledRun) -> bool:
-    """Return whether two runs are of the same attempt of a due time. The zone may have been changed
-    since one was created, and with it the local time.
+    """Return whether two runs are of the same attempt of a due time. The time zone, and so the
+    local time, may have changed since one of them was created.
     """
     identities = ((each.uid, each.due, each.attempt) for each in (found, wanted))
     return len(set(identities)) == 1
 
 
 def _held_runs(key: Key, status: ScheduleStatus) -> set[Key]:
-    """Return the runs that go on, or are about to be created."""
+    """Return the active runs, including those about to be created."""
     return {(key[0], each.run) for each in status.occurrences if each.state.holds_run and each.run}
 
 
 def _is_denied(error: ApiError) -> bool:
-    """Return whether a policy or a webhook refused, which the same run will not change."""
+    """Return whether a policy or a webhook refused the run, so that trying it again is useless."""
     return " denied " in error.message
 
 

@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from ...errors import Problem
 from ...kube.api.resource_amounts import CPU, format_amount, format_amounts, holders
 from ...kube.objects.policy import uses_gangs
+from ...launch_checks.capacity_check import DemandByType, Shortage, shortages
 from ...launch_checks.kubernetes import LaunchFacts, launch_problems, task_demands
 from ...launch_checks.policy_check import names_secrets
-from ...launch_checks.quota_and_node_fit import DemandByType, Shortage, shortages
 from ...spec import Message, TFCluster
 from ..cluster_state import ClusterState
 from .launch_queue import AT_ONCE, LaunchPace, QueuedRun, runs_ahead

@@ -20,14 +20,7 @@ from ...kube.api.client import Object
 from ...kube.api.resource_amounts import PODS, Amounts, plus, pod_resources, times
 from ...kube.objects import custom_resource
 from ...kube.objects.policy import Policy
-from ...launch_checks.kubernetes import LaunchFacts, task_demands
-from ...launch_checks.namespace_quota import (
-    ContainerBounds,
-    NamespaceQuota,
-    TaskDemand,
-    namespace_quotas,
-)
-from ...launch_checks.quota_and_node_fit import (
+from ...launch_checks.capacity_check import (
     BoundPod,
     DemandByType,
     EqualTasks,
@@ -38,6 +31,13 @@ from ...launch_checks.quota_and_node_fit import (
     node_capacities,
     node_kinds,
     read_task_node,
+)
+from ...launch_checks.kubernetes import LaunchFacts, task_demands
+from ...launch_checks.quota_objects import (
+    ContainerBounds,
+    NamespaceQuota,
+    TaskDemand,
+    namespace_quotas,
 )
 from ...spec import Phase, Spec, TaskType
 from ..cluster_state import ClusterCaches, ClusterState, Key, is_forbidden, owner_uid

@@ -141,8 +141,8 @@ def test_a_backlog_that_waits_for_other_tasks_is_bounded(monkeypatch: pytest.Mon
 
 
 def test_quiet_tasks_are_asked_seldom() -> None:
-    """To follow 600 tasks takes at most 40 requests a second; a quiet one is read every 8 s, and a
-    task that starts to print is read soon again.
+    """Following 600 tasks takes at most 40 requests a second. A quiet task is read every 8 s; once
+    it prints again, it is read sooner.
     """
     turns, asked, now = PollSchedule(600), 0, 0.0
     while now < 60:
@@ -166,7 +166,7 @@ def test_quiet_tasks_are_asked_seldom() -> None:
 
 
 def test_a_task_whose_pod_changed_is_asked_at_once() -> None:
-    """However long a task was quiet, a pod that starts or ends is read soon, also one that changed
+    """A pod that starts or ends is read soon even if its task was quiet for long, or if it changed
     during a request.
     """
     turns = PollSchedule(1)

@@ -93,8 +93,8 @@ STEPS = st.lists(
 def test_an_operator_that_acts_is_never_said_to_be_away(
     server: KubeServer, steps: list[tuple[float, str]], operators: float, servers: float
 ) -> None:
-    """However its renewals and the clocks go, an operator that may act is never reported as away;
-    one that has not renewed its Lease for more than 16 seconds is.
+    """An operator that may act is never reported as away, whatever the clocks show. An operator
+    that has not renewed its Lease for more than 16 seconds is.
     """
     server.objects.pop(LEASE, None)
     clock, renewed = Clock(operators), 0.0

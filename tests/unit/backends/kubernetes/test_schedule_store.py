@@ -1,4 +1,4 @@
-"""The verbs of schedules on Kubernetes, beside an operator, on a server that stores objects."""
+"""The verbs of schedules on Kubernetes, with an operator, on a server that stores objects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WHERE = path("tfclusterschedules", "a", "nightly")
 
 @dataclass
 class Desk:
-    """A user's manager, and the operator's world."""
+    """A user's manager, and a server with its operator."""
 
     manager: ClusterManager
     world: World
@@ -39,7 +39,7 @@ class Desk:
         return [o.state.value for o in self.manager.schedules.show("nightly").status.occurrences]
 
     def taken(self) -> bool:
-        """Return whether the operator has seen the newest spec."""
+        """Return whether the operator has read the newest spec."""
         found = self.world.server.objects[WHERE]
         told = (found.get("status") or {}).get("observedGeneration")
         return bool(told == found["metadata"]["generation"])
@@ -70,8 +70,8 @@ def desk(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
 
 
 def test_every_verb_works_as_on_one_machine(desk: Desk) -> None:
-    """Create, list, show, pause, resume, run-now, update, history, backfill and delete; the user
-    writes the spec alone, and sees at once what was asked for.
+    """Create, list, show, pause, resume, run-now, update, history, backfill and delete work. The
+    user's account writes only the spec, and each request is visible at once.
     """
     verbs, server = desk.manager.schedules, desk.world.server
     made = verbs.create(
@@ -134,7 +134,7 @@ def test_every_verb_works_as_on_one_machine(desk: Desk) -> None:
 
 
 def test_changes_at_the_same_time_are_both_kept(desk: Desk) -> None:
-    """A write that the operator's came before is made again."""
+    """A write that conflicts with one of the operator is repeated."""
     verbs, server = desk.manager.schedules, desk.world.server
     verbs.create("nightly", "train.py", cron="0 0 1 1 *", overlap="allow")
     conflicts = [Refusal(409, "Conflict")]
@@ -151,7 +151,7 @@ def test_changes_at_the_same_time_are_both_kept(desk: Desk) -> None:
 
 
 def test_what_kubernetes_cannot_do_is_refused(desk: Desk) -> None:
-    """A schedule that reads its files when it is due, and names that are none."""
+    """`--track` and invalid names are refused."""
     verbs = desk.manager.schedules
     with pytest.raises(InvalidRequest, match="launches a snapshot"):
         verbs.create("nightly", "train.py", cron="@daily", track=True)
@@ -161,7 +161,9 @@ def test_what_kubernetes_cannot_do_is_refused(desk: Desk) -> None:
 
 
 def test_a_manifest_by_hand_is_shown_and_its_rules_are_updated(desk: Desk) -> None:
-    """`update` of its rules keeps its template; an invalid one is listed with what is wrong."""
+    """`update` of a schedule's rules keeps its template; an invalid schedule is listed with its
+    problem.
+    """
     spec = {"cron": "0 0 1 1 *", "template": {"spec": {"program": {"inline": "print()"}}}}
     desk.world.server.put(WHERE, {"spec": spec})
     odd = path("tfclusterschedules", "a", "odd")

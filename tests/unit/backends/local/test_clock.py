@@ -1,4 +1,6 @@
-"""The clock process of schedules: launches what is due once, whoever is killed when."""
+"""The clock process of schedules launches each due time once, even if processes are killed at any
+time.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,7 @@ def test_it_launches_what_is_due_with_the_due_time(scheduler: ClusterManager) ->
 def test_its_files_are_private_and_it_ends_with_the_last_schedule(
     scheduler: ClusterManager,
 ) -> None:
-    """Files of schedules are the user's alone; without schedules no process is left."""
+    """Only the user can read the files of schedules. Without schedules, no process is left."""
     scheduler.schedules.create("nightly", "quick.sh", cron=YEARLY, workers=1)
     clock = clock_of(scheduler)
     wait_until(lambda: clock.pid() is not None)
@@ -94,7 +96,7 @@ def test_its_files_are_private_and_it_ends_with_the_last_schedule(
 
 
 def test_any_command_starts_it_again(scheduler: ClusterManager) -> None:
-    """After the machine was off, the first command or server starts the clock, and only one."""
+    """After a reboot, the first command or server starts the clock process, and only one."""
     scheduler.schedules.create("nightly", "quick.sh", cron=YEARLY, workers=1)
     clock = clock_of(scheduler)
     wait_until(lambda: clock.pid() is not None)
@@ -119,7 +121,7 @@ def test_any_command_starts_it_again(scheduler: ClusterManager) -> None:
 
 
 def test_a_failing_program_is_retried_and_the_schedule_pauses(scheduler: ClusterManager) -> None:
-    """A run that fails is tried again as the rules say, and each attempt has its own run."""
+    """A failed run is retried by the rules, and each attempt is a run of its own."""
     scheduler.schedules.create(
         "nightly", "fail.py", cron="* * * * *", workers=1, retries=1, retry_delays="0.1s"
     )
@@ -132,7 +134,9 @@ def test_a_failing_program_is_retried_and_the_schedule_pauses(scheduler: Cluster
 
 
 def test_forbid_and_replace_with_real_runs(scheduler: ClusterManager) -> None:
-    """With forbid a second launch is refused while a run goes on; with replace it takes over."""
+    """While a run is active, `forbid` skips the next due time, and `replace` stops the run and
+    launches a new one.
+    """
     scheduler.schedules.create("nightly", "sleep.py", cron=YEARLY, workers=1, grace=1)
     scheduler.schedules.run_now("nightly")
     wait_until(lambda: last(scheduler, "nightly").state is OccurrenceState.RUNNING)
@@ -147,8 +151,8 @@ def test_forbid_and_replace_with_real_runs(scheduler: ClusterManager) -> None:
 
 
 def test_a_snapshot_is_launched_and_track_reads_anew(scheduler: ClusterManager) -> None:
-    """A schedule launches what was there at create, `update` takes a new snapshot, and --track
-    reads the files when it is due.
+    """A schedule launches the program as it was at `create`; `update` takes a new snapshot, and
+    `--track` reads the files at each due time.
     """
     scheduler.schedules.create("kept", "quick.sh", cron=YEARLY, workers=1)
     scheduler.schedules.create("read", "quick.sh", cron=YEARLY, workers=1, track=True)
@@ -169,7 +173,9 @@ def test_a_snapshot_is_launched_and_track_reads_anew(scheduler: ClusterManager) 
 
 
 def test_a_name_that_another_run_has_is_passed_over(scheduler: ClusterManager) -> None:
-    """A run of the user's own with the name that was noted is no run of the schedule."""
+    """A run that the user launched by hand under the recorded name does not count as the schedule's
+    run.
+    """
     scheduler.schedules.create("nightly", "quick.sh", cron=YEARLY, workers=1)
     own = scheduler.launch("quick.sh", name="nightly", workers=1)
     assert own.metadata.name == "nightly-1"
@@ -179,7 +185,9 @@ def test_a_name_that_another_run_has_is_passed_over(scheduler: ClusterManager) -
 
 
 def test_two_changes_at_once_both_hold(scheduler: ClusterManager) -> None:
-    """A name is taken once, changes are not lost, and a deleted schedule is gone for everybody."""
+    """A name can be used once, concurrent changes are not lost, and a deleted schedule is gone in
+    every process.
+    """
     scheduler.schedules.create("nightly", "quick.sh", cron=YEARLY, workers=1)
     with pytest.raises(NameTaken, match="update nightly"):
         scheduler.schedules.create("nightly", "quick.sh", cron=YEARLY, workers=1)
@@ -196,7 +204,9 @@ def test_two_changes_at_once_both_hold(scheduler: ClusterManager) -> None:
 
 
 def test_a_damaged_status_launches_nothing_and_says_so(scheduler: ClusterManager) -> None:
-    """What ran is unknown when a status is cut: nothing is launched twice, and the list says so."""
+    """If the status file is damaged, past results are unknown: nothing is launched twice, and the
+    list says so.
+    """
     scheduler.schedules.create("nightly", "quick.sh", cron="* * * * *", workers=1)
     store = scheduler.backend.schedules()
     assert isinstance(store, LocalSchedules)
@@ -207,7 +217,7 @@ def test_a_damaged_status_launches_nothing_and_says_so(scheduler: ClusterManager
 def check_each_ran_once(
     manager: ClusterManager, name: str, cron: str, count: int, started: float
 ) -> None:
-    """Check that the first `count` due times each have exactly one run, in the record of it."""
+    """Check that each of the first `count` due times has exactly one run whose record names it."""
     wanted = [*islice(CronTimes(cron, "UTC").after(started), count)]
     runs: list[TFCluster] = [
         run for run in manager.list([name], all_runs=True) if run.status.started_at is not None
@@ -224,8 +234,8 @@ def check_each_ran_once(
 def test_killed_at_any_moment_each_due_time_runs_once(
     scheduler: ClusterManager, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """The clock and managers are killed around due seconds of a fast clock, and each due time runs
-    exactly once.
+    """The clock process and managers are killed around due times of a fast clock, and each due time
+    runs exactly once.
     """
     monkeypatch.setenv(schedule_store.NO_CLOCK, "1")
     made = scheduler.schedules.create(

@@ -1,4 +1,4 @@
-"""The systemd unit of the clock, with a `systemctl` of the test's own."""
+"""The systemd unit of the clock process, with a `systemctl` that records its calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def tfcluster(scheduler: ClusterManager, capfd: pytest.CaptureFixture[str]) -> R
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the file of the calls of a `systemctl` that does nothing; units are kept apart."""
+    """Return the file of calls of a `systemctl` that does nothing, with a folder of its own for
+    units.
+    """
     file, programs = tmp_path / "calls", tmp_path / "a folder"
     programs.mkdir()
     (programs / "systemctl").write_text(f"#!/bin/sh\necho \"$@\" >>'{file}'\n")
@@ -46,8 +48,8 @@ def test_an_installed_clock_starts_without_a_shell(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The unit is one that systemd takes; its command starts the clock. A second install replaces
-    it, and `--remove` leaves nothing.
+    """Systemd accepts the unit, and its command starts the clock process. A second install replaces
+    it, and `--remove` removes everything.
     """
     monkeypatch.setenv(schedule_store.NO_CLOCK, "1")
     scheduler.schedules.create("nightly", "quick.sh", cron=YEARLY, workers=1)
@@ -82,7 +84,9 @@ def test_an_installed_clock_starts_without_a_shell(
 
 
 def test_a_refusal_of_systemd_is_told(tfcluster: Run, calls: Path) -> None:
-    """Without a systemd of this account the command says what to do instead, and writes nothing."""
+    """Without a systemd for this account, the command says what to do instead and writes
+    nothing.
+    """
     systemctl = calls.parent / "a folder" / "systemctl"
     why = "Failed to connect to bus: No medium found"
     systemctl.write_text(f"#!/bin/sh\necho '{why}' >&2\nexit 1\n")
@@ -94,7 +98,9 @@ def test_a_refusal_of_systemd_is_told(tfcluster: Run, calls: Path) -> None:
 def test_words_of_a_unit_are_quoted(
     tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing in a path or in PATH is a specifier, a variable or an end of a line to systemd."""
+    """Systemd reads no text of a path or of PATH as a specifier, a variable or the end of a
+    line.
+    """
     monkeypatch.setenv("PATH", '/a%h/$HOME/"b"\nExecStart=/bin/false')
     lines = clock_service.unit_text(tmp_path / "100%" / "$x").splitlines()
     assert [each for each in lines if each.startswith("Environment=")] == [

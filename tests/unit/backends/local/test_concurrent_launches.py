@@ -65,7 +65,7 @@ def test_what_only_kubernetes_has_is_refused_on_this_machine(
 def test_one_given_name_launched_twice_at_once(
     backend: LocalBackend, program_of: Callable[..., Program], tmp_path: Path
 ) -> None:
-    """Of several processes that launch one name at the same time exactly one succeeds."""
+    """If several processes launch one name at the same time, exactly one succeeds."""
     spec = Spec(program=program_of(SLEEP), replicas=ReplicaSet(worker=Replicas(count=1)))
     (tmp_path / "spec.json").write_bytes(to_json(spec))
     text = f"""
@@ -116,7 +116,7 @@ def test_a_reserved_port_is_nobody_elses() -> None:
 def test_two_launches_cannot_both_take_the_last_memory(
     backend: LocalBackend, program_of: Callable[..., Program]
 ) -> None:
-    """Of launches that each need more than half of the free memory only one goes through."""
+    """If several launches each need more than half of the free memory, only one succeeds."""
     most = Resources(memory=str(int(backend.options().memory.free * 0.6)))
     replicas = ReplicaSet(worker=Replicas(count=1, resources=most))
     spec = Spec(program=program_of(SLEEP), replicas=replicas)

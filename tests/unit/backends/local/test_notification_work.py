@@ -1,4 +1,4 @@
-"""What the clock does about notifications when files or runs are not as they should be."""
+"""Notifications of the clock process with damaged files and unusual runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tfcluster_magic.notifications import (
     NotificationRule,
     Occasion,
     Webhook,
-    occasions,
+    attempts,
 )
 from tfcluster_magic.spec import Message, Metadata, Phase, Reason, Spec, Status, TFCluster, to_json
 
@@ -64,7 +64,7 @@ def write_run(state: Path, number: int, status: Status) -> None:
 
 
 def test_a_status_that_cannot_be_told_ends_no_clock(state: Path) -> None:
-    """A message of a newer version, or a damaged one, is told as its code."""
+    """The message of a run by a newer version, or a damaged one, is sent as its code."""
     odd = (Message("QueueTimeout", {"time": "x", "what": "y"}),)
     status = Status(phase=Phase.FAILED, reason=Reason.PROGRAM_FAILED, messages=odd, finished_at=5.0)
     write_run(state, 2, status)
@@ -73,7 +73,7 @@ def test_a_status_that_cannot_be_told_ends_no_clock(state: Path) -> None:
 
 @pytest.fixture
 def signals_kept() -> Iterator[None]:
-    """Give the process its signals back, which a clock takes over."""
+    """Restore the process's signal handlers, which a clock replaces."""
     numbers = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
     before = {number: signal.getsignal(number) for number in numbers}
     yield
@@ -86,7 +86,7 @@ def signals_kept() -> Iterator[None]:
 def test_a_fault_of_notifications_leaves_schedules_alone(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The clock goes on, and looks again after a while."""
+    """After an error the clock process goes on, and checks again after a while."""
 
     def fails(_self: object, _schedules: object) -> None:
         raise RuntimeError("a fault")
@@ -98,7 +98,7 @@ def test_a_fault_of_notifications_leaves_schedules_alone(
 
 
 def test_damaged_deliveries_send_nothing_again(state: Path) -> None:
-    """Events before a file was damaged count as settled; later ones are sent."""
+    """Events before the file was damaged count as handled; later ones are sent."""
     watch = NotificationWatch(state)
     assert watch.look([])[0] == ["team"]
     DeliveryFile(state).path.write_text('{"deliv')
@@ -111,12 +111,12 @@ def test_damaged_deliveries_send_nothing_again(state: Path) -> None:
 
 
 def test_what_a_newer_version_wrote_is_neither_sent_again_nor_overwritten(state: Path) -> None:
-    """Rules and deliveries that this version does not know stay as they are."""
+    """Rules and deliveries that this version cannot read are not changed."""
     watch = NotificationWatch(state)
     assert watch.look([])[0] == ["team"]
     file = DeliveryFile(state)
     (key,) = (each.key for each in file.load().deliveries)
-    file.change(lambda before: occasions.sent(before, key, 7.0))
+    file.change(lambda before: attempts.sent(before, key, 7.0))
     told = json.loads(file.path.read_text())
     newer = json.dumps({**told, "later": 1})
     file.path.write_text(newer)
@@ -133,18 +133,18 @@ def test_what_a_newer_version_wrote_is_neither_sent_again_nor_overwritten(state:
 def test_a_result_that_is_written_during_a_look_is_seen(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The result of a child between a look's reading and its end is not missed."""
+    """A child's result that arrives between reading and the end of a check is not missed."""
     watch, file = NotificationWatch(state), DeliveryFile(state)
     watch.look([])
     (key,) = (each.key for each in file.load().deliveries)
-    file.change(lambda before: occasions.begin(before, key, 0.0))
+    file.change(lambda before: attempts.begin(before, key, 0.0))
     load = DeliveryFile.load
 
     def late(self: DeliveryFile) -> Deliveries:
         found = load(self)
         if self.path == file.path and found.deliveries[0].state is DeliveryState.PENDING:
             monkeypatch.setattr(DeliveryFile, "load", load)
-            file.change(lambda before: occasions.sent(before, key, 7.0))
+            file.change(lambda before: attempts.sent(before, key, 7.0))
         return found
 
     monkeypatch.setattr(DeliveryFile, "load", late)
@@ -153,7 +153,7 @@ def test_a_result_that_is_written_during_a_look_is_seen(
 
 
 def test_a_removed_rule_sends_nothing_more(state: Path) -> None:
-    """What it has not sent is given up, also when it was the last rule."""
+    """Removing a rule drops its unsent messages, even if it was the last rule."""
     watch = NotificationWatch(state)
     assert watch.look([])[0] == ["team"]
     LocalNotifications(state).remove("team")
@@ -166,7 +166,7 @@ def test_a_removed_rule_sends_nothing_more(state: Path) -> None:
 def test_the_hubs_policy_counts_and_not_the_users_own(
     state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the administrator of a hub allows one host, a user's own file opens no other one."""
+    """If the hub's administrator allows one host, a user's own policy file cannot allow another."""
     (state / "notifications" / "policy.yaml").write_text("privateNetworks: [10.0.0.0/8]\n")
     policy = parse_policy("notifications: {hosts: [hooks.slack.com]}").notifications
     limits = tmp_path / "limits.json"
@@ -180,7 +180,7 @@ def test_the_hubs_policy_counts_and_not_the_users_own(
 
 
 def test_a_deleted_run_is_still_reported(state: Path) -> None:
-    """A message that waits outlives the folder of its run."""
+    """A waiting message is sent even if the folder of its run was deleted."""
     watch = NotificationWatch(state)
     assert watch.look([])[0] == ["team"]
     shutil.rmtree(Store(state).folder("digits", 1).path)

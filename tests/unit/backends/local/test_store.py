@@ -257,7 +257,7 @@ def test_a_runs_lock_goes_over_to_a_child(store: Store) -> None:
 
 
 def test_waking_nobody(store: Store) -> None:
-    """To wake a missing supervisor returns False, and does not block."""
+    """Waking a missing supervisor returns False and does not block."""
     folder = record(store)
     assert not folder.wake()
     os.mkfifo(folder.control)

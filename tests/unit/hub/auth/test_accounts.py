@@ -565,7 +565,9 @@ def test_a_hub_that_was_started_with_nice_takes_passwords(nice: int) -> None:
 
 
 def test_a_reset_is_not_undone_by_a_password_checked_before_it(tmp_path: Path) -> None:
-    """Neither a change nor a forced change takes effect once the checked password is replaced."""
+    """No change of a password, forced or not, takes effect once the checked password has been
+    replaced.
+    """
     store = AccountStore(tmp_path / "accounts.json")
     store.redeem(store.invite("ada"), STORED)
     code = store.invite("ada")  # the reset

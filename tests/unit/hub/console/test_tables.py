@@ -136,8 +136,8 @@ PLANS = [
     ],
 )
 def test_schedules_are_filtered_and_sorted(given: dict[str, str], fits: list[str]) -> None:
-    """What is due soonest comes first by `next`, what was due last by `last`; each state is
-    counted.
+    """Sorted by `next`, the schedule that is due soonest is first; by `last`, the one that was due
+    most recently. Each state is counted.
     """
     found = SCHEDULES.page(PLANS, SCHEDULES.query({key: [text] for key, text in given.items()}))
     assert [f"{one.owner}/{one.name}" for one in found.items] == fits

@@ -54,7 +54,9 @@ def test_the_policy_that_is_shipped_can_be_used() -> None:
 def test_the_highest_priority_counts_and_the_name_between_equals(
     groups: list[str], by: str
 ) -> None:
-    """Of several groups the one with the highest priority decides, then the first name."""
+    """For a member of several groups, the group with the highest priority decides, then the first
+    by name.
+    """
     assert entitlement_for_groups(parse_policy(GROUPS), groups).group == by
 
 

@@ -13,7 +13,7 @@ from support.project import DATA
 from tfcluster_magic.kube.api import decoding
 from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.kube.api.resource_amounts import pod_resources
-from tfcluster_magic.launch_checks.quota_and_node_fit import room_taken_by_pod
+from tfcluster_magic.launch_checks.capacity_check import room_taken_by_pod
 
 RECORDED = sorted((DATA / "pods").glob("*.json"))
 
@@ -109,7 +109,7 @@ def test_of_a_record_nothing_large_is_kept() -> None:
 
 
 def test_of_a_record_that_is_over_only_what_counts_is_kept() -> None:
-    """Of an ended record caches keep its retention, its usage, and the time of its end."""
+    """Caches keep only the retention, the usage and the end time of an ended record."""
     ended = {"releasedTime": "2026-01-31T12:00:02Z", "completionTime": "2026-01-31T12:00:01Z"}
     over = {**ended, "message": "x" * 10_000, "usage": {"time": "2026-01-31T12:00:02Z"}}
     kept = decoding.trim_tfcluster(large("Succeeded", **over))

@@ -175,7 +175,7 @@ def test_pauses_grow_and_differ() -> None:
 def test_a_long_list_is_trimmed_page_by_page(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a list in pages no page is kept whole when the next one arrives."""
+    """When the next page of a list arrives, the previous page is no longer kept whole."""
     monkeypatch.setattr(client, "PAGE", 1)
     server.put("one")
     server.put("two")

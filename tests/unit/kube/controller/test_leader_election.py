@@ -161,7 +161,7 @@ def test_a_lease_that_somebody_took_is_not_taken_back(server: KubeServer) -> Non
 
 
 def test_only_one_of_many_begins(server: KubeServer) -> None:
-    """Of candidates that start together one leads."""
+    """If candidates start together, one of them leads."""
     many = [Candidate(server, str(number)) for number in range(6)]
 
     def count() -> int:

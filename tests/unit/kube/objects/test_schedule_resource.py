@@ -1,4 +1,4 @@
-"""The resource of schedules: its definition, and the conversion in both directions."""
+"""The TFClusterSchedule resource: its definition, and its conversion in both directions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SCHEDULE = Schedule(
 
 
 def stored(schedule: Schedule) -> dict[str, Any]:
-    """Return the object as the API server gives it back."""
+    """Return the object as the API server returns it."""
     made = json.loads(json.dumps(schedule_resource.write(schedule)))
     head = {"uid": schedule.uid, "resourceVersion": "7", "generation": 3, "namespace": "a"}
     made["metadata"] |= {**head, "creationTimestamp": "2026-05-28T20:25:00Z"}
@@ -67,7 +67,7 @@ def nodes(node: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]
 
 
 def test_the_definition_follows_the_conventions_of_kubernetes() -> None:
-    """Every field of the models is there, times are RFC 3339, and nothing is a fraction."""
+    """The resource has every field of the models, times in RFC 3339, and no fractions."""
     spec, status = SCHEMA["properties"]["spec"], SCHEMA["properties"]["status"]
     for model, told in (
         (schedule_resource.ScheduleSpec, spec),
@@ -84,7 +84,9 @@ def test_the_definition_follows_the_conventions_of_kubernetes() -> None:
 
 
 def test_a_schedule_is_read_as_it_was_written() -> None:
-    """Rules, template, words and notes; the status begins at the creation."""
+    """Rules, template, launch words and requests are converted; the status starts at the
+    creation.
+    """
     read = schedule_resource.read(stored(SCHEDULE), NOW)
     assert read.rules == replace(SCHEDULE.rules, deadline=90.0)
     program = read.launch.spec.program
@@ -98,7 +100,9 @@ def test_a_schedule_is_read_as_it_was_written() -> None:
 
 
 def test_a_status_is_read_as_it_was_written() -> None:
-    """Occurrences with reasons, backfills and a pause by itself; what shows it is derived."""
+    """Occurrences with reasons, backfills and an automatic pause are converted; columns and
+    conditions follow from them.
+    """
     why = Message("ScheduleRunFailed", {"name": "nightly-1", "why": [Message("Stopped")]})
     status = ScheduleStatus(
         cursor=NOW,
@@ -119,7 +123,9 @@ def test_a_status_is_read_as_it_was_written() -> None:
 
 
 def test_a_status_stays_below_its_limit() -> None:
-    """The newest hundred due times are kept; of a large status, reasons of old ones go first."""
+    """A status keeps the newest hundred due times. If it is too large, the reasons of the oldest
+    ones are dropped first.
+    """
     why = Message("ScheduleNotLaunched", {"why": "x" * 3000})
     many = tuple(
         Occurrence(due=NOW - n, changed_at=NOW - n, state=OccurrenceState.FAILED, reason=why)
@@ -136,13 +142,15 @@ def test_a_status_stays_below_its_limit() -> None:
 
 @pytest.mark.parametrize("said", [{"cursorTime": "2026-01-01T00:00:00Z", "failures": "many"}])
 def test_a_status_that_cannot_be_read_launches_nothing(said: dict[str, Any]) -> None:
-    """Nobody knows which due times ran: it says so, and no due time is ever past."""
+    """If a status cannot be read, past results are unknown: the schedule says so and launches no
+    past due time.
+    """
     read = schedule_resource.read({**stored(SCHEDULE), "status": said}, NOW)
     assert "cannot be read" in read.status.problem and read.status.cursor > NOW + 1e9
 
 
 def test_a_cached_schedule_decides_as_the_whole_one() -> None:
-    """A cache leaves the template out, and knows what is wrong with it."""
+    """A cache drops the template and keeps its problem."""
     found = stored(SCHEDULE)
     whole = schedule_resource.whole(schedule_resource.trim(found, None))
     assert "template" not in whole["spec"]
@@ -156,8 +164,8 @@ def test_a_cached_schedule_decides_as_the_whole_one() -> None:
 
 
 def test_a_copy_of_a_manifest_repeats_nothing() -> None:
-    """What was asked for before an object was created is not run by it; what is asked for then is,
-    also by somebody whose clock is behind, and beside the numbers that are taken.
+    """Requests from before the object's creation are ignored. Later requests are carried out, even
+    if the client's clock is slow, with numbers above the existing ones.
     """
     old = stored(SCHEDULE)
     before = schedule_resource.read(old, NOW)

@@ -1,4 +1,4 @@
-"""Runs that wait for others, in an operator on a server that stores objects."""
+"""An operator with runs that wait for others, on a server that stores objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def waits(world: World, name: str, words: str) -> dict[str, Any]:
 
 
 def test_a_run_waits_without_objects_and_starts_at_the_success_of_another(world: World) -> None:
-    """Until then it makes nothing and asks the API for nothing, whatever the other run does."""
+    """Until the awaited run is done, the operator creates nothing for the waiting run and sends no
+    requests for it.
+    """
     launch(world, "train-1", "digits-1")
     waits(world, "train-1", "there is no run digits-1 yet")
     up(world)
@@ -47,7 +49,9 @@ def test_a_run_waits_without_objects_and_starts_at_the_success_of_another(world:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_deleted_run_ends_the_wait(world: World, restarted: bool) -> None:
-    """Also if it is deleted while no operator is there, and then made again."""
+    """A run fails if the awaited run is deleted while no operator runs, even if it is created
+    again.
+    """
     up(world)
     launch(world, "train-1", "digits-1", until=AwaitedOutcome.END)
     waits(world, "train-1", "Waiting for digits-1 to end.")
@@ -64,7 +68,7 @@ def test_a_deleted_run_ends_the_wait(world: World, restarted: bool) -> None:
 
 
 def test_a_done_wait_stays_done_when_the_operator_restarts(world: World) -> None:
-    """What the record says of one awaited run holds, while the other is still waited for."""
+    """The record keeps that one awaited run is done while the other is still awaited."""
     up(world)
     up(world, "other-1")
     launch(world, "train-1", "digits-1", "other-1")
@@ -79,7 +83,7 @@ def test_a_done_wait_stays_done_when_the_operator_restarts(world: World) -> None
 
 
 def test_runs_that_wait_for_each_other_end(world: World) -> None:
-    """Three manifests in a circle all end with a reason; one that waits for itself, too."""
+    """Three manifests in a circle all end with a reason, and so does one that waits for itself."""
     for name, other in (("a-1", "b-1"), ("b-1", "c-1"), ("c-1", "a-1"), ("self-1", "self-1")):
         launch(world, name, other)
     told = [world.phase(name, "Failed") for name in ("a-1", "b-1", "c-1", "self-1")]
@@ -89,7 +93,7 @@ def test_runs_that_wait_for_each_other_end(world: World) -> None:
 
 
 def test_a_chain_ends_at_once_when_its_first_run_is_stopped(world: World) -> None:
-    """Each run of a long chain fails because of the one before it; a stopped one is Stopped."""
+    """In a long chain, each run fails because of the one before it; a stopped run is Stopped."""
     up(world)
     names = [f"step-{number}" for number in range(1, 13)]
     for before, name in zip(["digits-1", *names], names, strict=False):

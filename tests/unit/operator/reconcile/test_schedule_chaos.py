@@ -1,4 +1,4 @@
-"""Schedules while operators are killed at each of their writes, and while the API server fails."""
+"""Schedules while operators are killed at any of their writes and the API server fails."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class WatchedServer(Jobs):
                     self.wrong.append(f"{key} was {self.fates[key]}, and is {each['state']}")
 
     def active(self) -> list[tuple[str, ScheduledRun]]:
-        """Return the runs that go on."""
+        """Return the active runs."""
         found = []
         for path, run in self.objects.items():
             phase = (run.get("status") or {}).get("phase", "Queued")
@@ -82,7 +82,7 @@ class WatchedServer(Jobs):
 
 
 class ChaosWorld(ScheduledWorld):
-    """Two operators that both lead, and what befalls them; `random` decides."""
+    """Two operators that both lead, and random faults."""
 
     server: WatchedServer
 
@@ -109,7 +109,7 @@ class ChaosWorld(ScheduledWorld):
         self.others = list(self.ports.values())
 
     def replace_killed(self) -> None:
-        """End what is left of killed operators, and start others in their place."""
+        """End the threads of killed operators, and start new ones in their place."""
         for port in self.server.cut & self.ports.keys():
             with self.server.changed:
                 self.server.changed.notify_all()  # its watches end
@@ -117,7 +117,7 @@ class ChaosWorld(ScheduledWorld):
             self.start_one()
 
     def _refuse(self, method: str, where: str) -> Refusal | None:
-        """Let the fault happen if its write has come."""
+        """Cause the planned fault if its write is reached."""
         port = getattr(self.server.asked, "port", 0)
         about_schedules = where.startswith(SCHEDULES) or (method, where) == ("POST", RUNS)
         stops = method == "PATCH" and where.startswith(RUNS) and not where.endswith("/status")
@@ -164,7 +164,7 @@ class ChaosWorld(ScheduledWorld):
             self.server.changed.notify_all()
 
     def calm(self) -> None:
-        """Let nothing more happen."""
+        """Stop all faults."""
         with self.server.changed:
             self.fault = "none"
             self.server.stalls = lambda _path: False
@@ -172,7 +172,7 @@ class ChaosWorld(ScheduledWorld):
         self.replace_killed()
 
     def work(self, share: float = 1.0) -> None:
-        """Let runs end that were stopped, and of the others a share; a seventh of them fails."""
+        """End all stopped runs, and some of the others, a seventh of which fail."""
         with self.server.changed:
             for name, of in self.server.active():
                 if self.run(name)["spec"].get("stop"):
@@ -181,7 +181,7 @@ class ChaosWorld(ScheduledWorld):
                     self.end(name, "Failed" if self.random.random() < 0.15 else "Succeeded")
 
     def is_taken(self, due: float) -> bool:
-        """Return whether each schedule has taken a due time and launched what it could."""
+        """Return whether every schedule has handled its due times and launched what it could."""
         for name in RULES:
             found = (self.schedule(name).get("status") or {}).get("occurrences") or ()
             states = [o["state"] for o in found if o["dueTime"] == _time(due)]
@@ -196,9 +196,9 @@ def _time(at: float) -> str:
 
 @pytest.mark.parametrize("minutes", [15, pytest.param(300, marks=pytest.mark.long)])
 def test_each_due_time_runs_once_whatever_is_killed(minutes: int) -> None:
-    """Operators are killed before and after each of their writes, answers are lost, writes are
-    refused and conflict, and caches are stale: each due time is launched once, overlap rules hold
-    at each launch, what is settled never changes, and nothing is left.
+    """Each due time is launched once, the overlap rules hold at each launch, final states never
+    change, and nothing is left, although operators are killed before and after writes, responses
+    are lost, writes are refused or conflict, and caches are stale.
     """
     before = _threads_of_operators()
     world = ChaosWorld(seed=minutes)
@@ -240,7 +240,7 @@ def _threads_of_operators() -> set[threading.Thread]:
 
 
 def _check(world: ChaosWorld, minutes: int) -> None:
-    """Check that each due time has one fate, and the launches that belong to it."""
+    """Check that each due time has one state and the launches that match it."""
     server = world.server
     assert set(server.launched.values()) == {1}, "a due time ran twice"
     states = Counter(server.fates.values())

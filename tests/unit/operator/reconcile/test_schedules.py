@@ -1,4 +1,4 @@
-"""Schedules, in an operator on a server that stores objects."""
+"""An operator with schedules, on a server that stores objects."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def world() -> Iterator[ScheduledWorld]:
 
 
 def test_a_due_time_launches_one_run_that_knows_its_time(world: ScheduledWorld) -> None:
-    """The run has the schedule's name and labels; its placeholders are filled in, and what the
-    status says of it follows until it has ended.
+    """The run has the schedule's name and labels, and its placeholders are filled in. The
+    schedule's status follows the run until its end.
     """
     world.create(timeZone="Asia/Shanghai")
     assert world.schedule()["status"]["nextTime"].endswith(":00Z")
@@ -55,7 +55,7 @@ def test_a_due_time_launches_one_run_that_knows_its_time(world: ScheduledWorld) 
 
 
 def test_its_task_reads_the_due_time(world: ScheduledWorld) -> None:
-    """The configuration of the tasks has the due time, from which TFCLUSTER_SCHEDULED_FOR comes."""
+    """The tasks' configuration has the due time for TFCLUSTER_SCHEDULED_FOR."""
     world.create()
     world.pass_to(START + 60)
     wait_until(lambda: any("nightly-1" in name for name in world.server.names("configmaps")))
@@ -66,7 +66,9 @@ def test_its_task_reads_the_due_time(world: ScheduledWorld) -> None:
 
 
 def test_overlap_rules_hold(world: ScheduledWorld) -> None:
-    """`Forbid` skips; `Replace` stops the run first, as its owner would, then launches."""
+    """`Forbid` skips the due time; `Replace` first stops the active run, as its owner would, and
+    then launches.
+    """
     world.create("skips")
     world.create("replaces", overlap="Replace")
     world.pass_to(START + 60)
@@ -84,7 +86,9 @@ def test_overlap_rules_hold(world: ScheduledWorld) -> None:
 
 @pytest.mark.parametrize("taken", ["foreign", "deleted"])
 def test_a_name_that_another_run_has_or_had_is_not_taken(world: ScheduledWorld, taken: str) -> None:
-    """Then the next number is: a run of that name by hand is left alone."""
+    """If a run launched by hand has the name, the schedule takes the next number and leaves that
+    run alone.
+    """
     world.launch("nightly-7")
     if taken == "deleted":
         wait_until(lambda: world.controller and world.controller.caches.runs.get("a", "nightly-7"))
@@ -101,7 +105,9 @@ def test_a_name_that_another_run_has_or_had_is_not_taken(world: ScheduledWorld, 
 
 
 def test_a_run_whose_answer_was_lost_is_not_launched_again(world: ScheduledWorld) -> None:
-    """The run that exists under the noted name with the labels of the due time is the launch."""
+    """An existing run with the recorded name and the labels of the due time counts as its
+    launch.
+    """
     lost = []
 
     def loses(method: str, where: str) -> bool:
@@ -137,8 +143,8 @@ def test_an_operator_that_was_killed_after_the_note_is_followed_by_another(
 
 
 def test_a_run_that_is_deleted_at_once_is_not_launched_again(world: ScheduledWorld) -> None:
-    """Its user deletes it before the status says that it was created, and changes the schedule
-    meanwhile; and once more, where also the answer was lost.
+    """A run is not launched again if its user deletes it before the status records its creation and
+    changes the schedule meanwhile, even if the response to the creation was lost.
     """
     posts: list[str] = []
 
@@ -166,8 +172,8 @@ def test_a_run_that_is_deleted_at_once_is_not_launched_again(world: ScheduledWor
 def test_the_end_of_a_deleted_run_is_noted_if_it_was_seen(
     world: ScheduledWorld, phase: str
 ) -> None:
-    """An operator that sees a run end and be deleted notes its end; one that was away says that it
-    does not know it.
+    """An operator that sees a run end before its deletion records the end; one that was away
+    records that it is unknown.
     """
     world.create()
     world.pass_to(START + 60)
@@ -196,8 +202,8 @@ def test_the_end_of_a_deleted_run_is_noted_if_it_was_seen(
 
 
 def test_what_cel_cannot_check_is_said_and_launches_nothing(world: ScheduledWorld) -> None:
-    """A wrong cron expression, zone, or template is a sentence in Ready; when it is right, the
-    schedule begins then.
+    """A wrong cron expression, time zone or template is a message in Ready; the schedule starts
+    once it is corrected.
     """
     world.create("odd", cron="61 * * * *")
     world.create("zone", timeZone="Mars/Base")
@@ -218,8 +224,8 @@ def test_what_cel_cannot_check_is_said_and_launches_nothing(world: ScheduledWorl
 
 
 def test_a_pause_is_kept_and_not_caught_up(world: ScheduledWorld) -> None:
-    """`suspend` with who and why; after it the next due time is the first. A schedule that paused
-    itself is resumed by `resumeTime`.
+    """`suspend` is shown with its person and reason; after it, the next due time is the first to
+    run. `resumeTime` resumes a schedule that paused itself.
     """
     world.create(pauseAfter=1, catchUp="All")
     said = {"by": "ida", "reason": "repairs"}
@@ -243,7 +249,9 @@ def test_a_pause_is_kept_and_not_caught_up(world: ScheduledWorld) -> None:
 
 
 def test_runs_and_backfills_that_are_asked_for_are_taken_once(world: ScheduledWorld) -> None:
-    """`runTimes` and `backfills` in the spec; an operator that restarts takes none again."""
+    """`runTimes` and `backfills` of the spec are launched; a restarted operator launches none
+    again.
+    """
     world.create(cron="0 0 1 1 *", overlap="Allow")
     asked = "2026-05-28T20:27:00Z"
     world.change(runTimes=[asked])
@@ -263,7 +271,9 @@ def test_runs_and_backfills_that_are_asked_for_are_taken_once(world: ScheduledWo
 
 
 def test_a_refused_run_is_a_failure_and_a_full_quota_is_none(world: ScheduledWorld) -> None:
-    """Policies of the cluster judge what a schedule launches; without room it waits."""
+    """The cluster's admission policies apply to a schedule's runs; without room for the record, a
+    run waits.
+    """
     words = "ValidatingAdmissionPolicy 'tfcluster-limits' denied request: never starts"
     answers = [Refusal(422, "Invalid", words), Refusal(403, "Forbidden", "exceeded quota: records")]
 
@@ -285,7 +295,7 @@ def test_a_refused_run_is_a_failure_and_a_full_quota_is_none(world: ScheduledWor
 
 
 def test_a_quiet_schedule_costs_no_request(world: ScheduledWorld) -> None:
-    """Between its due times nothing is written and nothing is asked."""
+    """Between due times the operator writes nothing and sends no requests."""
     world.create(cron="0 0 1 1 *")
     world.pass_to(START + 1)
     before = len(world.server.calls)
@@ -298,7 +308,7 @@ def test_a_quiet_schedule_costs_no_request(world: ScheduledWorld) -> None:
 
 
 def test_a_deleted_schedule_leaves_its_runs(world: ScheduledWorld) -> None:
-    """They go on, as on one machine."""
+    """The runs of a deleted schedule go on, as on one machine."""
     world.create()
     world.pass_to(START + 60)
     wait_until(lambda: world.states() == ["Running"])
@@ -309,8 +319,9 @@ def test_a_deleted_schedule_leaves_its_runs(world: ScheduledWorld) -> None:
 
 
 def test_a_schedule_waits_for_the_run_of_another_of_the_same_time(world: ScheduledWorld) -> None:
-    """It launches when that run has succeeded, and skips a due time at which there is none; of
-    schedules that wait for each other the condition Ready says so, until one does not any more.
+    """A schedule launches when the awaited schedule's run has succeeded, and skips a due time
+    without such a run. If schedules wait for each other, their condition Ready says so until one of
+    them no longer waits.
     """
     world.create("first")
     world.create("then", after=[{"schedule": "first"}])

@@ -13,7 +13,7 @@ from support.polling import wait_until
 
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.objects.policy import Policy
-from tfcluster_magic.launch_checks.quota_and_node_fit import node_kinds
+from tfcluster_magic.launch_checks.capacity_check import node_kinds
 from tfcluster_magic.operator.scheduling.admission import (
     Admitted,
     Held,
@@ -222,7 +222,9 @@ def test_a_node_that_changes_is_read_again(there: Place) -> None:
 
 
 def test_a_run_that_waits_for_another_is_in_no_queue(there: Place) -> None:
-    """It holds nobody up and takes no room; its place is as of the end of its wait."""
+    """A run that waits for another takes no room and delays no other run; its place in the queue
+    counts from the end of its wait.
+    """
     there.tenant("alice", quota="4")
     there.run("alice", "held-1", 1, 3, after=(Dependency(run="prepare-1"),))
     there.run("alice", "first-1", 1, 3)
@@ -238,7 +240,7 @@ def test_a_run_that_waits_for_another_is_in_no_queue(there: Place) -> None:
 
 
 def test_an_impossible_run_is_refused_before_it_waits(there: Place) -> None:
-    """Not after hours, when the run that it waits for is done."""
+    """A run that can never fit is refused at once, not only when the awaited run is done."""
     there.run("alice", "huge-1", 1, 900, after=(Dependency(run="prepare-1"),))
     there.run("alice", "held-1", 1, 1, after=(Dependency(run="prepare-1"),))
     there.begin()

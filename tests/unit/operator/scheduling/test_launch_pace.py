@@ -39,7 +39,7 @@ def there() -> Iterator[Place]:
 
 
 def test_who_launches_all_the_time_takes_nothing_from_others(there: Place) -> None:
-    """Of many runs in a namespace some start at once, then one each second; another namespace is
+    """If a namespace has many runs, some start at once, then one each second. Other namespaces are
     not affected, and a waiting run reports the reason.
     """
     clock = Clock()

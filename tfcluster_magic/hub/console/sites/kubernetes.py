@@ -431,7 +431,7 @@ class KubernetesSite:
             raise _unknown_schedule(name)
         head = found["metadata"]
         if uid and uid != head["uid"]:
-            text = _("nothing was done, because {name} is another schedule now")
+            text = _("nothing was done, because {name} was deleted and created again meanwhile")
             raise Conflict(text.format(name=name))
         check(name, kubernetes_schedules.pause_of(found))
         kept = {key: head[key] for key in ("uid", "resourceVersion")}

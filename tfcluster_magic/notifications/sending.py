@@ -1,10 +1,10 @@
 """Delivery of one message, by one POST or one mail, to an address that the policy allows.
 
 The check covers the address of the connection itself, so a name that later resolves to another
-address does no harm. Redirects are not followed and proxies are not used. Of an answer only its
-status and the receiver's own reason are kept. Once its name is resolved, for which the system's
-resolver has limits of its own, an attempt ends within `TIMEOUT`, whatever the receiver does. The
-text of an error contains no secret.
+address does no harm. Redirects are not followed and proxies are not used. Only the status and the
+receiver's reason of an answer are kept. Once the host's name is resolved, an attempt ends within
+`TIMEOUT`, whatever the receiver does. Resolving has the system's own limits. The text of an error
+contains no secret.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def network_mistake(text: str) -> str:
         return str(error)
     for closed in _CLOSED:
         if network.version == closed.version and network.overlaps(closed):
-            return _("{network} is never opened: {closed} lies in it or around it").format(
+            return _("{network} cannot be allowed: it overlaps with {closed}").format(
                 network=text, closed=closed
             )
     return ""
@@ -207,9 +207,11 @@ def _check_answer(status: int, body: bytes, webhook: Webhook) -> None:
         answer = None
     if isinstance(answer, dict):
         said = refusal(answer, kind)
-        said = scrubbed(said, webhook.secrets)[:200]  # before it is cut: half a secret is one, too
+        said = scrubbed(said, webhook.secrets)[
+            :200
+        ]  # before it is cut, because half a secret is secret, too
     elif kind in (WebhookFormat.FEISHU, WebhookFormat.DINGTALK, WebhookFormat.WECOM):
-        said = _("the answer is no JSON object")
+        said = _("the answer is not a JSON object")
     if status not in range(200, 300):
         said = said or scrubbed(body.decode("utf-8", "replace"), webhook.secrets)[:100]
         raise NotDelivered(
@@ -218,7 +220,7 @@ def _check_answer(status: int, body: bytes, webhook: Webhook) -> None:
             else _("it answered {status}").format(status=status)
         )
     if said:
-        raise NotDelivered(_("it did not take the message: {said}").format(said=said))
+        raise NotDelivered(_("it did not accept the message: {said}").format(said=said))
 
 
 # -- mail ------------------------------------------------------------------------------------------
@@ -242,7 +244,7 @@ def send_mail(
             if server.username:
                 client.login(server.username, password)
             text = mail(message, server.sender, recipient)
-            client.send_message(text, to_addrs=[recipient])  # whatever its headers are read as
+            client.send_message(text, to_addrs=[recipient])  # however its headers are interpreted
             with contextlib.suppress(smtplib.SMTPException, OSError):
                 client.quit()  # the mail was accepted, so an error here must not send it again
 
@@ -281,7 +283,7 @@ class _MailClient(smtplib.SMTP):
     ) -> None:
         self._deadline = deadline
         self._tls = context if server.security == "tls" else None
-        # The default looks the machine's own name up, which may take long.
+        # By default the machine's own name is looked up, which may take long.
         own_name = socket.gethostname()
         super().__init__(server.host, server.port, local_hostname=own_name, timeout=timeout)
 
@@ -300,8 +302,8 @@ class _MailClient(smtplib.SMTP):
 def _connect(
     host: str, port: int, policy: NotificationPolicy | None, timeout: float
 ) -> socket.socket:
-    """Connect to the first address of a host that answers and that the policy allows; without a
-    policy any may. Raises NotDelivered, OSError.
+    """Connect to the first allowed address of a host that answers; without a policy, all are
+    allowed. Raises NotDelivered, OSError.
     """
     end = time.monotonic() + timeout
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -366,7 +368,7 @@ def _explained(receiver: str, secrets: Sequence[str], timeout: float) -> Iterato
 
 
 def scrubbed(text: str, secrets: Sequence[str]) -> str:
-    """Return a foreign text on one line, without secrets."""
+    """Return a receiver's text on one line, without secrets."""
     for secret in secrets:
         if secret:
             text = text.replace(secret, "…")

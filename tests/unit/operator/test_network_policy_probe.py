@@ -10,8 +10,8 @@ from support.kube_server import Answer, KubeServer, Refusal
 from support.polling import wait_until
 
 from tfcluster_magic.kube.objects.policy import Policy
-from tfcluster_magic.operator import policy_enforcement
-from tfcluster_magic.operator.policy_enforcement import RECORD, EnforcementCheck
+from tfcluster_magic.operator import network_policy_probe
+from tfcluster_magic.operator.network_policy_probe import RECORD, EnforcementCheck
 from tfcluster_magic.operator.reconcile.controller import Controller
 
 
@@ -37,7 +37,7 @@ def test_a_check_that_failed_is_soon_made_again(
     """A check that could not run is retried in a minute, not after the six hours for which a result
     holds, and the known result stays valid.
     """
-    monkeypatch.setattr(policy_enforcement, "AFTER_A_FAILURE", 0.05)
+    monkeypatch.setattr(network_policy_probe, "AFTER_A_FAILURE", 0.05)
     record = {"data": {"enforced": "true"}}
     server.put(f"/api/v1/namespaces/a/configmaps/{RECORD}", record)
     no = Refusal(403, "Forbidden", "exceeded quota")

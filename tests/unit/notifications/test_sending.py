@@ -1,4 +1,4 @@
-"""Messages go to receivers that the policy allows, in the form that each expects."""
+"""Delivery: messages go only to receivers that the policy allows, each in its format."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tfcluster_magic.notifications import (
     Webhook,
     WebhookFormat,
 )
-from tfcluster_magic.notifications.delivery import (
+from tfcluster_magic.notifications.sending import (
     MOST_ADDRESSES,
     NotDelivered,
     address_mistake,
@@ -79,7 +79,7 @@ def test_each_receiver_gets_its_shape_and_mentions_nobody() -> None:
 
 
 def test_a_long_message_for_wecom_is_cut() -> None:
-    """What stays of a message whose link alone is too long is short enough, and is found soon."""
+    """A message whose link alone is too long is shortened to the limit, quickly."""
     hook = Webhook(url="https://example.com/h", format=WebhookFormat.WECOM)
     long = dataclasses.replace(MESSAGE, link="https://example.com/" + "x" * 3000)
     made = json.loads(webhook_request(long, hook, 1.0).body)
@@ -87,7 +87,7 @@ def test_a_long_message_for_wecom_is_cut() -> None:
 
 
 def test_feishu_and_dingtalk_messages_are_signed() -> None:
-    """A secret signs as both vendors document it: in the body, and in the query."""
+    """A secret signs messages as both vendors document: in the body, and in the query."""
     feishu = body(WebhookFormat.FEISHU, secret="word")
     right = hmac.new(b"1700000000\nword", b"", hashlib.sha256).digest()
     assert feishu["sign"] == base64.b64encode(right).decode()
@@ -102,7 +102,7 @@ def test_feishu_and_dingtalk_messages_are_signed() -> None:
 
 
 def test_a_receiver_on_loopback_takes_a_message(receiver: Receiver) -> None:
-    """A network that the policy names is reached, also without TLS."""
+    """A network that the policy names can be reached, even without TLS."""
     post(MESSAGE, Webhook(url=receiver.url), LOOPBACK, time.time())
     assert receiver.bodies[0]["title"] == "digits-2 failed"
 
@@ -111,7 +111,7 @@ def test_a_receiver_on_loopback_takes_a_message(receiver: Receiver) -> None:
 def test_no_private_address_is_reached_unless_the_policy_names_it(
     receiver: Receiver, host: str
 ) -> None:
-    """Whatever name or form leads to loopback, nothing arrives there, and no secret is told."""
+    """No name or form of a loopback address receives a message, and errors contain no secret."""
     url = receiver.url.replace("127.0.0.1", host)
     with pytest.raises(NotDelivered) as told:
         post(MESSAGE, Webhook(url=url), NotificationPolicy(), time.time())
@@ -120,7 +120,9 @@ def test_no_private_address_is_reached_unless_the_policy_names_it(
 
 
 def test_addresses_that_stand_for_others_and_metadata_stay_closed() -> None:
-    """Mapped, NAT64 and 6to4 forms of private addresses are private; link-local is never open."""
+    """Mapped, NAT64 and 6to4 forms of private addresses count as private; link-local addresses are
+    never allowed.
+    """
     for text in ("::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::", "10.0.0.1", "100.64.0.1"):
         assert address_mistake(text, NotificationPolicy()), text
     for text in ("fec0::1", "::7f00:1", "::ffff:0:7f00:1", "64:ff9b:1::7f00:1", "192.0.0.192"):
@@ -139,7 +141,9 @@ def test_addresses_that_stand_for_others_and_metadata_stay_closed() -> None:
 
 
 def test_redirects_refusals_and_errors_are_no_delivery(receiver: Receiver) -> None:
-    """A redirect is not followed, and what a receiver refuses in a 200 is told as refused."""
+    """Redirects are not followed, and an error that a receiver reports with status 200 counts as an
+    error.
+    """
     hook = Webhook(url=receiver.url)
     receiver.status, receiver.headers = 307, {"Location": receiver.url}
     with pytest.raises(NotDelivered, match="redirects are not followed"):
@@ -160,11 +164,11 @@ def test_redirects_refusals_and_errors_are_no_delivery(receiver: Receiver) -> No
         (WebhookFormat.WECOM, {"errcode": 45009, "errmsg": "api freq out of limit"}),
     ):
         receiver.answer = json.dumps(answer).encode()
-        with pytest.raises(NotDelivered, match="did not take"):
+        with pytest.raises(NotDelivered, match="did not accept"):
             post(MESSAGE, Webhook(url=receiver.url, format=kind), LOOPBACK, time.time())
         long = {key: v if isinstance(v, int) else "x" * 187 + TOKEN for key, v in answer.items()}
         receiver.answer = json.dumps(long).encode()  # the reason is cut within the token
-        with pytest.raises(NotDelivered, match="did not take") as told:
+        with pytest.raises(NotDelivered, match="did not accept") as told:
             post(MESSAGE, Webhook(url=receiver.url, format=kind), LOOPBACK, time.time())
         assert "tok" not in str(told.value)
         good = {key: 0 if isinstance(value, int) else "ok" for key, value in answer.items()}
@@ -173,7 +177,7 @@ def test_redirects_refusals_and_errors_are_no_delivery(receiver: Receiver) -> No
 
 
 def test_a_receiver_that_never_answers_is_left(receiver: Receiver) -> None:
-    """A receiver that takes the request and says nothing ends the attempt at its limit."""
+    """If a receiver accepts the request but does not answer, the attempt ends at its time limit."""
     receiver.silent = True
     began = time.monotonic()
     with pytest.raises(NotDelivered, match=r"did not answer within 0\.5 seconds"):
@@ -184,7 +188,7 @@ def test_a_receiver_that_never_answers_is_left(receiver: Receiver) -> None:
 def test_few_addresses_are_tried_and_none_after_the_end(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A name with very many addresses takes no longer than one with a single address."""
+    """A host with very many addresses takes no longer than one with a single address."""
     tried = 0
     port = int(receiver.url.split(":")[2].partition("/")[0])
     hook = Webhook(url=f"http://many.example:{port}/hook/{TOKEN}")
@@ -216,8 +220,8 @@ def test_few_addresses_are_tried_and_none_after_the_end(
 
 
 def test_a_rule_written_by_hand_is_checked() -> None:
-    """On Kubernetes a user writes rules without our checks: mail goes to one allowed address, and a
-    link is an address and nothing else.
+    """On Kubernetes, users can write rules without our checks. Still, mail goes to one allowed
+    address only, and a link contains only an address.
     """
     server = SmtpServer(
         host="127.0.0.1", port=9, sender="t@example.com", recipients=("example.com",)
@@ -241,7 +245,9 @@ def test_a_rule_written_by_hand_is_checked() -> None:
 
 
 def test_mail_needs_a_server_and_an_allowed_domain() -> None:
-    """Without a mail server, or to another domain, no mail is sent; a silent server is left."""
+    """No mail is sent without a mail server or to another domain; a server that does not answer is
+    given up.
+    """
     with pytest.raises(NotDelivered, match="no mail server"):
         send_mail(MESSAGE, "me@example.com", NotificationPolicy())
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -259,8 +265,8 @@ def test_mail_needs_a_server_and_an_allowed_domain() -> None:
 
 
 def test_a_mail_server_takes_a_message(tmp_path: Path) -> None:
-    """A mail goes through a real SMTP conversation; a refusal is told, and no password is sent
-    without encryption.
+    """Mail is sent by real SMTP. A refusal is reported, and no password is sent without
+    encryption.
     """
     seen: list[str] = []
 
@@ -310,7 +316,7 @@ def test_a_mail_server_takes_a_message(tmp_path: Path) -> None:
 
 
 def test_a_mail_is_the_same_for_each_attempt() -> None:
-    """A mail has one subject line and an id by which a second copy is known."""
+    """A mail has one subject line, and an id that identifies a second copy."""
     found = mail(MESSAGE, "tfcluster@example.com", "me@example.com")
     assert found["Subject"] == "TFCluster: digits-2 failed"
     assert found["Message-ID"] == "<k1@tfcluster.invalid>"

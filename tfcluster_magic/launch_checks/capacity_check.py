@@ -33,7 +33,7 @@ from ..kube.api.resource_amounts import (
 from ..kube.objects.policy import Policy
 from ..quota.preflight import too_many_replicas, too_many_tasks
 from ..spec import Message, Model, TaskType
-from .namespace_quota import ContainerBounds, NamespaceQuota, TaskDemand
+from .quota_objects import ContainerBounds, NamespaceQuota, TaskDemand
 
 MOST_ORDERS = 6
 _PARTS = 1000
@@ -284,7 +284,7 @@ def _problems_together(wanted: DemandByType, there: NamespaceCapacity) -> list[P
 
 
 MAY_GIVE_WAY = (TaskType.WORKER, TaskType.PS)
-"""Types of which there may be fewer; there is one task of the others."""
+"""Types whose number of tasks may be reduced; the others have one task each."""
 
 
 def _gives_way(wanted: DemandByType, shortage: Shortage) -> TaskType:

@@ -1,0 +1,57 @@
+"""Advice on a run whose tasks are pods: what their samples tell of the container's own limits."""
+
+from __future__ import annotations
+
+import pytest
+from kubenode.commands import wait_until
+from support.kube.operator import Tenant, spec_of
+from support.kube.under_test import UnderTest
+from support.kube.workloads import pod
+from support.planted import PROGRAM
+
+from tfcluster_magic.spec import Metadata, Phase, Reason, Replicas, ReplicaSet, Resources, Status
+from tfcluster_magic.spec import TFCluster as Cluster
+from tfcluster_magic.usage.advice import advise
+from tfcluster_magic.usage.samples import parse
+
+LIMIT = 0.3
+TASKS = ("worker-0", "worker-1", "ps-0")
+
+
+@pytest.mark.needs("rwx")
+def test_a_throttled_worker_is_named(tenant: Tenant, cluster: UnderTest) -> None:
+    """The kubelet's limit of CPU throttles the workers; their samples have the limit and the time,
+    and the advice is to raise it.
+    """
+    small = Resources(cpu=LIMIT, memory="256Mi")
+    replicas = ReplicaSet(
+        worker=Replicas(count=2, resources=small),
+        ps=Replicas(count=1, resources=Resources(memory="256Mi")),
+    )
+    arguments = ("--worker-ms", "10", "--pause-ms", "1", "--seconds", "45")
+    spec = spec_of(PROGRAM, *arguments, replicas=replicas)
+    tenant.launch("throttled-1", spec)
+    tenant.phase("throttled-1", "Succeeded", seconds=420)
+    reader = pod("samples", cluster.busybox)
+    reader["spec"]["containers"][0]["volumeMounts"] = [{"name": "log", "mountPath": "/log"}]
+    reader["spec"]["volumes"] = [{"name": "log", "persistentVolumeClaim": {"claimName": "log"}}]
+    tenant.kubectl.apply(reader)
+    tenant.kubectl.running("samples")
+
+    def content(task: str) -> str:
+        path = f"/log/throttled/1/.tfcluster-usage/{task}.jsonl"
+        return tenant.kubectl.exec("samples", "sh", "-c", f"cat {path} || true")
+
+    wait_until(lambda: all(map(content, TASKS)), "the samples of all tasks")
+    samples = {task: parse(content(task).encode()) for task in TASKS}
+    assert {s[-1].cpu_limit for s in (samples["worker-0"], samples["worker-1"])} == {LIMIT}
+    assert {s[-1].memory_limit for s in samples.values()} == {256 << 20}
+    ended = Cluster(
+        metadata=Metadata(name="throttled-1", cluster="throttled", run=1, uid="u", created_at=0.0),
+        spec=spec,
+        status=Status(phase=Phase.SUCCEEDED, reason=Reason.COMPLETED),
+    )
+    (found,) = advise(ended, samples, {}).advice
+    assert found.code == "AdviceThrottled"
+    assert found.task in ("worker-0", "worker-1")
+    assert found.options["worker_cpu"] in (0.5, 0.6)

@@ -1,0 +1,347 @@
+"""Advice on recordings of real runs with a planted cause, and on perturbed replays of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from support.planted import CAUSES, RECORDINGS, TIMES
+
+from tfcluster_magic.i18n import language
+from tfcluster_magic.spec import (
+    Metadata,
+    Mode,
+    Phase,
+    Program,
+    Reason,
+    Replicas,
+    ReplicaSet,
+    Resources,
+    Spec,
+    Status,
+    TaskType,
+    TFCluster,
+)
+from tfcluster_magic.spec.names import parse_task, task_name
+from tfcluster_magic.usage.advice import (
+    Advised,
+    EarlierRun,
+    advise,
+    advised_options,
+    change_lines,
+    mean_step_rates,
+    repeats_smaller,
+)
+from tfcluster_magic.usage.samples import Attempt, Interval, parse
+
+REPLAYS = 20
+GIB = 1 << 30
+
+
+class Recording(msgspec.Struct):
+    """The arguments of `advise` as they were after a real run."""
+
+    replicas: ReplicaSet
+    phase: Phase
+    samples: dict[str, str]
+    steps: dict[str, float]
+    earlier: list[EarlierRun]
+    cores: float
+
+
+def read(path: Path) -> Recording:
+    """Return a recording."""
+    return msgspec.json.decode(path.read_bytes(), type=Recording)
+
+
+def advised(seen: Recording, samples: Mapping[str, Sequence[Attempt]]) -> Advised:
+    """Return the advice on a recording with other samples."""
+    cluster = a_run(seen.replicas, seen.phase)
+    return advise(cluster, samples, seen.steps, seen.earlier, seen.cores)
+
+
+def a_run(replicas: ReplicaSet, phase: Phase = Phase.SUCCEEDED, **spec: Any) -> TFCluster:
+    """Return a run with these tasks."""
+    return TFCluster(
+        metadata=Metadata(name="digits-2", cluster="digits", run=2, uid="u", created_at=1.8e9),
+        spec=Spec(replicas=replicas, **spec),
+        status=Status(phase=phase, reason=Reason.RUNNING),
+    )
+
+
+def perturbed(seen: Recording, seed: int) -> tuple[Recording, dict[str, list[Attempt]], Any]:
+    """Return a recording with other numbers of tasks, and with noise: figures that differ by up to
+    20 % from sample to sample and by up to 8 % from task to task, clocks that differ by 1.5 s,
+    samples that came late, and step rates that differ by 4 %. Return also the new name of a task.
+    """
+    dice = random.Random(seed)
+    names: dict[str, str] = {}
+    for task_type, count in seen.replicas.counts.items():
+        places = dice.sample(range(count), count)
+        names |= {task_name(task_type, i): task_name(task_type, at) for i, at in enumerate(places)}
+    every = dice.uniform(0.97, 1.03)
+    steps = {
+        names[task]: rate * every * dice.uniform(0.99, 1.01) for task, rate in seen.steps.items()
+    }
+    samples = {}
+    for task, text in seen.samples.items():
+        load, bytes_ = dice.uniform(0.92, 1.08), dice.uniform(0.92, 1.08)
+        shift = dice.uniform(-1.5, 1.5)
+        samples[names[task]] = [
+            replace(
+                attempt,
+                began=attempt.began + shift,
+                intervals=tuple(
+                    _noisy(each, dice, load, bytes_, shift) for each in _late(attempt, dice)
+                ),
+            )
+            for attempt in parse(text.encode())
+        ]
+    changed = Recording(seen.replicas, seen.phase, {}, steps, seen.earlier, seen.cores)
+    return changed, samples, lambda task: names.get(task, task)
+
+
+def _late(attempt: Attempt, dice: random.Random) -> list[Interval]:
+    """Return the intervals, some of them merged with the one before, as after a late sample."""
+    made: list[Interval] = []
+    for each in attempt.intervals:
+        if made and dice.random() < 0.1:
+            last = made.pop()
+            sums = {
+                name: getattr(last, name) + getattr(each, name)
+                for name in ("seconds", "cpu", "received", "sent", "read", "written", "throttled")
+            }
+            made.append(replace(each, **sums))
+        else:
+            made.append(each)
+    return made
+
+
+def _noisy(
+    each: Interval, dice: random.Random, load: float, bytes_: float, shift: float
+) -> Interval:
+    """Return an interval with other figures."""
+
+    def near(number: float, factor: float) -> float:
+        return number * factor * dice.uniform(0.8, 1.2)
+
+    return replace(
+        each,
+        at=each.at + shift,
+        cpu=near(each.cpu, load),
+        throttled=near(each.throttled, load),
+        memory=round(each.memory * dice.uniform(0.99, 1.01)),
+        received=round(near(each.received, bytes_)),
+        sent=round(near(each.sent, bytes_)),
+    )
+
+
+def check(cause: str, found: Advised, task: str) -> None:
+    """Check that the sentence names the cause and the task, and that nothing else is said."""
+    planted = CAUSES[cause]
+    assert found.no_advice == ""
+    assert [each.code for each in found.advice] == ([planted.code] if planted.code else [])
+    for each in found.advice:
+        assert each.task == task
+        assert (task if task != TaskType.WORKER.value else "worker") in each.message
+        assert dict(each.options) == planted.changes
+        assert each.command.startswith("tfcluster rerun digits-2 --") == bool(planted.changes)
+
+
+@pytest.mark.parametrize("number", TIMES)
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_planted_cause_is_named(cause: str, number: int) -> None:
+    """The advice on a real run names its cause and the task; nothing is said of a balanced one."""
+    seen = read(RECORDINGS / f"{cause}-{number}.json")
+    samples = {task: parse(text.encode()) for task, text in seen.samples.items()}
+    check(cause, advised(seen, samples), CAUSES[cause].task)
+
+
+@pytest.mark.parametrize("number", TIMES)
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_planted_cause_is_named_in_noise(cause: str, number: int) -> None:
+    """The advice is the same when the tasks have other numbers and the figures are noisy."""
+    seen = read(RECORDINGS / f"{cause}-{number}.json")
+    for seed in range(REPLAYS):
+        changed, samples, name = perturbed(seen, seed)
+        check(cause, advised(changed, samples), name(CAUSES[cause].task))
+
+
+# ---- figures that no run on this machine has ----
+
+
+def attempt(seconds: float = 60.0, **figures: float) -> list[Attempt]:
+    """Return an attempt with the same figures a second in each interval; `memory` in bytes."""
+    steady = {
+        name: figures.get(name, 0.0)
+        for name in ("cpu", "received", "sent", "read", "written", "throttled", "gpu")
+    }
+    rows = [
+        Interval(
+            at=1.8e9 + 2 * n,
+            seconds=2.0,
+            memory=int(figures.get("memory", 1 << 24)),
+            gpu_memory=0,
+            peak=0,
+            **{name: 2 * value for name, value in steady.items()},  # type: ignore[arg-type]
+        )
+        for n in range(1, int(seconds / 2) + 1)
+    ]
+    return [Attempt(1, 1.8e9, figures.get("limit"), None, tuple(rows))]
+
+
+def tasks(workers: int = 2, ps: int = 0, **asked: Any) -> ReplicaSet:
+    """Return this number of tasks, the workers with these resources."""
+    return ReplicaSet(
+        worker=Replicas(count=workers, resources=Resources(**asked)), ps=Replicas(count=ps)
+    )
+
+
+def codes(found: Advised) -> list[str]:
+    """Return the codes of the advice."""
+    return [each.code for each in found.advice]
+
+
+def test_idle_gpus_are_named() -> None:
+    """GPUs that no task uses are named with the options without them; used ones are not."""
+    samples = {f"worker-{n}": attempt(cpu=0.9, gpu=0.02) for n in range(2)}
+    (found,) = advise(a_run(tasks(gpu=1)), samples, {}).advice
+    assert (found.code, found.task, dict(found.options)) == (
+        "AdviceGpuIdle", "worker", {"worker_gpu": 0}
+    )  # fmt: skip
+    assert found.command == "tfcluster rerun digits-2 --worker-gpu 0"
+    busy = {f"worker-{n}": attempt(cpu=0.9, gpu=0.6) for n in range(2)}
+    assert codes(advise(a_run(tasks(gpu=1)), busy, {})) == []
+
+
+def test_a_server_that_fills_one_of_its_cores_limits_the_training() -> None:
+    """One variable is changed by one thread: more cores than one do not help its server."""
+    samples = {f"worker-{n}": attempt(cpu=0.1) for n in range(2)}
+    samples |= {"ps-0": attempt(cpu=0.95), "ps-1": attempt(cpu=0.05)}
+    asked = ReplicaSet(worker=Replicas(count=2), ps=Replicas(count=2, resources=Resources(cpu=4)))
+    (found,) = advise(a_run(asked), samples, {}).advice
+    assert (found.code, found.task) == ("AdviceServerCpuAlone", "ps-0")
+    assert found.command == ""
+    busy = {**samples, "ps-1": attempt(cpu=0.9)}
+    (both,) = advise(a_run(asked), busy, {}).advice
+    assert (both.code, both.command) == ("AdviceServerCpu", "tfcluster rerun digits-2 --ps 3")
+    assert both.message.startswith("ps-0 and ps-1 limit the training: they use up to 0.95 CPU")
+
+
+def test_input_from_a_disk_is_named() -> None:
+    """Workers that wait and read from a disk wait for input; without any sign nothing is said."""
+    reads = {f"worker-{n}": attempt(cpu=0.1, read=8e6) for n in range(2)}
+    (found,) = advise(a_run(tasks()), reads, {}).advice
+    assert found.code == "AdviceInputDisk"
+    assert "reads 7812KiB/s from a disk" in found.message
+    assert codes(advise(a_run(tasks()), {t: attempt(cpu=0.1) for t in reads}, {})) == []
+    assert codes(advise(a_run(tasks(), mode=Mode.IN_GRAPH), reads, {})) == []
+    # A worker whose GPU is busy does not wait, nor does one that computes with a core of four.
+    trains = {task: attempt(cpu=0.1, read=8e6, gpu=0.9) for task in reads}
+    assert codes(advise(a_run(tasks(gpu=1)), trains, {})) == []
+    computes = {task: attempt(cpu=1.0, read=8e6) for task in reads}
+    assert codes(advise(a_run(tasks(cpu=4)), computes, {})) == []
+    # A machine that is full makes tasks wait, too.
+    assert codes(advise(a_run(tasks()), reads, {}, cores=0.25)) == []
+
+
+def test_a_worker_for_which_the_others_wait_is_named() -> None:
+    """In synchronous training all workers make the same steps; the slowest computes meanwhile."""
+    samples = {
+        "worker-0": attempt(cpu=0.2),
+        "worker-1": attempt(cpu=0.95),
+        "worker-2": attempt(cpu=0.15),
+    }
+    steps = dict.fromkeys(samples, 5.0)
+    (found,) = advise(a_run(tasks(3)), samples, steps).advice
+    assert (found.code, found.task, found.command) == ("AdviceAwaitedWorker", "worker-1", "")
+    # With parameter servers nobody waits for another worker.
+    served = {**samples, "ps-0": attempt(cpu=0.3)}
+    assert codes(advise(a_run(tasks(3, ps=1)), served, steps)) == []
+
+
+def test_memory_that_is_nearly_out_is_named() -> None:
+    """The task with the largest part of its limit is named, and half as much again is advised."""
+    samples = {"worker-0": attempt(memory=0.5 * GIB), "worker-1": attempt(memory=0.95 * GIB)}
+    (found,) = advise(a_run(tasks(memory="1Gi")), samples, {}).advice
+    assert (found.code, found.task) == ("AdviceMemoryNearlyOut", "worker-1")
+    assert found.command == "tfcluster rerun digits-2 --worker-memory 1536Mi"
+
+
+def test_less_memory_is_advised_only_after_a_whole_run() -> None:
+    """A run that has not yet succeeded may need more later, unless it has run for long."""
+    samples = {f"worker-{n}": attempt(memory=0.1 * GIB) for n in range(2)}
+    assert codes(advise(a_run(tasks(memory="4Gi"), Phase.RUNNING), samples, {})) == []
+    long = {task: attempt(700, memory=0.1 * GIB) for task in samples}
+    assert codes(advise(a_run(tasks(memory="4Gi"), Phase.RUNNING), long, {})) == [
+        "AdviceMemoryTooHigh"
+    ]
+
+
+def test_too_few_samples_are_said() -> None:
+    """Without enough samples there is no advice, and the reason is said in any language."""
+    assert advise(a_run(tasks()), {"worker-0": attempt()}, {}).no_advice == (
+        "There is no advice: not every worker has been sampled, so the tasks cannot be compared."
+    )
+    short = {f"worker-{n}": attempt(24) for n in range(2)}
+    told = advise(a_run(tasks()), short, {}).no_advice
+    assert "at work together for 14 s, and at least 20 s are needed" in told
+    with language("zh-CN"):
+        assert "至少需要 20 秒" in advise(a_run(tasks()), short, {}).no_advice
+    enough = advise(a_run(tasks()), {task: attempt(40) for task in short}, {})
+    assert (enough.advice, enough.no_advice) == ((), "")
+
+
+def test_more_work_by_more_workers_is_no_waste() -> None:
+    """The same step rate with more workers may mean larger steps: the CPU in use shows it."""
+    samples = {f"worker-{n}": attempt(cpu=0.9) for n in range(4)}
+    steps = dict.fromkeys(samples, 10.0)
+    same = EarlierRun("digits-1", 2, 10.0, 1.8, 0.0)
+    assert codes(advise(a_run(tasks(4)), samples, steps, [same])) == []
+    as_much = EarlierRun("digits-1", 2, 10.0, 3.5, 0.0)
+    assert codes(advise(a_run(tasks(4)), samples, steps, [as_much])) == ["AdviceTooManyWorkers"]
+
+
+def test_earlier_runs_count_only_if_nothing_but_their_size_differs() -> None:
+    """Another program, other arguments or other parameter servers make runs incomparable."""
+
+    def ran(workers: int, argument: str = "1", **counts: int) -> TFCluster:
+        program = Program(sha256="0" * 64, entrypoint="train.py", arguments=(argument,))
+        return a_run(tasks(workers, **counts), program=program)
+
+    now = ran(4)
+    assert repeats_smaller(ran(2), now)
+    assert not repeats_smaller(ran(4), now)
+    assert not repeats_smaller(ran(2, "2"), now)
+    assert not repeats_smaller(ran(2, ps=1), now)
+    assert not repeats_smaller(a_run(tasks(2)), now)
+
+
+def test_the_mean_step_rate_is_not_that_of_a_resumed_run() -> None:
+    """A run that began at a later step, or a task that was started again, has no mean rate."""
+    samples = {"worker-0": attempt(60), "worker-1": [*attempt(60), *attempt(60)]}
+    counts = {"worker-0": 120, "worker-1": 120, "worker-2": 9}
+    assert mean_step_rates(a_run(tasks()), samples, counts) == {"worker-0": 2.0}
+    assert mean_step_rates(a_run(tasks(), resume_from="digits-1"), samples, counts) == {}
+
+
+def test_the_options_of_all_advice_are_one_change() -> None:
+    """Of two values for one option the more important advice counts; a line shows old and new."""
+    samples = {
+        "worker-0": attempt(cpu=0.25, throttled=0.6, limit=0.25, memory=0.95 * GIB),
+        "worker-1": attempt(cpu=0.2, limit=0.25, memory=0.5 * GIB),
+    }
+    run = a_run(tasks(cpu=0.25, memory="1Gi"))
+    options = advised_options(advise(run, samples, {}).advice)
+    assert options == {"worker_cpu": 0.5, "worker_memory": "1536Mi"}
+    assert change_lines(run.spec, options) == [
+        "--worker-cpu: 0.25 → 0.5",
+        "--worker-memory: 1Gi → 1536Mi",
+    ]
+    assert change_lines(a_run(tasks()).spec, options)[0] == "--worker-cpu: not set → 0.5"
+    assert parse_task(advise(run, samples, {}).advice[0].task) == (TaskType.WORKER, 0)

@@ -1,0 +1,613 @@
+"""Advice on how to size a run, from what its tasks used. Pure.
+
+`advise` looks at the time in which all workers were at work, without their start. Each piece of
+advice names a cause and the task, with the figures that show it, and the launch options that change
+it. Where the figures show nothing, it is silent; where there are too few, it says so.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from msgspec.structs import replace
+
+from ..i18n import _
+from ..launch.launch_as_command import field_at, option_texts
+from ..launch.options import BY_KEY, Option
+from ..lifecycle.messages import sentences
+from ..spec import Message, Mode, Model, Phase, Spec, TaskType, TFCluster
+from ..spec.names import parse_task, task_name
+from ..spec.quantities import format_bytes, parse_memory
+from .samples import Attempt, Interval
+
+START = 10.0
+"""Seconds after the start of a task that do not count: it imports and loads."""
+LEAST = 20.0
+"""Seconds with all workers at work without which there is no advice."""
+NEWEST = 300.0
+"""Seconds of a run that goes on which count."""
+LONG = 600.0
+"""Seconds after which a run that has not succeeded has shown how much memory it needs."""
+
+BUSY, WAITING = 0.7, 0.5
+"""Parts of a core that a task uses at least if it limits others, and at most if it waits."""
+NETWORK = 40 << 20
+"""Bytes a second from which a parameter server may be limited by its network."""
+INPUT = 256 << 10
+"""Bytes a second from which a worker that waits is said to wait for input."""
+SLOW, APART = 0.7, 2.5
+"""Part of the others' step rate below which a worker is slow; factor between unequal tasks."""
+FEWER, AS_FAST = 0.67, 0.85
+"""Parts of the workers and of their step rate with which an earlier run was about as fast."""
+THROTTLED = 0.1
+"""Part of the time in which a task waits for its limit of CPU from which more is advised."""
+NEARLY_OUT, FAR_TOO_HIGH = 0.9, 0.3
+"""Parts of the requested memory: used at the peak, so that more or less is advised."""
+MOST_FACTOR = 2.0
+"""Largest factor by which advice raises a number."""
+GPU_IDLE = 0.1
+_TRAINERS = (TaskType.CHIEF, TaskType.WORKER)
+_GIB = 1 << 30
+Value = str | int | float | Sequence[str | Message] | Message
+
+
+class Advice(Model, frozen=True, omit_defaults=False):
+    """One thing to change about a run.
+
+    `task` is a task, or a task type if it concerns all of its tasks. `message` is a sentence with
+    the evidence, `code` its code. `options` are the launch options, by key, that change it, and
+    `command` is the rerun with them; both are empty if only the program can change it.
+    """
+
+    code: str
+    task: str
+    message: str
+    command: str
+    options: Mapping[str, int | float | str]
+
+
+class Advised(Model, frozen=True, omit_defaults=False):
+    """The advice on a run, the most important first, and why there is none, if it cannot be
+    given.
+    """
+
+    advice: tuple[Advice, ...] = ()
+    no_advice: str = ""
+
+
+@dataclass(frozen=True)
+class EarlierRun:
+    """An earlier run of the same program with the same arguments: its number of workers, its steps
+    a second, and the CPUs and GPUs that its workers used together.
+    """
+
+    name: str
+    workers: int
+    steps_per_second: float
+    cpu: float
+    gpu: float
+
+
+def mean_step_rates(
+    cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]], counts: Mapping[str, int]
+) -> dict[str, float]:
+    """Return the steps a second of each task over its life, from its last step; none of a task that
+    was started again or resumed, as it did not begin at step 0.
+    """
+    if cluster.spec.resume_from is not None:
+        return {}
+    found = {}
+    for task, count in counts.items():
+        attempts = samples.get(task, ())
+        seconds = sum(each.seconds for a in attempts for each in a.intervals if each.memory)
+        if len(attempts) == 1 and attempts[0].number == 1 and seconds > 0:
+            found[task] = count / seconds
+    return found
+
+
+def repeats_smaller(old: TFCluster, cluster: TFCluster) -> bool:
+    """Return whether `old` ran the same program with the same arguments and tasks, but with fewer
+    workers, and has ended well.
+    """
+    program, before = cluster.spec.program, old.spec.program
+    if program is None or before is None or not program.sha256:
+        return False
+    workers = cluster.spec.replicas.worker
+    return (
+        old.status.phase is Phase.SUCCEEDED
+        and old.spec.replicas.worker.count < workers.count
+        and (before.sha256, before.entrypoint, before.arguments)
+        == (program.sha256, program.entrypoint, program.arguments)
+        and (old.spec.mode, old.spec.env) == (cluster.spec.mode, cluster.spec.env)
+        and replace(old.spec.replicas, worker=workers) == cluster.spec.replicas
+        and replace(old.spec.replicas.worker, count=workers.count) == workers
+    )
+
+
+def earlier_run(
+    old: TFCluster, samples: Mapping[str, Sequence[Attempt]], counts: Mapping[str, int]
+) -> EarlierRun | None:
+    """Return what is compared of an earlier run; None if its samples or steps are not known."""
+    rates = mean_step_rates(old, samples, counts)
+    window = _common_window(old, samples)
+    if window is None or window[1] - window[0] < LEAST or not rates:
+        return None
+    workers = [t for t in _tasks(old, samples, rates, window) if t.type in _TRAINERS]
+    return EarlierRun(
+        name=old.metadata.name,
+        workers=old.spec.replicas.worker.count,
+        steps_per_second=median(rates.values()),
+        cpu=sum(task.cpu for task in workers),
+        gpu=sum(task.gpu for task in workers),
+    )
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What one task used a second, in the time that counts.
+
+    `core` is one core, or its limit of CPU if that is less: what a task keeps busy that limits
+    others by one thread, and leaves idle while it waits.
+    """
+
+    name: str
+    type: TaskType
+    cpu: float
+    core: float
+    limit: float | None
+    throttled: float
+    received: float
+    sent: float
+    read: float
+    gpu: float
+    gpus: int
+    steps: float | None
+
+    @property
+    def network(self) -> float:
+        return self.received + self.sent
+
+    @property
+    def waits(self) -> bool:
+        return self.cpu <= WAITING * self.core and self.gpu <= WAITING * max(1, self.gpus)
+
+    @property
+    def works(self) -> bool:
+        return self.cpu >= BUSY * self.core
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A piece of advice before its sentence is made; of two for one `cause` the first counts."""
+
+    task: str
+    code: str
+    params: Mapping[str, Value]
+    options: Mapping[str, int | float | str]
+
+
+def advise(
+    cluster: TFCluster,
+    samples: Mapping[str, Sequence[Attempt]],
+    steps: Mapping[str, float],
+    earlier: Sequence[EarlierRun] = (),
+    cores: float | None = None,
+) -> Advised:
+    """Return the advice on a run.
+
+    Args:
+        cluster: the run.
+        samples: the samples of its tasks.
+        steps: the steps a second of its tasks, as far as they are known.
+        earlier: runs of the same program with other numbers of workers.
+        cores: the cores of the machine, if all tasks share one.
+    """
+    window = _common_window(cluster, samples)
+    if window is None:
+        why = Message("AdviceNotSampled")
+    elif window[1] - window[0] < LEAST:
+        seconds = max(0, math.floor(window[1] - window[0]))
+        why = Message("AdviceTooShort", {"seconds": seconds, "least": LEAST, "start": START})
+    else:
+        tasks = _tasks(cluster, samples, steps, window)
+        found = [*_on_time(cluster, tasks, earlier, cores), *_on_memory(cluster, samples)]
+        return Advised(advice=tuple(_told(cluster, each) for each in found))
+    found = [*_on_memory(cluster, samples)]
+    return Advised(advice=tuple(_told(cluster, each) for each in found), no_advice=sentences([why]))
+
+
+def _told(cluster: TFCluster, found: _Found) -> Advice:
+    words = ["tfcluster", "rerun", cluster.metadata.name]
+    for key, value in found.options.items():
+        for text in option_texts(BY_KEY[key], value):
+            words += [BY_KEY[key].flag, text]
+    return Advice(
+        code=found.code,
+        task=found.task,
+        message=sentences([Message(found.code, found.params)]),
+        command=shlex.join(words) if found.options else "",
+        options=found.options,
+    )
+
+
+def advised_options(advice: Sequence[Advice]) -> dict[str, int | float | str]:
+    """Return the launch options, by key, of all of this advice; of two values for one option that
+    of the more important advice.
+    """
+    found: dict[str, int | float | str] = {}
+    for each in advice:
+        for key, value in each.options.items():
+            found.setdefault(key, value)
+    return found
+
+
+def change_lines(spec: Spec, options: Mapping[str, object]) -> list[str]:
+    """Return a line for each option that changes a spec, such as `--workers: 6 → 3`."""
+    return [
+        f"{option.flag}: {before or _('not set')} → {now}"
+        for option in (BY_KEY[key] for key in options)
+        for before in (" ".join(_texts(option, field_at(spec, option.path))),)
+        for now in (" ".join(_texts(option, options[option.key])),)
+    ]
+
+
+def _texts(option: Option, value: object) -> list[str]:
+    return [] if value is None else option_texts(option, value)
+
+
+# ---- the time that counts ----
+
+
+def _trainers(cluster: TFCluster) -> list[str]:
+    counts = cluster.spec.replicas.counts
+    return [task_name(kind, i) for kind in _TRAINERS for i in range(counts.get(kind, 0))]
+
+
+def _common_window(
+    cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]
+) -> tuple[float, float] | None:
+    """Return begin and end of the time in which all workers were at work; None if not all were
+    sampled.
+    """
+    lives = []
+    for name in _trainers(cluster):
+        life = _life(samples.get(name, ()))
+        if life is None:
+            return None
+        lives.append(life)
+    if not lives:
+        return None
+    begin, end = max(b for b, _e in lives), min(e for _b, e in lives)
+    if not cluster.status.phase.is_final:
+        begin = max(begin, end - NEWEST)
+    return begin, end
+
+
+def _life(attempts: Sequence[Attempt]) -> tuple[float, float] | None:
+    """Return begin and end of the time in which a task was at work in its last attempt."""
+    if not attempts:
+        return None
+    lived = [each for each in attempts[-1].intervals if each.memory]
+    if not lived:
+        return None
+    first = attempts[-1].began + START
+    after = [each for each in lived if each.at - each.seconds >= first - 1e-6]
+    return (after[0].at - after[0].seconds, after[-1].at) if after else (first, first)
+
+
+def _tasks(
+    cluster: TFCluster,
+    samples: Mapping[str, Sequence[Attempt]],
+    steps: Mapping[str, float],
+    window: tuple[float, float],
+) -> list[_Task]:
+    made = []
+    for task_type, count in cluster.spec.replicas.counts.items():
+        asked = cluster.spec.replicas.of(task_type).resources
+        for name in (task_name(task_type, index) for index in range(count)):
+            attempts = samples.get(name, ())
+            rows = _within(attempts[-1].intervals, window) if attempts else []
+            seconds = sum(each.seconds for each in rows)
+            if not seconds:
+                continue
+            limit = attempts[-1].cpu_limit or asked.cpu
+            cpu = sum(each.cpu for each in rows) / seconds
+            made.append(
+                _Task(
+                    name=name,
+                    type=task_type,
+                    cpu=cpu,
+                    core=min(1.0, limit or 1.0),
+                    limit=limit,
+                    throttled=min(1.0, sum(each.throttled for each in rows) / seconds),
+                    received=sum(each.received for each in rows) / seconds,
+                    sent=sum(each.sent for each in rows) / seconds,
+                    read=sum(each.read for each in rows) / seconds,
+                    gpu=sum(each.gpu for each in rows) / seconds,
+                    gpus=asked.gpu,
+                    steps=steps.get(name),
+                )
+            )
+    return made
+
+
+def _within(intervals: Sequence[Interval], window: tuple[float, float]) -> list[Interval]:
+    begin, end = window
+    return [
+        each
+        for each in intervals
+        if each.memory and each.at > begin and each.at - each.seconds < end
+    ]
+
+
+# ---- CPU, network, input, steps, GPUs ----
+
+
+def _on_time(
+    cluster: TFCluster, tasks: Sequence[_Task], earlier: Sequence[EarlierRun], cores: float | None
+) -> Iterator[_Found]:
+    servers = [task for task in tasks if task.type is TaskType.PS]
+    workers = [task for task in tasks if task.type in _TRAINERS]
+    throttled = [*_throttled(tasks)]
+    yield from throttled
+    types = {parse_task(each.task)[0] for each in throttled}
+    gain = [*_too_many(cluster, workers, earlier)]
+    yield from gain
+    if not types & {*_TRAINERS}:
+        slow = [*_straggler(cluster, workers)]
+        yield from slow
+        full = cores is not None and sum(task.cpu for task in tasks) >= BUSY * cores
+        waiting = bool(workers) and all(task.waits for task in workers)
+        if TaskType.PS not in types and waiting and not slow:
+            saturated = [*_saturated(cluster, servers, workers)]
+            yield from saturated
+            if not saturated and not full and not gain:
+                yield from _input(cluster, workers, servers)
+    yield from _idle_gpus(cluster, tasks)
+
+
+def _throttled(tasks: Sequence[_Task]) -> Iterator[_Found]:
+    for task_type in dict.fromkeys(task.type for task in tasks):
+        mine = [task for task in tasks if task.type is task_type and task.throttled >= THROTTLED]
+        worst = max(mine, key=lambda task: task.throttled, default=None)
+        if worst is None or worst.limit is None:
+            continue
+        factor = min(MOST_FACTOR, 1 / max(0.01, 1 - worst.throttled))
+        more = math.ceil(worst.limit * factor * 10) / 10
+        yield _Found(
+            worst.name,
+            "AdviceThrottled",
+            {
+                "task": worst.name,
+                "percent": round(100 * worst.throttled),
+                "limit": round(worst.limit, 2),
+                "cpu": _cpu(worst.cpu),
+            },
+            {f"{task_type.value}_cpu": more},
+        )
+
+
+def _saturated(
+    cluster: TFCluster, servers: Sequence[_Task], workers: Sequence[_Task]
+) -> Iterator[_Found]:
+    """Yield the parameter servers for which the workers wait."""
+    hot = [task for task in servers if task.works]
+    by_network = not hot
+    if by_network:
+        hot = [task for task in servers if task.network >= NETWORK]
+    if not hot:
+        return
+    first = max(hot, key=lambda task: task.network if by_network else task.cpu)
+    others = [task for task in servers if task not in hot]
+
+    def used(task: _Task) -> float:
+        return task.network if by_network else task.cpu
+
+    alone = bool(others) and used(first) >= APART * median(map(used, others))
+    names = [task.name for task in hot]
+    params: dict[str, Value] = {
+        "tasks": names,
+        "count": len(names),
+        "cpu": _cpu(first.cpu),
+        "workers": _cpu(median(task.cpu for task in workers)),
+        "speed": format_bytes(first.network),
+    }
+    code = "AdviceServerNetwork" if by_network else "AdviceServerCpu"
+    options: dict[str, int | float | str] = {}
+    if alone:
+        code = f"{code}Alone"
+        idle = median(map(used, others))
+        params["others"] = format_bytes(idle) if by_network else _cpu(idle)
+        if first.limit is not None and not by_network and first.cpu >= BUSY * first.limit:
+            options["ps_cpu"] = first.limit * MOST_FACTOR
+    else:
+        count = cluster.spec.replicas.counts.get(TaskType.PS, 0)
+        options["ps"] = count + max(1, math.ceil(count / 2))
+    yield _Found(first.name, code, params, options)
+
+
+def _input(
+    cluster: TFCluster, workers: Sequence[_Task], servers: Sequence[_Task]
+) -> Iterator[_Found]:
+    """Yield why workers wait although no parameter server is busy."""
+    if cluster.spec.mode is Mode.IN_GRAPH or any(not task.waits for task in servers):
+        return
+    # What other tasks have sent is no input.
+    inside = sum(task.sent for task in (*servers, *workers)) / len(workers)
+    read = median(task.read for task in workers)
+    received = median(task.received for task in workers) - inside
+    params: dict[str, Value] = {
+        "count": len(workers),
+        "cpu": _cpu(median(task.cpu for task in workers)),
+        "speed": format_bytes(max(read, received)),
+    }
+    where = workers[0].name if len(workers) == 1 else TaskType.WORKER.value
+    if max(read, received) >= INPUT:
+        code = "AdviceInputDisk" if read >= received else "AdviceInputNetwork"
+        yield _Found(where, code, params, {})
+
+
+def _straggler(cluster: TFCluster, workers: Sequence[_Task]) -> Iterator[_Found]:
+    """Yield one worker that is slower than the others, or without parameter servers, where workers
+    make each step together, one for which the others wait.
+    """
+    if cluster.spec.mode is Mode.IN_GRAPH:
+        return
+    params: dict[str, Value]
+    stepping = [(task.steps, task) for task in workers if task.steps]
+    if len(stepping) == len(workers) >= 2:
+        rate, slowest = min(stepping, key=lambda pair: pair[0])
+        others = median(r for r, task in stepping if task is not slowest)
+        if rate <= SLOW * others:
+            params = {"task": slowest.name, "rate": _rate(rate), "others": _rate(others)}
+            yield _Found(slowest.name, "AdviceSlowWorker", params, {})
+            return
+    if len(workers) >= 2 and not cluster.spec.replicas.counts.get(TaskType.PS):
+        busiest = max(workers, key=lambda task: task.cpu)
+        rest = [task for task in workers if task is not busiest]
+        others = median(task.cpu for task in rest)
+        if busiest.works and all(task.waits for task in rest) and busiest.cpu >= APART * others:
+            params = {"task": busiest.name, "cpu": _cpu(busiest.cpu), "others": _cpu(others)}
+            yield _Found(busiest.name, "AdviceAwaitedWorker", params, {})
+
+
+def _too_many(
+    cluster: TFCluster, workers: Sequence[_Task], earlier: Sequence[EarlierRun]
+) -> Iterator[_Found]:
+    """Yield fewer workers with which an earlier run was about as fast. Workers that did more
+    together may make larger steps: then nothing is said.
+    """
+    rates = [task.steps for task in workers if task.steps]
+    count = cluster.spec.replicas.counts.get(TaskType.WORKER, 0)
+    if not rates or count < 2:
+        return
+    rate = median(rates)
+    cpu, gpu = sum(task.cpu for task in workers), sum(task.gpu for task in workers)
+    for run in sorted(earlier, key=lambda run: run.workers):
+        as_fast = run.workers <= FEWER * count and run.steps_per_second >= AS_FAST * rate
+        if as_fast and cpu <= 1.25 * run.cpu and gpu <= 1.25 * run.gpu + GPU_IDLE:
+            params: dict[str, Value] = {
+                "count": run.workers,
+                "workers": count,
+                "rate": _rate(rate),
+                "run": run.name,
+                "earlier": _rate(run.steps_per_second),
+            }
+            options = {"workers": run.workers}
+            yield _Found(TaskType.WORKER.value, "AdviceTooManyWorkers", params, options)
+            return
+
+
+def _idle_gpus(cluster: TFCluster, tasks: Sequence[_Task]) -> Iterator[_Found]:
+    for task_type in dict.fromkeys(task.type for task in tasks):
+        asked = cluster.spec.replicas.of(task_type).resources.gpu
+        mine = [task for task in tasks if task.type is task_type]
+        busiest = max(task.gpu for task in mine)
+        if asked and busiest < GPU_IDLE:
+            params: dict[str, Value] = {
+                "type": task_type.value,
+                "gpus": asked,
+                "used": _cpu(busiest),
+            }
+            yield _Found(task_type.value, "AdviceGpuIdle", params, {f"{task_type.value}_gpu": 0})
+
+
+# ---- memory ----
+
+
+def _on_memory(cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> Iterator[_Found]:
+    for task_type, count in cluster.spec.replicas.counts.items():
+        asked = cluster.spec.replicas.of(task_type).resources.memory
+        key = f"{task_type.value}_memory"
+        known = []
+        for name in (task_name(task_type, index) for index in range(count)):
+            if attempts := samples.get(name):
+                rows = [each for attempt in attempts for each in attempt.intervals]
+                peak = max(max(each.memory, each.peak) for each in rows)
+                limit = parse_memory(asked) if asked else attempts[-1].memory_limit
+                known.append((peak / limit if limit else 0.0, peak, limit, name, attempts))
+        if not known:
+            continue
+        part, peak, limit, name, attempts = max(known, key=lambda each: (each[0], each[1]))
+        if not limit:
+            continue
+        params: dict[str, Value] = {
+            "task": name,
+            "peak": format_bytes(_rounded(peak)),
+            "limit": format_bytes(limit),
+            "percent": math.floor(100 * part),
+        }
+        speed = _growth(attempts[-1], limit)
+        if part >= WAITING and speed:
+            params["speed"] = format_bytes(_rounded(speed * 60))
+            yield _Found(name, "AdviceMemoryGrows", params, {key: _more(limit)})
+        elif part >= NEARLY_OUT:
+            yield _Found(name, "AdviceMemoryNearlyOut", params, {key: _more(limit)})
+        elif part <= FAR_TOO_HIGH and asked and limit >= _GIB and _knows_its_memory(cluster, known):
+            less = max(2 * peak, _GIB // 2)
+            less = math.ceil(less / (_GIB // 4)) * (_GIB // 4)
+            if less <= 0.6 * limit:
+                params["type"] = task_type.value
+                yield _Found(
+                    task_type.value, "AdviceMemoryTooHigh", params, {key: format_bytes(less)}
+                )
+
+
+def _knows_its_memory(
+    cluster: TFCluster,
+    known: Sequence[tuple[float, int, int | None, str, Sequence[Attempt]]],
+) -> bool:
+    """Return whether the tasks will not need more memory than they have used so far."""
+    if cluster.status.phase is Phase.SUCCEEDED:
+        return True
+    every = [attempts[-1] for *_figures, attempts in known]
+    return all(each.intervals[-1].at - each.began >= LONG for each in every)
+
+
+def _growth(attempt: Attempt, limit: float) -> float:
+    """Return the bytes a second by which the memory of a task grows steadily, also lately; 0 if it
+    does not, or not much.
+    """
+    rows = [r for r in attempt.intervals if r.memory and r.at - attempt.began >= START]
+    if len(rows) < 8 or rows[-1].at - rows[0].at < LEAST:
+        return 0.0
+    middle = (rows[0].at + rows[-1].at) / 2
+    halves = [r for r in rows if r.at <= middle], [r for r in rows if r.at > middle]
+    if min(map(len, halves)) < 4:
+        return 0.0
+    early, late = map(_slope, halves)
+    whole = _slope(rows)
+    grown = whole * (rows[-1].at - rows[0].at)
+    steady = early > 0 and late >= 0.5 * whole
+    return whole if steady and grown >= 0.1 * limit else 0.0
+
+
+def _slope(rows: Sequence[Interval]) -> float:
+    """Return the slope of memory over time: the median of the slopes over half of the time, to
+    which one sample, such as the last one of processes that end, makes no difference.
+    """
+    half = len(rows) // 2
+    pairs = zip(rows, rows[half:], strict=False)
+    return median((b.memory - a.memory) / (b.at - a.at) for a, b in pairs if b.at > a.at)
+
+
+def _more(limit: float) -> str:
+    """Return one and a half of an amount of memory."""
+    return format_bytes(math.ceil(1.5 * limit / (1 << 20)) << 20)
+
+
+def _rounded(count: float) -> int:
+    """Return bytes rounded to MiB, at least one."""
+    return max(1, round(count / (1 << 20))) << 20
+
+
+def _cpu(cores: float) -> float:
+    return round(cores, 2)
+
+
+def _rate(rate: float) -> float:
+    return float(f"{rate:.3g}")
