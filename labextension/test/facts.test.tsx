@@ -51,7 +51,8 @@ it('links to the graphs of a run if they are at a web address', () => {
   const run = runWith({});
   const link = (graphs?: string | null) =>
     drawn({ ...run, graphs }).querySelector<HTMLAnchorElement>('a.tfc-Link');
-  const address = 'https://grafana.example.com/d/tfcluster-run?var-run=digits-1';
+  const address =
+    'https://grafana.example.com/d/tfcluster-run?var-run=digits-1';
   expect(link(address)?.href).toBe(address);
   expect(link(address)?.textContent).toBe('Open in Grafana');
   expect(link('javascript:alert(1)')).toBeNull();
