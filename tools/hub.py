@@ -95,7 +95,7 @@ def alone(state: Path) -> int:
         url = (state / URL).read_text().strip() if (state / URL).exists() else "its address"
         sys.exit(
             f"make run: your hub is running already: open {url}/, or end it first with Ctrl-C in "
-            "its terminal.\n      Password forgotten: make password"
+            "its terminal.\n      Forgot your password? Run `make password`."
         )
     return lock
 
@@ -280,9 +280,9 @@ def welcome(workspace: Path, url: str, invitation: str | None, log: Path) -> str
             "",
             f"      {invitation}",
             "",
-            f"  It has you choose the password of {name}, who administers this hub, and opens",
-            f"  examples/{FIRST_EXAMPLE}: run its cells with Shift+Enter.",
-            f"  From then on: {url}/",
+            f"  There you choose a password for {name}, the administrator of this hub. Then",
+            f"  examples/{FIRST_EXAMPLE} opens: run its cells with Shift+Enter.",
+            f"  Next time, open {url}/",
         ]
     else:
         opened = [
@@ -290,15 +290,17 @@ def welcome(workspace: Path, url: str, invitation: str | None, log: Path) -> str
             "",
             f"      {url}/",
             "",
-            *([] if elsewhere() else ["  Password forgotten: make password"]),
+            *([] if elsewhere() else ["  Forgot your password? Run `make password`."]),
         ]
     if os.geteuid() == 0:
         people = [
-            "  You are root: your notebook runs as root. Who has a system account here can have a",
-            "  notebook under it: invite by name on the page Users.",
+            "  You are root, so your notebook runs as root. Users with a system account here can",
+            "  have a notebook under it: invite them by name on the page Users.",
         ]
     else:
-        people = [f"  Notebooks run as {name}, for {name} alone. More people: docs/how-to/hub.md"]
+        people = [
+            f"  Notebooks run as {name}, for {name} alone. To add users, read docs/how-to/hub.md"
+        ]
     return "\n".join(
         [
             "",

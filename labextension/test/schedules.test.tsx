@@ -124,6 +124,30 @@ describe('the form of a schedule', () => {
     model.dispose();
   });
 
+  it('takes the name from the newest plan, even if that request overtakes its own', async () => {
+    const late: Array<() => void> = [];
+    let asked = 0;
+    const { clusters, json } = serve(
+      body =>
+        new Promise(resolve => {
+          const answer = (): void => resolve(json({ ...PLAN, ...body }));
+          return (body as { program?: string }).program && ++asked === 1
+            ? late.push(answer)
+            : answer();
+        }),
+      () => json(plan)
+    );
+    const model = new LaunchModel(clusters, null);
+    await model.start();
+    model.edit({ program: 'train.py' });
+    const opens = model.openRepeat(); // asks before the pause after a keystroke is over
+    await vi.waitFor(() => expect(asked).toBe(2));
+    late.forEach(answer => answer());
+    await opens;
+    expect(model.state.draft.name).toBe('train');
+    model.dispose();
+  });
+
   it('saves nothing while the server has a problem with it, which is shown at its input', async () => {
     const problem = {
       field: '--cron',

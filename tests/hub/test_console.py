@@ -91,7 +91,7 @@ def test_an_administrator_stops_a_cluster_and_its_owner_reads_why(
     asking.get_by_role("button", name="Stop", exact=True).click()
     expect(asking).to_contain_text("Give a reason")
     asking.get_by_label("Reason").fill(HTML)
-    accessible(page, "#ask-stop")
+    accessible(page, "#ask")
     page.screenshot(path=shots.with_name(f"{shots.name}-stop.png"))
     asking.get_by_role("button", name="Stop", exact=True).click()
     expect(row).to_have_count(0, timeout=90_000)

@@ -14,7 +14,8 @@ from tfcluster_magic.spec import TFCluster as Cluster
 from tfcluster_magic.usage.advice import advise
 from tfcluster_magic.usage.samples import parse
 
-LIMIT = 0.3
+LIMIT = 0.15
+"""So low that the workers reach it on a busy machine, too."""
 TASKS = ("worker-0", "worker-1", "ps-0")
 
 
@@ -42,7 +43,7 @@ def test_a_throttled_worker_is_named(tenant: Tenant, cluster: UnderTest) -> None
         path = f"/log/throttled/1/.tfcluster-usage/{task}.jsonl"
         return tenant.kubectl.exec("samples", "sh", "-c", f"cat {path} || true")
 
-    wait_until(lambda: all(map(content, TASKS)), "the samples of all tasks")
+    wait_until(lambda: all(map(content, TASKS)), "the samples of all tasks", seconds=60)
     samples = {task: parse(content(task).encode()) for task in TASKS}
     assert {s[-1].cpu_limit for s in (samples["worker-0"], samples["worker-1"])} == {LIMIT}
     assert {s[-1].memory_limit for s in samples.values()} == {256 << 20}
@@ -51,7 +52,8 @@ def test_a_throttled_worker_is_named(tenant: Tenant, cluster: UnderTest) -> None
         spec=spec,
         status=Status(phase=Phase.SUCCEEDED, reason=Reason.COMPLETED),
     )
-    (found,) = advise(ended, samples, {}).advice
-    assert found.code == "AdviceThrottled"
+    told = advise(ended, samples, {})
+    assert [each.code for each in told.advice] == ["AdviceThrottled"], (told, samples)
+    (found,) = told.advice
     assert found.task in ("worker-0", "worker-1")
-    assert found.options["worker_cpu"] in (0.5, 0.6)
+    assert LIMIT < float(found.options["worker_cpu"]) <= 2 * LIMIT

@@ -83,8 +83,8 @@ def test_what_is_wrong_is_refused_or_said(home: Tenant) -> None:
     for old, new, words in (
         ("name: wrong", "name: wrong-7", "not in '-<number>'"),
         ("overlap: Forbid", "overlap: Sometimes", "Unsupported value"),
-        ("lifecycle: {", "stop: {reason: x}\n      lifecycle: {", "leave it out"),
-        ("lifecycle: {", "after: [{run: a-1}]\n      lifecycle: {", "leave it out"),
+        ("lifecycle: {", "stop: {reason: x}\n      lifecycle: {", "remove it"),
+        ("lifecycle: {", "after: [{run: a-1}]\n      lifecycle: {", "remove it"),
         ("lifecycle: {", "mode: InGraph\n      lifecycle: {", "in-graph, a notebook is the client"),
         ("worker: {count: 1", "worker: {count: 0", "worker"),
         ("metadata:", "metadata:\n  finalizers: [example.com/keep]", "may have no finalizers"),

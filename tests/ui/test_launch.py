@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -115,7 +117,7 @@ def test_the_line_goes_into_the_notebook(lab: LabPage) -> None:
 
 
 def test_the_last_launch_is_remembered(lab: LabPage, form: Locator) -> None:
-    """After a reload the form has the values of the last launch; choosing another program resets
+    """After a reload the form has the values of the last launch; another program or cell resets
     them.
     """
     form.get_by_label("Path of the program").fill("hello.py")
@@ -134,6 +136,12 @@ def test_the_last_launch_is_remembered(lab: LabPage, form: Locator) -> None:
     opened(lab, **{"from": "hello-1"})
     expect(form.get_by_label("Arguments")).to_have_value("--epochs 3")
     expect(form.get_by_label("Workers")).to_have_value("3")
+    lab.notebook("print('from a cell')", kernel=False)
+    lab.cell().locator(".cm-content").click()
+    lab.execute("tfcluster:launch-cell")
+    expect(form.get_by_text("print('from a cell')")).to_be_visible()
+    expect(form.get_by_label("Arguments")).to_have_value("")
+    expect(form.get_by_label("Workers")).to_have_value("")
 
 
 def test_a_run_is_edited_and_launched_again(lab: LabPage) -> None:
@@ -241,13 +249,14 @@ def test_sections_stay_as_they_were_left(lab: LabPage, form: Locator) -> None:
     """
     resources = form.locator("details", has_text="Resources")
     limits = form.locator("details", has_text="Limits")
-    with lab.page.expect_response(_keeps_the_sections):
+    with lab.page.expect_response(_keeps("resources")):
         resources.locator("summary").press("Enter")
     expect(resources).to_have_attribute("open", "")
-    limits.locator("summary").click()
+    with lab.page.expect_response(_keeps("resources", "limits")):
+        limits.locator("summary").click()
     form.get_by_label("Retries").fill("-1")
     expect(form.get_by_label("Retries")).to_have_attribute("aria-invalid", "true")
-    with lab.page.expect_response(_keeps_the_sections):
+    with lab.page.expect_response(_keeps("resources")):
         limits.locator("summary").click()
     expect(limits).to_have_attribute("open", "")  # opened because of the mistake in it
     lab.reload()
@@ -256,10 +265,16 @@ def test_sections_stay_as_they_were_left(lab: LabPage, form: Locator) -> None:
     expect(form.locator("details", has_text="Limits")).not_to_have_attribute("open", "")
 
 
-def _keeps_the_sections(response: Response) -> bool:
-    """Return whether JupyterLab has saved the sections in its state."""
-    kept = response.request.post_data or ""
-    return "api/workspaces" in response.url and "launch-sections" in kept
+def _keeps(*sections: str) -> Callable[[Response], bool]:
+    """Return whether a response says that JupyterLab has saved just these open sections."""
+
+    def saves(response: Response) -> bool:
+        if "api/workspaces" not in response.url or not (sent := response.request.post_data):
+            return False
+        kept = json.loads(sent)["data"].get("tfcluster-labextension:launch-sections")
+        return bool(kept == list(sections))
+
+    return saves
 
 
 def test_inputs_look_enabled_and_icons_are_seen_in_every_theme(lab: LabPage, form: Locator) -> None:

@@ -59,6 +59,20 @@ def test_a_cell_that_waits_brings_one_card_up_to_date(lab: LabPage) -> None:
     expect(lab.cell(1).locator(".tfc-RunCard")).to_contain_text("Succeeded")
 
 
+def test_an_interrupted_wait_shows_the_card_and_detaches_in_one_line(lab: LabPage) -> None:
+    """While `wait()` waits, it shows the live card; interrupting it prints one line with what to
+    type, and the run goes on.
+    """
+    lab.notebook(f"{LOAD}run = %tfcluster launch sleep.py --workers 1 --name long", "run.wait()")
+    lab.run_cell(0)
+    output = lab.run_cell(1, wait=False)
+    expect(output.locator(".tfc-RunCard")).to_contain_text("Running")
+    lab.execute("notebook:interrupt-kernel")
+    expect(output).to_contain_text("detached; long-1 goes on: `%tfcluster logs -f long-1`")
+    expect(output).not_to_contain_text("Traceback")
+    assert lab.server.manager.status("long").status.phase is Phase.RUNNING
+
+
 def test_a_deleted_run_stays_as_it_was_stored(lab: LabPage) -> None:
     """The stored state has its time and the reason why it is no longer updated."""
     flows.show_a_deleted_run(lab)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 
@@ -191,6 +192,22 @@ def test_a_schedule_is_run_paused_and_deleted_in_the_sidebar(
     assert not found.all, "\n".join(found.all)
 
 
+def test_a_schedule_is_read_in_cells(lab: LabPage) -> None:
+    """Cells list schedules, and show one with its due times, its rules and its history."""
+    verbs = lab.server.manager.schedules
+    hello = str(lab.server.root / "hello.py")
+    verbs.create("nightly", hello, cron="0 2 * * *", time_zone="Asia/Shanghai", workers=1)
+    verbs.run_now("nightly")
+    wait_until(lambda: verbs.history("nightly")[0].state.is_settled, "its first run")
+    asked = ("list", "show nightly", "history nightly")
+    lab.notebook(*(f"%tfcluster schedule {words}" for words in asked))
+    for number, said in enumerate(("Asia/Shanghai", "next: ", "nightly-1")):
+        expect(lab.run_cell(number)).to_contain_text(said)
+    lab.screenshot("cells")
+    lab.theme("dark")
+    lab.screenshot("cells-dark")
+
+
 def test_an_hourly_schedule_is_read_by_month(lab: LabPage) -> None:
     """A day with many due times shows their number by result. One request loads a month, and arrow
     keys move between days.
@@ -236,10 +253,13 @@ def test_schedules_in_chinese(fresh_server: LabServer, open_page: Callable[..., 
     form = lab.page.locator(".tfc-LaunchForm")
     expect(form.get_by_role("heading", name="重复这次启动")).to_be_visible()
     expect(form.locator(".tfc-Coming li")).to_have_count(5)
+    dates = re.compile(r"\d{4}年\d{1,2}月\d{1,2}日")  # the browser is English
+    expect(form.locator(".tfc-Coming li").first).to_have_text(dates)
     form.get_by_text("重叠、重试与失败").click()
     lab.screenshot("repeat-zh")
     lab.execute("tfcluster:schedule-history", name="nightly")
     calendar = lab.page.locator(".tfc-Calendar")
     expect(calendar).to_contain_text("这个月没有计划时间。")
+    expect(calendar).to_contain_text(dates)
     lab.screenshot("calendar-zh")
     delete_all(fresh_server)

@@ -24,7 +24,7 @@ from traitlets import Integer, Unicode
 
 from ..i18n import _, ngettext
 from ..quota.limits import LIMITS_VARIABLE as LIMITS
-from . import user_limits
+from . import notebook, user_limits
 from .auth.system_accounts import HIDDEN, NoServer, Person, account, readable
 
 START_SLOTS = asyncio.Semaphore(max(2, os.cpu_count() or 1))
@@ -115,7 +115,7 @@ class LocalServer(QueuedSpawner):
         self._limits = await asyncio.to_thread(self._tell_limits, person)
         folder = "~/tfcluster" if person else self.workspace
         self.notebook_dir = folder
-        self.cmd = [sys.executable, "-m", "tfcluster_magic.hub.notebook"]
+        self.cmd = notebook.command()
         self.args = [f"--examples={self.examples}", f"--workspace={folder}"]
         place = await super().start()
         self.began = _start_time(self.pid)

@@ -26,6 +26,25 @@ FIRST_EXAMPLE = "01-between-graph.ipynb"
 """The example that opens first."""
 COPIED = ".tfcluster/examples.json"
 """Record of copied examples, path to checksum; it shows which ones the user has changed."""
+_ITSELF = "tfcluster_magic.hub.notebook"
+_BOOT = """\
+import sys
+sys.path[:] = [folder for folder in sys.path if folder]
+import runpy
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
+
+
+def command(
+    module: str = "tfcluster_magic.hub.notebook", python: str = sys.executable
+) -> list[str]:
+    """Return the command that runs a module as `python -m` does, but imports nothing from the
+    current folder.
+
+    That is the user's folder here: a `secrets.py` or `json.py` in it would replace Python's own.
+    `-P` does the same from Python 3.11 on. `-I` would also hide the user's own packages.
+    """
+    return [python, "-c", _BOOT, module]
 
 
 def copy_examples(source: Path, workspace: Path) -> list[str]:
@@ -117,8 +136,8 @@ def main() -> None:
     own.append("--ServerApp.identity_provider_class=tfcluster_magic.hub.auth.visitors.Visitors")
     if os.geteuid() == 0:
         own.append("--allow-root")
-    command = [sys.executable, "-m", "jupyterhub.singleuser", *own, *others]
-    os.execv(sys.executable, command)  # noqa: S606  no shell
+    words = [*command("jupyterhub.singleuser"), *own, *others]
+    os.execv(sys.executable, words)  # noqa: S606  no shell
 
 
 if __name__ == "__main__":

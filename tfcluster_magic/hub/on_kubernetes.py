@@ -15,7 +15,7 @@ from pathlib import Path
 from traitlets.config import Config
 
 from ..kube.api.labels import NOTEBOOK
-from . import idle_culler, shared_settings
+from . import idle_culler, notebook, shared_settings
 from .auth import sign_in
 from .console import service as console
 from .spawning.namespace_creation import PREPARE_HANDLERS
@@ -93,7 +93,7 @@ def _notebooks(c: Config, settings: KubernetesHubSettings) -> None:
     spawner.automount_service_account_token = True  # %tfcluster uses it for the API
     spawner.priority_class_name = NOTEBOOK_PRIORITY
     spawner.extra_labels = {NOTEBOOK: "true"}
-    spawner.cmd = ["python", "-m", "tfcluster_magic.hub.notebook"]
+    spawner.cmd = notebook.command(python="python")
     spawner.args = [f"--workspace={VOLUMES['workspace']}", f"--examples={EXAMPLES}"]
     spawner.default_url = "/lab"
     spawner.ip = "0.0.0.0"  # noqa: S104  of the pod; who may connect, its NetworkPolicy says

@@ -94,6 +94,7 @@ class LaunchForm:
                 (_("Use the cluster from this notebook"), Mode.IN_GRAPH.value),
             ],
             style={"button_width": "auto"},
+            layout=widgets.Layout(margin="2px 2px 10px"),
         )
         self.program = widgets.Text(
             description=_("Program"),

@@ -376,8 +376,8 @@ def _throttled(tasks: Sequence[_Task]) -> Iterator[_Found]:
         worst = max(mine, key=lambda task: task.throttled, default=None)
         if worst is None or worst.limit is None:
             continue
-        factor = min(MOST_FACTOR, 1 / max(0.01, 1 - worst.throttled))
-        more = math.ceil(worst.limit * factor * 10) / 10
+        needed = worst.limit / max(0.01, 1 - worst.throttled)
+        more = min(math.ceil(needed * 10) / 10, round(MOST_FACTOR * worst.limit, 3))
         yield _Found(
             worst.name,
             "AdviceThrottled",

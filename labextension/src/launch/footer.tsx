@@ -133,15 +133,20 @@ export function Footer(props: IFooterProps): React.JSX.Element {
 /** The schedule that the form saved, and when it is due first. */
 function Saved({
   saved: { schedule, next },
+  model,
   commands,
   trans
 }: IFooterProps & { readonly saved: IScheduleView }): React.JSX.Element {
   const { name, rules } = schedule;
+  const { language } = model.clusters.caller;
   return (
     <div role="status" className="tfc-Launched">
       <strong>{trans.__('The schedule %1 was saved.', name)}</strong>{' '}
       {next.length > 0
-        ? trans.__('It is due at %1.', moment(next[0], rules.timeZone ?? 'UTC'))
+        ? trans.__(
+            'It is due at %1.',
+            moment(next[0], rules.timeZone ?? 'UTC', language)
+          )
         : trans.__('It is paused.')}{' '}
       <button
         type="button"

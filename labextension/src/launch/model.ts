@@ -339,7 +339,12 @@ export class LaunchModel implements IDisposable {
     }
   }
 
-  private async _plan(): Promise<void> {
+  /** Ask the server about the current input; resolves once the newest request is answered. */
+  private _plan(): Promise<void> {
+    return (this._planning = this._planOnce());
+  }
+
+  private async _planOnce(): Promise<void> {
     const { draft, launchOptions, launched } = this._state;
     // the user who has just launched knows that the name is taken
     if (!launchOptions || launched || this._disposed) {
@@ -378,6 +383,9 @@ export class LaunchModel implements IDisposable {
       if (!abort.signal.aborted) {
         this._set({ away: problemIn(error), current: false });
       }
+    }
+    if (abort.signal.aborted && !this._disposed) {
+      await this._planning; // a newer request took over
     }
   }
 
@@ -424,6 +432,7 @@ export class LaunchModel implements IDisposable {
   private _active = '';
   private _live = true;
   private _abort: AbortController | null = null;
+  private _planning: Promise<void> | null = null;
   private readonly _ask: Debouncer;
   private readonly _look: Debouncer;
   private readonly _changed = new Signal<LaunchModel, ILaunchState>(this);

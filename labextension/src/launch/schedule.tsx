@@ -216,7 +216,7 @@ function ZoneRow(props: IScheduleProps): React.JSX.Element {
 
 /** The next due times, as the server answered for what is typed. */
 function Coming(props: IScheduleProps): React.JSX.Element {
-  const { state, trans } = props;
+  const { state, model, trans } = props;
   const { rules, next } = state.plan?.schedule ?? { rules: null, next: [] };
   const zone = rules?.timeZone ?? 'UTC';
   return (
@@ -226,7 +226,7 @@ function Coming(props: IScheduleProps): React.JSX.Element {
         {next.map((at, index) => (
           // a screen reader says only the first one, whose element stays
           <li key={index} aria-live={index === 0 ? 'polite' : undefined}>
-            {moment(at, zone)}
+            {moment(at, zone, model.clusters.caller.language)}
           </li>
         ))}
         {next.length === 0 && (

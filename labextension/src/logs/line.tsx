@@ -43,9 +43,7 @@ export const Line = React.memo(
         {time !== 'none' && (
           <span
             className="tfc-Log-time"
-            title={
-              line.at === null ? undefined : new Date(line.at).toLocaleString()
-            }
+            title={line.at === null ? undefined : stamp(line.at, true)}
           >
             {`${stamp(line.at, time === 'date')} `}
           </span>

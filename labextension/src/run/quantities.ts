@@ -85,13 +85,13 @@ export function clock(at: number, now = Date.now(), seconds = false): string {
     : `${when.getFullYear()}-${two(when.getMonth() + 1)}-${two(when.getDate())} ${time}`;
 }
 
-/** Format a time in a time zone, with the zone where it is not the reader's. */
-export function moment(at: number, timeZone: string): string {
+/** Format a time in a time zone and a language, with the zone where it is not the reader's. */
+export function moment(at: number, timeZone: string, language: string): string {
   const date = new Date(at * 1000);
   const form = { dateStyle: 'medium', timeStyle: 'short' } as const;
-  const here = date.toLocaleString(undefined, form);
+  const here = date.toLocaleString(language, form);
   try {
-    const there = date.toLocaleString(undefined, { ...form, timeZone });
+    const there = date.toLocaleString(language, { ...form, timeZone });
     return there === here ? here : `${there} (${timeZone})`;
   } catch {
     return here; // a zone that this browser does not know

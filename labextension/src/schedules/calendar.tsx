@@ -141,7 +141,7 @@ export function Calendar(props: ICalendarProps): React.JSX.Element {
         {loaded && (
           <small>
             <code>{loaded.view.schedule.rules.cron}</code> {zone} ·{' '}
-            {standing(loaded.view, trans)}
+            {standing(loaded.view, model.caller)}
           </small>
         )}
         <span className="tfc-Calendar-actions">

@@ -1,6 +1,7 @@
 /** One due time of a schedule as a mark, a word and a sentence. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
+import type { ICaller } from '../api/rest';
 import { isActive, nameOf } from '../api/runs';
 import type { IOccurrence, IRun, IScheduleView } from '../api/types';
 import { shown } from '../run/messages';
@@ -74,7 +75,7 @@ export const isBehind = (
 /** Say when a schedule is due next, or why it is not. */
 export function standing(
   { schedule: { rules, status }, next }: IScheduleView,
-  trans: TranslationBundle
+  { trans, language }: ICaller
 ): string {
   if (status.problem) {
     return trans.__('does not work: %1', status.problem);
@@ -90,6 +91,6 @@ export function standing(
     return why ? trans.__('paused: %1', why) : trans.__('paused');
   }
   return next.length > 0
-    ? trans.__('next %1', moment(next[0], rules.timeZone ?? 'UTC'))
+    ? trans.__('next %1', moment(next[0], rules.timeZone ?? 'UTC', language))
     : trans.__('never due');
 }

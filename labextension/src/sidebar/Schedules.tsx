@@ -191,7 +191,7 @@ function Row(props: IRowProps): React.JSX.Element {
         className="tfc-Schedule-next"
         title={`${rules.cron} (${rules.timeZone ?? 'UTC'})`}
       >
-        <bdi>{standing(view, trans)}</bdi>
+        <bdi>{standing(view, model.caller)}</bdi>
       </small>
     </li>
   );

@@ -5,7 +5,6 @@
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
-import type { ISignal } from '@lumino/signaling';
 import * as React from 'react';
 import { type IClusters, nameOf } from '../api/clusters';
 import { useClusters } from '../run/hooks';
@@ -24,8 +23,10 @@ export interface ISidebarProps {
   readonly commands: CommandRegistry;
   readonly trans: TranslationBundle;
   readonly filterRef: React.RefObject<HTMLInputElement>;
-  /** The name of a run to show, with its row open. */
-  readonly revealed: ISignal<unknown, string>;
+  /** A run to show, with its row open; a new object shows it again. */
+  readonly revealed: { readonly name: string } | null;
+  /** Called once the sidebar looks for this run. */
+  onRevealed(): void;
   /** Called when the sidebar is drawn completely for the first time. */
   onDrawn(): void;
   /** Returns a function that shows the folder of examples; null if there is none. */
@@ -43,6 +44,7 @@ export function Sidebar({
   trans,
   filterRef,
   revealed,
+  onRevealed,
   onDrawn,
   findExamples
 }: ISidebarProps): React.JSX.Element {
@@ -52,13 +54,14 @@ export function Sidebar({
   const [refreshed, setRefreshed] = React.useState(0);
   // The response to a launch may arrive before its run; the row is opened when it appears.
   const [wanted, setWanted] = React.useState<string | null>(null);
+  const taken = React.useRef(onRevealed);
+  taken.current = onRevealed;
   React.useEffect(() => {
-    const reveal = (_: unknown, name: string): void => {
+    if (revealed) {
       setFilter(NO_FILTER); // the filter may hide the run
-      setWanted(name);
-    };
-    revealed.connect(reveal);
-    return () => void revealed.disconnect(reveal);
+      setWanted(revealed.name);
+      taken.current();
+    }
   }, [revealed]);
   React.useEffect(() => {
     const timer = setTimeout(() => setWanted(null), PATIENCE);

@@ -1,6 +1,5 @@
 /** The sidebar as a JupyterLab widget. */
 import { ReactWidget } from '@jupyterlab/apputils';
-import { Signal } from '@lumino/signaling';
 import * as React from 'react';
 import { clusterIcon } from '../icons';
 import { ISidebarProps, Sidebar } from './Sidebar';
@@ -10,7 +9,7 @@ export class SidebarWidget extends ReactWidget {
   constructor(
     private readonly _props: Omit<
       ISidebarProps,
-      'filterRef' | 'revealed' | 'onDrawn'
+      'filterRef' | 'revealed' | 'onRevealed' | 'onDrawn'
     >
   ) {
     super();
@@ -28,9 +27,10 @@ export class SidebarWidget extends ReactWidget {
     this._wantsFilter = true;
   }
 
-  /** Open the row of a run. */
+  /** Open the row of a run, even if the sidebar is drawn only later. */
   reveal(name: string): void {
-    this._revealed.emit(name);
+    this._revealed = { name };
+    this.update();
   }
 
   protected override render(): React.JSX.Element {
@@ -39,6 +39,7 @@ export class SidebarWidget extends ReactWidget {
         {...this._props}
         filterRef={this._filter}
         revealed={this._revealed}
+        onRevealed={() => (this._revealed = null)}
         onDrawn={() => this._wantsFocus && this.activate()}
       />
     );
@@ -56,6 +57,6 @@ export class SidebarWidget extends ReactWidget {
 
   private _wantsFocus = false;
   private _wantsFilter = false;
-  private readonly _revealed = new Signal<this, string>(this);
+  private _revealed: { readonly name: string } | null = null;
   private readonly _filter = React.createRef<HTMLInputElement>();
 }

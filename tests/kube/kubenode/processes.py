@@ -28,11 +28,15 @@ def parent(pid: int) -> int:
 
 
 def alive(pid: int) -> bool:
-    """Return whether a process exists and is not a zombie."""
+    """Return whether a process exists and is not a zombie. It is none while its first thread has
+    ended and another has not: that one may still hold a port.
+    """
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        said = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return False
+    state, threads = said[0], int(said[17])
+    return state not in "ZX" or threads > 1
 
 
 def started_at(pid: int) -> int:

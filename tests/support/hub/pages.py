@@ -24,6 +24,7 @@ def accessible(page: Page, part: str = "body") -> None:
 def in_every_look(page: Page, shots: Path, name: str, ready: Locator | None = None) -> None:
     """Load a page in light, dark and Chinese; take pictures, and check each for accessibility."""
     browser = page.context.new_cdp_session(page)  # the language of a context cannot be changed
+    browser.send("Network.enable")
     agent = page.evaluate("navigator.userAgent")
     for look, theme, language in (
         ("dark", "dark", "en-US"),
@@ -35,6 +36,9 @@ def in_every_look(page: Page, shots: Path, name: str, ready: Locator | None = No
         browser.send(
             "Emulation.setUserAgentOverride", {"userAgent": agent, "acceptLanguage": language}
         )
+        # the override alone leaves out the requests of an EventSource
+        headers = {"Accept-Language": language}
+        browser.send("Network.setExtraHTTPHeaders", {"headers": headers})
         page.reload()
         expect(page.locator("html")).to_have_attribute("lang", language.removesuffix("-US"))
         if ready is not None:

@@ -8,6 +8,7 @@ which `SEVERAL` changes in the configuration.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -28,19 +29,20 @@ from .visitor import Visitor
 
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "hub_config" / "jupyterhub_config.py"
+HUB_LINE = re.compile(r"\[[DIWEC] |Traceback|[ \t]+File |\w+(\.\w+)*(Error|Exception)\b")
 START = 180.0
 """Seconds until the hub answers on a busy machine."""
 DROPPED = ("TFCLUSTER_", "JUPYTER", "JPY_", "XDG_", "PYTEST_", "CONFIGPROXY_", "OIDC_")
 SEVERAL = """
-import sys
 from jupyterhub.spawner import SimpleLocalProcessSpawner
+from tfcluster_magic.hub import notebook
 from tfcluster_magic.hub.local_servers import QueuedSpawner
 class Several(QueuedSpawner, SimpleLocalProcessSpawner):
     pass
 c.JupyterHub.spawner_class = Several
 c.SimpleLocalProcessSpawner.home_dir_template = {homes!r} + "/{{username}}"
 c.SimpleLocalProcessSpawner.ip = "127.0.0.1"
-c.SimpleLocalProcessSpawner.cmd = [sys.executable, "-m", "tfcluster_magic.hub.notebook"]
+c.SimpleLocalProcessSpawner.cmd = notebook.command()
 c.SimpleLocalProcessSpawner.args = ["--workspace=~/tfcluster"]
 c.SimpleLocalProcessSpawner.term_timeout = 8
 """
@@ -157,8 +159,11 @@ class RealHub:
         return made
 
     def tail(self, lines: int = 40) -> str:
-        """Return the end of the hub's log."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        """Return the end of the hub's log without the proxy's lines, of which each request adds ten
+        while the hub starts.
+        """
+        said = self.log.read_text(errors="replace").splitlines()
+        return "\n".join([line for line in said if HUB_LINE.match(line)][-lines:])
 
 
 def password(name: str) -> str:

@@ -352,10 +352,19 @@ def complete_names(
 
 def owner_and_run(run: str) -> tuple[str, str]:
     """Split OWNER/RUN into its two parts. Raises UsageError."""
-    owner, slash, name = run.partition("/")
-    if not (owner and slash and name):
-        text = _("{run} has no owner: write OWNER/RUN, such as ada/digits-2")
-        raise UsageError(text.format(run=run))
+    return _owner_and_name(run, _("{name} has no owner: write OWNER/RUN, such as ada/digits-2"))
+
+
+def owner_and_schedule(schedule: str) -> tuple[str, str]:
+    """Split OWNER/SCHEDULE into its two parts. Raises UsageError."""
+    text = _("{name} has no owner: write OWNER/SCHEDULE, such as ada/nightly")
+    return _owner_and_name(schedule, text)
+
+
+def _owner_and_name(reference: str, otherwise: str) -> tuple[str, str]:
+    owner, _slash, name = reference.partition("/")
+    if not (owner and name):
+        raise UsageError(otherwise.format(name=reference))
     return owner, name
 
 

@@ -20,7 +20,7 @@ from .hub_api import (
     HubAPI,
     complete_names,
     hub_options,
-    owner_and_run,
+    owner_and_schedule,
     page_options,
     show_page,
     tell_results,
@@ -117,7 +117,7 @@ def pause_command(
 
     Only an administrator resumes them.
     """
-    meant = [{"owner": owner, "name": name} for owner, name in map(owner_and_run, schedules)]
+    meant = [{"owner": owner, "name": name} for owner, name in map(owner_and_schedule, schedules)]
     api = HubAPI.of(hub, token_file)
     action = _("pause {names}").format(names=", ".join(schedules))
     if not terminal.confirm(action, yes, command="admin pause"):
@@ -142,7 +142,7 @@ def resume_command(
     token_file: str | None,
 ) -> None:
     """Resume schedules that an administrator paused."""
-    meant = [{"owner": owner, "name": name} for owner, name in map(owner_and_run, schedules)]
+    meant = [{"owner": owner, "name": name} for owner, name in map(owner_and_schedule, schedules)]
     body = {"schedules": meant, "reason": reason}
     told = HubAPI.of(hub, token_file).ask("POST", "schedules/resume", body=body)
     tell_results(terminal, told, form, _("{name} is resumed"))

@@ -101,7 +101,6 @@ def test_any_command_starts_it_again(scheduler: ClusterManager) -> None:
     clock = clock_of(scheduler)
     wait_until(lambda: clock.pid() is not None)
     clock.kill()
-    command = [sys.executable, "-m", "tfcluster_magic", "list"]
     command = [sys.executable, "-c", "from tfcluster_magic.cli import main; main(['list'])"]
     both = [
         subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd="/", env={**os.environ})
@@ -120,10 +119,10 @@ def test_any_command_starts_it_again(scheduler: ClusterManager) -> None:
     assert found == [str(clock.pid())]
 
 
-def test_a_failing_program_is_retried_and_the_schedule_pauses(scheduler: ClusterManager) -> None:
+def test_a_failing_program_is_retried(scheduler: ClusterManager) -> None:
     """A failed run is retried by the rules, and each attempt is a run of its own."""
     scheduler.schedules.create(
-        "nightly", "fail.py", cron="* * * * *", workers=1, retries=1, retry_delays="0.1s"
+        "nightly", "fail.py", cron=YEARLY, workers=1, retries=1, retry_delays="0.1s"
     )
     scheduler.schedules.run_now("nightly")
     wait_until(lambda: settled(scheduler, "nightly"))

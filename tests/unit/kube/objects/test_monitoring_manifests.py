@@ -149,7 +149,7 @@ def test_every_part_of_the_collector_is_used() -> None:
     pipeline = said["service"]["pipelines"]["logs"]
     for kind in ("receivers", "processors", "exporters"):
         assert sorted(pipeline[kind]) == sorted(said[kind])
-    labels = [*said["processors"]["k8sattributes"]["extract"]["labels"]]
+    labels = [*said["processors"]["k8s_attributes"]["extract"]["labels"]]
     assert {"run", "task"} <= {each["tag_name"] for each in labels}
     built = (Path(ROOT) / "tests/kube/modules/collector/main.go").read_text()
     for name in (*pipeline["receivers"], *pipeline["processors"], *pipeline["exporters"]):

@@ -1,7 +1,7 @@
 /* All archives, asked for again every five seconds while the page is seen, and their end. */
 
 import { drawRows, poll } from './table.js';
-import { ask, at, bytes, make, prefix, t } from './shared.js';
+import { ask, at, bytes, make, moment, prefix, t } from './shared.js';
 
 let items = [];
 let chosen = '';
@@ -44,7 +44,7 @@ function drawRow(archive) {
   }
   line.append(
     make('th', archive.user, { scope: 'row' }),
-    make('td', new Date(archive.at * 1000).toLocaleString()),
+    make('td', moment(archive.at)),
     make('td', archive.size ? bytes(archive.size) : '–'),
     make('td', archive.state === 'done' ? String(archive.files) : '–'),
     about(archive),

@@ -1,6 +1,6 @@
 /* The audit log, newest first. */
 
-import { ask, at, make, tell } from './shared.js';
+import { ask, at, make, moment, tell } from './shared.js';
 
 let older = null;
 
@@ -10,7 +10,7 @@ async function audit(before) {
   );
   const lines = told.items.map(entry => {
     const line = make('tr');
-    const when = new Date(entry.at * 1000).toLocaleString();
+    const when = moment(entry.at, 'medium');
     const { who, what, owner, target, reason, source, result } = entry;
     line.append(
       ...[when, who, what, owner, target, reason, source, result].map(text =>

@@ -3,8 +3,9 @@
 import { drawChips, drawColumns, drawPlace } from './columns.js';
 import { LIMIT, drawRows, follow } from './table.js';
 import './leaks.js';
+import { askWhy, keyOf } from './reasoned.js';
 import { openLog } from './tasklog.js';
-import { age, ask, at, make, memory, named, t, tasksOf } from './shared.js';
+import { age, at, make, memory, named, t, tasksOf } from './shared.js';
 
 const COLUMNS = [
   ['owner', t('Owner')],
@@ -162,55 +163,26 @@ const { look, change } = follow({
 
 // -- stop ---------------------------------------------------------------------------------------
 
-function openStop() {
-  at('chosen').replaceChildren(
-    ...[...chosen.values()].map(row =>
-      make(
-        'li',
-        t('{name} of {owner} ({phase})', { ...row, phase: named(row.phase) })
-      )
-    )
-  );
-  at('stop-said').textContent = '';
-  at('reason').value = '';
-  at('ask-stop').showModal();
-  at('reason').focus();
-}
-
-async function stop(event) {
-  event.preventDefault();
-  const reason = at('reason').value.trim();
-  if (!reason) {
-    at('stop-said').textContent = t('Give a reason; the owner sees it.');
-    at('reason').focus();
-    return;
-  }
-  at('stop-now').disabled = true;
-  try {
-    const runs = [...chosen.values()].map(({ owner, name, uid }) => ({
-      owner,
-      name,
-      uid
-    }));
-    const { told } = await ask('api/clusters/stop', {
-      method: 'POST',
-      body: { runs, reason }
-    });
-    const failed = told.results.filter(result => !result.ok);
-    chosen.clear();
-    change(view.offset);
-    if (failed.length) {
-      at('stop-said').textContent = failed
-        .map(result => t('{name} of {owner}: {detail}', result))
-        .join('; ');
-    } else {
-      at('ask-stop').close();
+function stop() {
+  const rows = [...chosen.values()];
+  askWhy({
+    title: t('Stop clusters'),
+    about: t(
+      'These clusters will be stopped. Their records, output and checkpoints stay.'
+    ),
+    label: t('Reason, shown to each owner'),
+    action: t('Stop'),
+    needsReason: true,
+    items: rows.map(row =>
+      t('{name} of {owner} ({phase})', { ...row, phase: named(row.phase) })
+    ),
+    path: 'api/clusters/stop',
+    body: { runs: rows.map(keyOf) },
+    done: () => {
+      chosen.clear();
+      change(view.offset);
     }
-  } catch (error) {
-    at('stop-said').textContent = error.message;
-  } finally {
-    at('stop-now').disabled = false;
-  }
+  });
 }
 
 at('every').addEventListener('change', () => {
@@ -228,9 +200,5 @@ at('ended').addEventListener('click', () => {
   }
   change();
 });
-at('stop').addEventListener('click', openStop);
-at('reason').addEventListener('input', () => {
-  at('stop-said').textContent = '';
-});
-at('ask-stop').querySelector('form').addEventListener('submit', stop);
+at('stop').addEventListener('click', stop);
 look();

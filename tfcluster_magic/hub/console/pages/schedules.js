@@ -2,7 +2,8 @@
 
 import { drawChips, drawColumns, drawPlace } from './columns.js';
 import { LIMIT, drawRows, follow } from './table.js';
-import { ask, at, make, named, t } from './shared.js';
+import { askWhy, keyOf } from './reasoned.js';
+import { at, make, moment, named, t } from './shared.js';
 
 const COLUMNS = [
   ['owner', t('Owner')],
@@ -36,11 +37,7 @@ function marksOf(row) {
   const marks = make('span', '', { 'aria-hidden': 'true', class: 'marks' });
   for (const each of row.marks) {
     const [mark, look] = MARKS[each.state] ?? ['…', ''];
-    const about = [
-      new Date(each.due * 1000).toLocaleString(document.documentElement.lang),
-      named(each.state),
-      each.run
-    ];
+    const about = [moment(each.due), named(each.state), each.run];
     const title = about.filter(Boolean).join(' · ');
     marks.append(make('span', mark, { class: look, title }));
     counts[each.state] = (counts[each.state] ?? 0) + 1;
@@ -183,7 +180,8 @@ const VERBS = {
     ),
     label: t('Reason, shown to each owner'),
     action: t('Pause'),
-    locked: false
+    needsReason: true,
+    path: 'api/schedules/pause'
   },
   resume: {
     title: t('Resume schedules'),
@@ -192,63 +190,22 @@ const VERBS = {
     ),
     label: t('Reason, for the audit log (optional)'),
     action: t('Resume'),
-    locked: true
+    isHarmless: true,
+    path: 'api/schedules/resume'
   }
 };
-let verb = 'pause';
 
-function open(what) {
-  verb = what;
-  const { title, about, label, action, locked } = VERBS[what];
-  at('ask-title').textContent = title;
-  at('ask-about').textContent = about;
-  at('reason-label').textContent = label;
-  at('now').textContent = action;
-  at('now').className = locked ? 'btn btn-primary' : 'btn btn-danger';
-  at('chosen').replaceChildren(
-    ...ofChosen(locked).map(row => make('li', t('{name} of {owner}', row)))
-  );
-  at('said').textContent = '';
-  at('reason').value = '';
-  at('ask').showModal();
-  at('reason').focus();
-}
-
-async function carryOut(event) {
-  event.preventDefault();
-  const { locked } = VERBS[verb];
-  const reason = at('reason').value.trim();
-  if (!reason && !locked) {
-    at('said').textContent = t('Give a reason; the owner sees it.');
-    at('reason').focus();
-    return;
-  }
-  at('now').disabled = true;
-  try {
-    const schedules = ofChosen(locked).map(({ owner, name, uid }) => ({
-      owner,
-      name,
-      uid
-    }));
-    const { told } = await ask(`api/schedules/${verb}`, {
-      method: 'POST',
-      body: { schedules, reason }
-    });
-    const failed = told.results.filter(result => !result.ok);
-    chosen.clear();
-    change(view.offset);
-    if (failed.length) {
-      at('said').textContent = failed
-        .map(result => t('{name} of {owner}: {detail}', result))
-        .join('; ');
-    } else {
-      at('ask').close();
+function open(verb) {
+  const rows = ofChosen(verb === 'resume');
+  askWhy({
+    ...VERBS[verb],
+    items: rows.map(row => t('{name} of {owner}', row)),
+    body: { schedules: rows.map(keyOf) },
+    done: () => {
+      chosen.clear();
+      change(view.offset);
     }
-  } catch (error) {
-    at('said').textContent = error.message;
-  } finally {
-    at('now').disabled = false;
-  }
+  });
 }
 
 at('every').addEventListener('change', () => {
@@ -259,8 +216,4 @@ at('every').addEventListener('change', () => {
 });
 at('pause').addEventListener('click', () => open('pause'));
 at('resume').addEventListener('click', () => open('resume'));
-at('reason').addEventListener('input', () => {
-  at('said').textContent = '';
-});
-at('ask').querySelector('form').addEventListener('submit', carryOut);
 look();

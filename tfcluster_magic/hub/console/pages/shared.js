@@ -115,6 +115,13 @@ export function age(from, to = Date.now() / 1000) {
   return `${Math.floor(left / size)}${unit}`;
 }
 
+/** A time in the language of the page, `timeStyle` with or without seconds. */
+export const moment = (at, timeStyle = 'short') =>
+  new Date(at * 1000).toLocaleString(document.documentElement.lang, {
+    dateStyle: 'medium',
+    timeStyle
+  });
+
 export function memory(bytes) {
   return bytes ? `${+(bytes / 2 ** 30).toFixed(1)} GiB` : '–';
 }

@@ -6,7 +6,17 @@ import { openImport } from './import.js';
 import { openInvite } from './invite.js';
 import { LIMIT, drawRows, follow } from './table.js';
 import { openOverride } from './override.js';
-import { age, ask, at, make, memory, named, t, tell } from './shared.js';
+import {
+  age,
+  ask,
+  at,
+  make,
+  memory,
+  moment,
+  named,
+  t,
+  tell
+} from './shared.js';
 
 const COLUMNS = [
   ['name', t('Name')],
@@ -36,7 +46,7 @@ const bytes = count => (count ? memory(count) : '0');
 
 /** Whether somebody can sign in with a password of the hub's own. */
 function signIn({ state, linkUntil }) {
-  const until = linkUntil && new Date(linkUntil * 1000).toLocaleString();
+  const until = linkUntil && moment(linkUntil);
   if (state === 'password') {
     return until
       ? t('has a password; reset link until {time}', { time: until })
@@ -100,7 +110,7 @@ function drawRow(row) {
   }
   more.append(override);
   if (row.override) {
-    const until = new Date(row.override.until * 1000).toLocaleString();
+    const until = moment(row.override.until);
     more.append(
       make(
         'div',

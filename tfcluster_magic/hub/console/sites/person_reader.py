@@ -260,7 +260,7 @@ class RunsReader:
 
 def _check_schedule(schedule: Schedule, uid: str) -> None:
     if uid and uid != schedule.uid:
-        text = _("nothing was done, because {name} is another schedule now")
+        text = _("nothing was done, because {name} was deleted and created again meanwhile")
         raise Conflict(text.format(name=schedule.name))
 
 

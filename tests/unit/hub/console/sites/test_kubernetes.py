@@ -258,7 +258,7 @@ def test_schedules_of_everyone_are_suspended_by_an_administrator(server: KubeSer
         assert "minute" in str(seen["bob/wrong"].reason)
         with pytest.raises(Conflict, match="not paused by an administrator"):
             await world.resume("bob", "wrong", "")
-        with pytest.raises(Conflict, match="another schedule"):
+        with pytest.raises(Conflict, match="created again meanwhile"):
             await world.pause("ada", "nightly", "another", lock)
         for name in ("none", "../../pods/x", "nightly/status", ""):
             with pytest.raises(NotFound):

@@ -164,7 +164,7 @@ def test_schedules_are_read_paused_and_resumed_by_their_own_reader(
         assert (seen.state, seen.reason, seen.locked) == ("Paused", "data repair", False)
         with pytest.raises(Conflict, match="not paused by an administrator"):
             await here.resume("ada", "nightly", "")
-        with pytest.raises(Conflict, match="another schedule"):
+        with pytest.raises(Conflict, match="created again meanwhile"):
             await here.pause("ada", "nightly", "another", LOCK)
         for name in ("../runs", "none", ""):
             with pytest.raises(NotFound):
