@@ -61,7 +61,7 @@ def usage_table(
         (_("CPU"), [_cpu(task, rates) for task, rates in told]),
         (_("THROTTLED"), [_percent(rates) for _task, rates in told]),
         (_("MEMORY"), [_memory(task, rates) for task, rates in told]),
-        (_("PEAK"), [memory_words(t.memory_peak, None) if t.average else "" for t, _r in told]),
+        (_("PEAK"), [memory_words(t.memory_peak, None) if t.memory_peak else "" for t, _r in told]),
         (_("RECEIVED"), [_speed(rates.received if rates else None) for _task, rates in told]),
         (_("SENT"), [_speed(rates.sent if rates else None) for _task, rates in told]),
         (_("READ"), [_speed(rates.read if rates else None) for _task, rates in told]),

@@ -192,7 +192,8 @@ def _rates(intervals: Sequence[Interval]) -> Rates:
 
 
 def _type_usage(task_type: TaskType, tasks: Sequence[TaskUsage]) -> list[TypeUsage]:
-    known = [(task, task.average) for task in tasks if task.average is not None]
+    # A task that ended within one sample has none of its memory.
+    known = [(task, task.average) for task in tasks if task.average and task.memory_peak]
     if not known:
         return []
     highest = max((task for task, _average in known), key=lambda task: task.memory_peak)

@@ -126,6 +126,13 @@ def test_attempts_add_up() -> None:
     assert (task.attempts, task.cpu_seconds, task.memory_peak) == (2, 4.0, 900 << 16)
 
 
+def test_a_task_that_ended_within_a_sample_has_no_peak() -> None:
+    """No memory was read of it, so neither the table nor a sentence claims that it used none."""
+    found = run_usage(a_run(Phase.FAILED), {"worker-0": sampled([7, 60])}, {}, NOW)
+    assert usage_lines(found) == []
+    assert "PEAK" not in usage_table(found) and "worker-0" in usage_table(found)
+
+
 def test_series_are_columns() -> None:
     """Each sample has its time, its attempt and the figures of the summary."""
     told = series(sampled([20, 100, 900], [40, 100, 800]))
