@@ -39,6 +39,11 @@ class Options(Model, frozen=True):
     notes: tuple[str, ...] = ()
     grafana_url: str = ""
 
+    def dashboard(self, namespace: str) -> str:
+        """Return the address of the dashboard of a namespace's runs; empty if there is none."""
+        grafana = self.grafana_url.rstrip("/")
+        return f"{grafana}/d/tfcluster-run?var-namespace={namespace}" if grafana else ""
+
 
 @dataclass(frozen=True)
 class Preflight:

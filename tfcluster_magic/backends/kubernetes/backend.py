@@ -336,8 +336,7 @@ class KubernetesBackend(Backend):
 
     def graphs_url(self) -> str:
         """See `Backend.graphs_url`."""
-        grafana = self.options().grafana_url.rstrip("/")
-        return f"{grafana}/d/tfcluster-run?var-namespace={self.namespace}" if grafana else ""
+        return self.options().dashboard(self.namespace)
 
     def serves(self) -> bool:
         """Return whether an operator serves the namespace; True also if that is unknown now.

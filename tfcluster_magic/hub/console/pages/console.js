@@ -61,6 +61,20 @@ function drawRow(row) {
   });
   log.addEventListener('click', () => openLog(row));
   name.append(log);
+  if (/^https?:/.test(row.graphs)) {
+    const graphs = make('a', '', {
+      href: row.graphs,
+      target: '_blank',
+      rel: 'noopener noreferrer',
+      class: 'ms-2',
+      'aria-label': t('{name} of {owner}: graphs in Grafana', row),
+      title: t('Graphs in Grafana')
+    });
+    graphs.append(
+      make('i', '', { class: 'fa fa-chart-line', 'aria-hidden': 'true' })
+    );
+    name.append(graphs);
+  }
   const short = text => make('td', text, { class: 'short' });
   line.append(
     pick,

@@ -72,7 +72,11 @@ class Clusters(ConsoleHandler):
         if is_known(self, asked, look):
             return
         page = tables.RUNS.page(look.seen.rows, asked)
-        rows = [replace(row, message=shown(row), messages=()) for row in page.items]
+        graphs = await self.console.site.graphs(page.items)
+        rows = [
+            replace(row, message=shown(row), messages=(), graphs=graphs.get(row.uid, ""))
+            for row in page.items
+        ]
         fields: dict[str, Any] = {"items": rows, "total": page.total, "all": page.all}
         fields["phases"] = {phase.value: page.counts[phase.value] for phase in Phase}
         self.reply({**fields, "missed": look.seen.missed, "seenAt": look.at, "note": look.note})

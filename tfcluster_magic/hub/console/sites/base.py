@@ -6,7 +6,7 @@ bounded time. What could not be read is reported beside the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -51,6 +51,8 @@ class SiteRun(Model, frozen=True, omit_defaults=False):
     """Tasks that failed, to offer their last log lines."""
     messages: tuple[Message, ...] = ()
     """The codes and parameters of `message`, for translation."""
+    graphs: str = ""
+    """The address of its graphs in Grafana, if the site has one; only of rows that are shown."""
 
 
 class ScheduleMark(Model, frozen=True, omit_defaults=False):
@@ -150,6 +152,9 @@ class Site(Protocol):
 
     async def runs_of(self, owner: str, /) -> SiteRuns:
         """Return every run of a user whom the hub has named; read nobody else's."""
+
+    async def graphs(self, rows: Sequence[SiteRun], /) -> Mapping[str, str]:
+        """Return the addresses of these runs' graphs by uid; none if the site has no Grafana."""
 
     async def stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
         """Request the end of a run; if `uid` is given, only of the run with that uid.

@@ -9,9 +9,10 @@ had.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from msgspec.structs import replace
 
 from ....backends import run_names
 from ....backends.kubernetes.log_following import RunLogs
+from ....backends.kubernetes.namespace_access import OPTIONS_KEY
 from ....errors import BackendUnavailable, Conflict, NotFound, TFClusterError
 from ....i18n import _
 from ....kube import hour_ledgers
@@ -28,8 +30,10 @@ from ....kube.api.client import Api, ApiError, Object, find_object, path
 from ....kube.api.informer import Informer
 from ....kube.api.resource_amounts import parse_amounts
 from ....kube.objects import custom_resource
+from ....output.usage import graphs_link
 from ....quota import ledger
 from ....quota.ledger import HoursByDay
+from ....quota.preflight import Options
 from ....quota.storage import FOLDER_NAMES, OWN_VOLUME_FACTOR, FolderUsage
 from ....schedules import Pause
 from ....spec import Stop, names
@@ -42,6 +46,7 @@ from .base import (
     Missed,
     SiteHours,
     SiteLeaks,
+    SiteRun,
     SiteRuns,
     SiteStorage,
     refuse_to_pause,
@@ -162,6 +167,8 @@ FIRST_SECONDS = 10.0
 """Seconds to wait for the first lists."""
 WITHIN_SECONDS = 60.0
 """Timeout of one operation on the API server, in seconds."""
+OPTIONS_FRESH = 60.0
+"""Seconds for which the address of Grafana is cached."""
 AT_ONCE = 8
 MOST_LINES = 1000
 _LONGEST_LINE = 4000
@@ -219,6 +226,8 @@ class KubernetesSite:
             api, lambda uid: bool(self.clusters.of(uid)), self._owner
         )
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="console")
+        self._options: Options | None = None
+        self._options_expire = 0.0
 
     def start(self) -> None:
         """Start the watches."""
@@ -278,6 +287,21 @@ class KubernetesSite:
         runs = [run for run in self.clusters.every() if run["metadata"]["namespace"] in mine]
         missed = (Missed(owner=owner, detail=text) for text in dict.fromkeys(self.problems))
         return SiteRuns(rows=kubernetes_runs.run_rows(runs, (), mine), missed=tuple(missed))
+
+    async def graphs(self, rows: Sequence[SiteRun], /) -> Mapping[str, str]:
+        """See `Site.graphs`. The operator publishes the same address in every namespace."""
+        places = {user: namespace for namespace, user in self._users().items()}
+        mine = [(row, places[row.owner]) for row in rows if row.owner in places]
+        if mine and time.monotonic() > self._options_expire:
+            self._options_expire = time.monotonic() + OPTIONS_FRESH
+            with contextlib.suppress(TFClusterError):  # the table is worth more than its links
+                self._options = await self._asked(lambda: self._published(mine[0][1]))
+        options, found = self._options, {}
+        for row, namespace in mine:
+            there = options.dashboard(namespace) if options else ""
+            if link := graphs_link(there, row.name, row.created_at, row.finished_at):
+                found[row.uid] = link
+        return found
 
     async def stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
         """See `Site.stop`."""
@@ -373,6 +397,14 @@ class KubernetesSite:
             text = _("the API server {server} does not answer within {seconds:g} s")
             words = {"server": self._api.server, "seconds": WITHIN_SECONDS}
             raise BackendUnavailable(text.format(**words)) from None
+
+    def _published(self, namespace: str) -> Options | None:
+        """Return the options of a namespace; those known so far if none can be read there."""
+        where = path("configmaps", namespace)
+        for found in self._api.every(where, fieldSelector=f"metadata.name={labels.OPTIONS}").items:
+            with contextlib.suppress(KeyError, msgspec.MsgspecError):
+                return msgspec.json.decode(found["data"][OPTIONS_KEY], type=Options)
+        return self._options
 
     def _stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
         namespace = self._namespace(owner)

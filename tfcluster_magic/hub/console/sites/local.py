@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -340,6 +340,10 @@ class LocalSite:
         reader = await self._of(owner)
         answer = await reader.ask(ReaderRequest(do="tail", name=name, task=task, lines=lines))
         return list(answer.lines)
+
+    async def graphs(self, _rows: Sequence[SiteRun], /) -> Mapping[str, str]:
+        """See `Site.graphs`; Grafana is for sites on Kubernetes."""
+        return {}
 
     async def hours(self) -> SiteHours:
         """See `Site.hours`."""

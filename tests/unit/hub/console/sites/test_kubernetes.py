@@ -10,13 +10,15 @@ from support.kubernetes_console import ADA, BOB, launched, server, tenant, withi
 from support.node_logs import NodeLog
 from support.polling import wait_until_async
 
+from tfcluster_magic.backends.kubernetes.namespace_access import OPTIONS_KEY
 from tfcluster_magic.errors import Conflict, NotFound, TFClusterError
 from tfcluster_magic.hub.console.sites.base import SiteSchedule
 from tfcluster_magic.hub.console.sites.kubernetes import KubernetesSite
 from tfcluster_magic.kube.api import labels
 from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.quota.preflight import Limit, Options
 from tfcluster_magic.schedules import Pause
-from tfcluster_magic.spec import Stop
+from tfcluster_magic.spec import Stop, to_json
 
 __all__ = ["server"]  # a fixture used by the tests below
 KINDS = ("namespaces", "pods", "tfclusters", "tfclusterschedules")
@@ -32,6 +34,32 @@ def of(run: Object, kind: str, name: str, task: int | None = None, **more: Any) 
         made["annotations"] = {labels.INDEX: str(task)}
     made |= {key: more.pop(key) for key in ("ownerReferences",) if key in more}
     return path(kind, head["namespace"], name), {"metadata": made, "kind": kind, **more}
+
+
+def test_runs_have_links_to_graphs_by_one_request_a_minute(server: KubeServer) -> None:
+    """The operator publishes the address of Grafana to users; without it there is no link."""
+
+    async def look(site: KubernetesSite) -> None:
+        rows = (await site.runs()).rows
+        assert await site.graphs(rows) == {}
+        site._options_expire = 0.0
+        server.put(path("configmaps", ADA, labels.OPTIONS), {"data": {OPTIONS_KEY: published}})
+        server.put(path("configmaps", BOB, labels.OPTIONS), {"data": {OPTIONS_KEY: published}})
+        before = len(server.calls)
+        for _again in range(2):
+            links = await site.graphs(rows)
+        assert server.calls[before:] == [("GET", path("configmaps", ADA))]
+        (digits,) = (row for row in rows if row.name == "digits-2")
+        assert set(links) == {digits.uid}
+        start = "https://grafana.example.com/d/tfcluster-run?var-namespace="
+        assert links[digits.uid].startswith(f"{start}{ADA}&var-run=digits-2&from=")
+
+    room = Limit(total=1, free=1)
+    options = Options("kubernetes", room, room, room, grafana_url="https://grafana.example.com/")
+    published = to_json(options).decode()
+    launched(server, ADA, "digits-2", phase="Running", reason="Running")
+    launched(server, "default", "other-1", phase="Running", reason="Running")
+    within(server, look)
 
 
 def test_runs_of_everyone_by_one_list_however_often_somebody_looks(server: KubeServer) -> None:
