@@ -17,8 +17,6 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from jupyter_core.paths import jupyter_path
-
 from ..errors import TFClusterError
 from ..paths import private
 
@@ -82,6 +80,10 @@ def _as_this_kernel_saves(example: Path) -> bytes:
     JupyterLab writes that metadata when it opens a notebook. Without it, a notebook that was only
     viewed would count as changed.
     """
+    from jupyter_core.paths import (
+        jupyter_path,  # the image of the hub, which makes `command`, has none
+    )
+
     content = example.read_bytes()
     if example.suffix != ".ipynb":
         return content

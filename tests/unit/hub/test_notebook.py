@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import jupyterhub
@@ -34,3 +35,11 @@ def test_files_of_the_user_replace_no_module_of_the_server(tmp_path: Path) -> No
 
     assert started.returncode == 0, started.stderr
     assert started.stdout.strip() == jupyterhub.__version__
+
+
+def test_the_image_of_the_hub_makes_the_command_without_jupyter_server() -> None:
+    """The hub's pod only tells which command a notebook's pod runs."""
+    without = (
+        "import sys; sys.modules['jupyter_core'] = None; import tfcluster_magic.hub.on_kubernetes"
+    )
+    subprocess.run([sys.executable, "-c", without], check=True)
