@@ -16,7 +16,6 @@ from statistics import median
 from msgspec.structs import replace
 
 from ..i18n import _
-from ..launch.launch_as_command import field_at, option_texts
 from ..launch.options import BY_KEY, Option
 from ..lifecycle.messages import sentences
 from ..spec import Message, Mode, Model, Phase, Spec, TaskType, TFCluster
@@ -221,6 +220,8 @@ def advise(
 
 
 def _told(cluster: TFCluster, found: _Found) -> Advice:
+    from ..launch.launch_as_command import option_texts  # with it comes the reading of programs
+
     words = ["tfcluster", "rerun", cluster.metadata.name]
     for key, value in found.options.items():
         for text in option_texts(BY_KEY[key], value):
@@ -247,16 +248,17 @@ def advised_options(advice: Sequence[Advice]) -> dict[str, int | float | str]:
 
 def change_lines(spec: Spec, options: Mapping[str, object]) -> list[str]:
     """Return a line for each option that changes a spec, such as `--workers: 6 → 3`."""
+    from ..launch.launch_as_command import field_at, option_texts
+
+    def texts(option: Option, value: object) -> str:
+        return "" if value is None else " ".join(option_texts(option, value))
+
     return [
         f"{option.flag}: {before or _('not set')} → {now}"
         for option in (BY_KEY[key] for key in options)
-        for before in (" ".join(_texts(option, field_at(spec, option.path))),)
-        for now in (" ".join(_texts(option, options[option.key])),)
+        for before in (texts(option, field_at(spec, option.path)),)
+        for now in (texts(option, options[option.key]),)
     ]
-
-
-def _texts(option: Option, value: object) -> list[str]:
-    return [] if value is None else option_texts(option, value)
 
 
 # ---- the time that counts ----
@@ -419,7 +421,7 @@ def _saturated(
     code = "AdviceServerNetwork" if by_network else "AdviceServerCpu"
     options: dict[str, int | float | str] = {}
     if alone:
-        code = f"{code}Alone"
+        code = "AdviceServerNetworkAlone" if by_network else "AdviceServerCpuAlone"
         idle = median(map(used, others))
         params["others"] = format_bytes(idle) if by_network else _cpu(idle)
         if first.limit is not None and not by_network and first.cpu >= BUSY * first.limit:

@@ -173,10 +173,10 @@ def test_the_policies_that_are_shipped_say_the_same() -> None:
             blocks += [(name, to["ipBlock"]) for to in rule["to"] if "ipBlock" in to]
             if any(port["port"] == 53 for port in rule["ports"]):
                 dns.append(rule)
-    assert len(blocks) == 10
+    assert len(blocks) == 12
     for name, block in blocks:
         assert block == network_policy.ip_block(block["cidr"]), name
-    assert dns == network_policy.dns_rules(DEFAULT_DNS) * 2
+    assert dns == network_policy.dns_rules(DEFAULT_DNS) * 3
 
 
 def test_admission_keeps_the_same_closed() -> None:
