@@ -18,6 +18,7 @@ from support import event_writer as ev
 from support.server.calls import Ask
 from tornado.httpclient import HTTPResponse
 
+from tfcluster_magic.paths import private
 from tfcluster_magic.server import tensorboard_routes
 from tfcluster_magic.server.service import Service
 from tfcluster_magic.tensorboard import process
@@ -65,7 +66,8 @@ async def test_the_page_is_there_before_its_board(
     """
     paths = ("", "index.html", "index.js", "chart_worker.js", "icon_bundle.svg", FONT)
     hashed = {"params": {"_file_hash": "1"}}
-    with RegistryEntry(registry_folder(None), str(logs)).locked():  # the start waits for this lock
+    # The start waits for this lock.
+    with RegistryEntry(private(registry_folder(None)), str(logs)).locked():
         page = await begun(ask)
         early = {path: await ask(page + path) for path in paths}
         kept = await ask(f"{page}index.js", **hashed)
@@ -99,7 +101,7 @@ async def test_a_start_that_fails_is_told(
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("raise ImportError('boom')")
     monkeypatch.setenv("PYTHONPATH", str(broken.parent))
-    with RegistryEntry(registry_folder(None), str(logs)).locked():
+    with RegistryEntry(private(registry_folder(None)), str(logs)).locked():
         page = await begun(ask)
         assert b"<title>TensorBoard</title>" in (await ask(page)).body
         data = asyncio.ensure_future(ask(f"{page}data/runs"))
@@ -116,7 +118,7 @@ async def test_a_package_of_another_layout(
 ) -> None:
     """If the page is not at its known place in the package, it comes from the running board."""
     scripts = []
-    with RegistryEntry(registry_folder(None), str(logs)).locked():
+    with RegistryEntry(private(registry_folder(None)), str(logs)).locked():
         for layout in ("none", "other", "broken"):
             package = tmp_path / layout / "tensorboard"
             package.mkdir(parents=True)

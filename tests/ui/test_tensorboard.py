@@ -21,6 +21,7 @@ from support.ui.flows import row
 from support.ui.lab_server import LabServer
 from support.ui.page import LabPage
 
+from tfcluster_magic.paths import private
 from tfcluster_magic.tensorboard.process import RegistryEntry, registry_folder
 
 RECORDER = TESTS / "support" / "server" / "recorder.py"
@@ -313,9 +314,8 @@ def test_the_page_comes_before_its_process(lab: LabPage) -> None:
     notice = lab.page.locator(".tfc-Board-notice:visible")
     for name in ("slow", "gone"):
         folder = write_events(lab.server.root / name)
-        with RegistryEntry(
-            registry_folder(lab.server.state), str(folder)
-        ).locked():  # the start waits for the lock
+        # The start waits for this lock.
+        with RegistryEntry(private(registry_folder(lab.server.state)), str(folder)).locked():
             lab.execute("tfcluster:tensorboard", folder=name)
             expect(frame(lab).locator("mat-toolbar").first).to_be_visible()
             assert lab.server.manager.boards.living() == []

@@ -15,6 +15,7 @@ from support.polling import wait_until
 from support.project import TESTS
 from tornado.httpclient import HTTPResponse
 
+from tfcluster_magic.paths import private
 from tfcluster_magic.server.service import Service
 from tfcluster_magic.tensorboard.process import RegistryEntry, registry_folder
 
@@ -38,7 +39,7 @@ def recorder(
     """Start a recorder, registered as the board on a folder."""
     folder = jp_root_dir / "logs"
     folder.mkdir()
-    file = RegistryEntry(registry_folder(None), str(folder)).file("json")
+    file = RegistryEntry(private(registry_folder(None)), str(folder)).file("json")
     words = [sys.executable, str(RECORDER), str(file), str(folder), PREFIX]
     with subprocess.Popen(words) as process:
         wait_until(lambda: file.exists() or process.poll() is not None)
