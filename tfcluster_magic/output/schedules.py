@@ -112,7 +112,7 @@ _MARKS = {
 
 def marks(states: Iterable[OccurrenceState], paint: Paint = PLAIN) -> str:
     """Return a mark for each of these states."""
-    return "".join(paint(_MARKS.get(each, "…"), _COLOURS[each]) for each in states)
+    return "".join(paint.word(_MARKS.get(each, "…"), _COLOURS[each]) for each in states)
 
 
 def schedule(each: Schedule, now: float, paint: Paint = PLAIN, most: int | None = None) -> str:
@@ -200,7 +200,7 @@ def history(
             (
                 f"{times.local(each.due):%Y-%m-%d %H:%M}",
                 each.kind.value,
-                paint(each.state.value, _COLOURS[each.state]),
+                paint.word(each.state.value, _COLOURS[each.state]),
                 each.run or (each.earlier[-1] if each.earlier else "-"),
                 str(each.attempt),
                 why,

@@ -53,14 +53,22 @@ class Paint:
         """Return `text` in `colour`: a key of `_CODES`."""
         return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self.enabled and text else text
 
+    def word(self, text: str, colour: str) -> str:
+        """Return `text` in `colour` and bold, which JupyterLab shows in a darker shade: the plain
+        ones are too pale on white. `dim` stays as it is.
+        """
+        if not self.enabled or colour == "dim":
+            return self(text, colour)
+        return f"\x1b[1;{_CODES[colour]}m{text}\x1b[0m"
+
     def state(self, state: Phase | TaskState) -> str:
         """Return a phase or a task's state in its colour."""
-        return self(state.value, COLOURS[state])
+        return self.word(state.value, COLOURS[state])
 
     def phase(self, status: Status) -> str:
         """Return the phase of a run in its colour; `Failing` if a failure will soon end it."""
         if is_failing(status):
-            return self(FAILING, COLOURS[Phase.FAILED])
+            return self.word(FAILING, COLOURS[Phase.FAILED])
         return self.state(status.phase)
 
 
