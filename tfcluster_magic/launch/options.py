@@ -338,8 +338,8 @@ _CLAIM = re.compile(r"(?P<size>[^:]+)(?::(?P<storageClass>.+))?", re.DOTALL)
 
 
 def read_pod_option(kind: Kind, value: object) -> object:
-    """Return the JSON form of a value: texts, one text with several of them, or JSON already.
-    Raises ValueError with the right syntax.
+    """Return the JSON form of a value, which is a list of texts, one text with several items, or
+    JSON. Raises ValueError with the right syntax.
     """
     if kind is Kind.ANNOTATIONS and isinstance(value, Mapping):
         return {str(key): str(content) for key, content in value.items()}

@@ -1,7 +1,7 @@
 """Conversion of a Kubeflow TFJob to a TFCluster, with a remark for every field that is lost.
 
-The YAML is untrusted. Each field of the manifest is converted, or named with its path and the
-reason; so is what a spec does not allow (`validation/`). Nothing is launched.
+The YAML is untrusted. Each field of the manifest is converted, or reported with its path and the
+reason. Values that a spec does not allow (`validation/`) are reported too. Nothing is launched.
 
 Ref: https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/tensorflow/ Ref:
 https://github.com/kubeflow/trainer/tree/v1.9.0/pkg/apis/kubeflow.org/v1 Ref:
@@ -857,8 +857,8 @@ class _Draft:
             self._put(("lifecycle", "successPolicy"), SuccessPolicy.CHIEF.value, path)
 
     def spec(self) -> Spec | None:
-        """Return the spec; None, and a problem, if there can be none. Values that are not allowed
-        are dropped with a remark.
+        """Return the spec. If the manifest cannot be converted, add a problem and return None.
+        Values that are not allowed are dropped with a remark.
         """
         self._put_tasks()
         while not self.notes.problems:

@@ -100,8 +100,8 @@ def free_after(
 
 
 def tasks_on_node(each: Mapping[str, float], free: Mapping[str, float]) -> int:
-    """Return how many such tasks one node with so much free holds; very many if they request
-    nothing.
+    """Return how many such tasks fit on a node with these free resources; a very large number if
+    they request nothing.
     """
     return _tasks_on_node(_whole(each), _whole(free))
 
@@ -218,7 +218,7 @@ def fit_problems(wanted: DemandByType, there: NamespaceCapacity) -> list[Problem
     single = [
         p for t, (_count, demand) in wanted.items() for p in _problems_of_one(t, demand, there)
     ]
-    if single:  # what is too large for one task does not depend on the number
+    if single:  # a task that does not fit alone never fits
         return found + single
     return found + _problems_together(wanted, there)
 

@@ -38,8 +38,8 @@ from ..spec.quantities import format_bytes, format_gpus, parse_memory
 
 @dataclass(frozen=True)
 class TaskPython:
-    """The Python of the tasks, as it was found. `named` says whether the launch names another one
-    than its own, and `trouble` why it does not run, as a sentence.
+    """The Python of the tasks, as it was found. `named` is whether the launch names a Python other
+    than its own; `trouble` is a sentence that says why it does not run.
     """
 
     path: str
@@ -230,7 +230,7 @@ _ALTERNATIVES = {
 
 def unsupported_options(spec: Spec) -> list[Problem]:
     """Return a problem for each part of `spec` that only Kubernetes has, named by its option."""
-    from ..launch import options  # imports the reading of programs, which only launches need
+    from ..launch import options  # loads the program parser, which only launches need
     from ..launch.launch_as_command import field_at
     from ..launch.options import OPTIONS, Kind
 
@@ -269,7 +269,7 @@ class _ScarceResource:
 
 
 def _least_memory() -> float:
-    from ..launch.validation import SMALLEST_MEMORY  # imports the reading of programs, as below
+    from ..launch.validation import SMALLEST_MEMORY  # loads the program parser, as above
 
     return float(parse_memory(SMALLEST_MEMORY))
 

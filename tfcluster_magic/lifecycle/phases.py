@@ -161,7 +161,9 @@ def _over_time_limit(turn: Turn) -> bool:
 
 
 def _fails_at_its_limit(turn: Turn, missing: Sequence[str]) -> bool:
-    """Fail the run by a failure under investigation or retry when a limit is reached."""
+    """If a limit is reached while a failure is investigated or retried, fail the run with the cause
+    of that failure.
+    """
     limits = turn.spec.lifecycle
     over = turn.now - turn.get("started_at")
     starts_no_more = any(turn.now >= _start_limit(turn, task) for task in missing)

@@ -2,10 +2,10 @@
 
 A turn of a namespace finds new events in the caches of runs, schedules and options, writes its
 deliveries into the Secret, and then starts the attempts that are due. Threads send the messages;
-each result is written by a later turn. What is written comes first, so a notifier that is killed
-loses no message. It repeats one only if the receiver's answer does not arrive, or if it dies
-between this answer and the next write. A namespace without rules takes no turns. No log line
-contains a rule, a URL or a message.
+each result is written by a later turn. A delivery is written before its message is sent, so a
+notifier that is killed loses no message. It repeats one only if the receiver's answer does not
+arrive, or if it dies between this answer and the next write. A namespace without rules takes no
+turns. No log line contains a rule, a URL or a message.
 """
 
 from __future__ import annotations
@@ -589,7 +589,8 @@ class Notifier:
             except ApiError as error:
                 if not error.gone:
                     log.warning("%s/%s: not recorded: %s", namespace, name, error.message)
-            box.refused[uid] = text  # the cache will have it soon; a refused one is not tried again
+            # A written annotation reaches the cache soon, and a refused write is not repeated.
+            box.refused[uid] = text
 
 
 def record_text(told: Sequence[Delivery]) -> str:

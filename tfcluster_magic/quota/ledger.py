@@ -137,7 +137,9 @@ FULL_DAYS = 92
 MOST_LEDGER_DAYS = 732
 """Days that are kept; older ones are added to the oldest of them."""
 MOST_CLUSTERS = 20
-"""Clusters of one day; the smallest above this number are one entry with an empty name."""
+"""Maximum clusters listed for a day. The others, with the fewest hours, are summed in one entry
+with an empty name.
+"""
 MOST_NAMES = 5000
 """Names whose highest run number is kept; above this, those with the lowest number are dropped."""
 UID_RETENTION = DAY

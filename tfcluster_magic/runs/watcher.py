@@ -38,7 +38,7 @@ SILENCE_LIMIT = 3.0
 @dataclass(frozen=True)
 class WatchedRun:
     """The known state of a run: its record, progress, silent tasks, an outage, why it could not be
-    deleted, and once it is over what its tasks used.
+    deleted, and, after its end, what its tasks used.
     """
 
     cluster: TFCluster

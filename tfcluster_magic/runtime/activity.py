@@ -245,8 +245,9 @@ class Activity:
 
 # ---- start ----
 
-# Seconds for which a sign must last, while the own port may still open: long enough to be read in
-# the log of a pod that is not up, which is read at least every ten seconds.
+# Seconds for which a sign must last before it counts. The operator reads the log of a pod that is
+# not up at least every ten seconds, so it sees the sign in time; meanwhile the task's own port may
+# still open.
 PATIENCE = 12.0
 # The share of a core that counts as activity.
 WORKS = 0.5

@@ -536,7 +536,7 @@ https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT (4.3.12)
 
 
 def _count_listed(block: bytes) -> int:
-    """Count consecutive entries of a .zip's list, hardly beyond the limit."""
+    """Count consecutive entries in a .zip's directory; stop just above the limit."""
     import struct
 
     count = place = 0

@@ -177,8 +177,8 @@ class Task:
         look()
 
     def _ready(self, sign: dict[str, Any]) -> None:
-        """Report that the program counts as started: its own port is open or not needed, or by a
-        sign.
+        """Report that the program counts as started, because its port is open, it needs none, or a
+        sign shows it.
         """
         self.activity.words.looks_for_steps = False
         self.report.event("ready", **sign)

@@ -36,7 +36,7 @@ MOST_CHARACTERS = 256 * 1024
 """Characters in a batch, not counting its last line."""
 MOST_STREAMS = 32
 HANGS_AFTER = 2.0
-"""Seconds after its end at which a stream whose thread still runs counts as hanging."""
+"""A stream counts as hanging if its thread still runs this many seconds after its end."""
 
 MOST_SEARCHED = 20_000
 """Characters of a line that are searched."""

@@ -28,7 +28,7 @@ START = 10.0
 LEAST = 20.0
 """Seconds with all workers at work without which there is no advice."""
 NEWEST = 300.0
-"""Seconds of a run that goes on which count."""
+"""For an active run, only this many newest seconds count."""
 LONG = 600.0
 """Seconds after which a run that has not succeeded has shown how much memory it needs."""
 
@@ -43,7 +43,7 @@ SLOW, APART = 0.7, 2.5
 FEWER, AS_FAST = 0.67, 0.85
 """Parts of the workers and of their step rate with which an earlier run was about as fast."""
 THROTTLED = 0.1
-"""Part of the time in which a task waits for its limit of CPU from which more is advised."""
+"""More CPU is advised if a task is throttled for at least this fraction of the time."""
 NEARLY_OUT, FAR_TOO_HIGH = 0.9, 0.3
 """Parts of the requested memory: used at the peak, so that more or less is advised."""
 MOST_FACTOR = 2.0
@@ -149,8 +149,8 @@ def earlier_run(
 class _Task:
     """What one task used a second, in the time that counts.
 
-    `core` is one core, or its limit of CPU if that is less: what a task keeps busy that limits
-    others by one thread, and leaves idle while it waits.
+    `core` is one core, or the CPU limit if that is less. A task whose single thread limits the
+    others uses this much, and a waiting task leaves this much idle.
     """
 
     name: str
@@ -220,7 +220,8 @@ def advise(
 
 
 def _told(cluster: TFCluster, found: _Found) -> Advice:
-    from ..launch.launch_as_command import option_texts  # with it comes the reading of programs
+    # Imported late, because it loads the program parser.
+    from ..launch.launch_as_command import option_texts
 
     words = ["tfcluster", "rerun", cluster.metadata.name]
     for key, value in found.options.items():

@@ -1,7 +1,7 @@
 """Graphs of what the tasks of a run used over time: a few for each type, on one time axis. Pure.
 
-Of a type with many tasks a graph has the middle, the lowest and the highest value, and as lines the
-tasks that differ most from the others.
+For a type with many tasks, a graph shows the median, minimum and maximum, and a line for each task
+that differs most from the others.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class _Axis(NamedTuple):
 
 
 def _axis(every: Iterable[Sequence[Attempt]], points: int) -> _Axis:
-    """Return the common time axis; a part of it is at least as long as most samples are."""
+    """Return the common time axis. Its intervals are at least as long as the median sample."""
     attempts = [attempt for told in every for attempt in told]
     if not attempts:
         return _Axis(0.0, 1.0, ())

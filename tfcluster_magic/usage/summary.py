@@ -251,8 +251,8 @@ def series(attempts: Sequence[Attempt], points: int | None = None) -> Series:
 def _grouped(
     attempts: Sequence[Attempt], points: int | None
 ) -> Iterator[tuple[Attempt, list[Interval]]]:
-    """Yield the intervals of each attempt; those that end in the same of `points` equal parts of
-    the whole time are one group.
+    """Divide the whole time into `points` equal parts, and yield each attempt's intervals grouped
+    by the part in which they end.
     """
     begin = attempts[0].intervals[0].at
     step = (attempts[-1].intervals[-1].at - begin) / points if points else 0.0

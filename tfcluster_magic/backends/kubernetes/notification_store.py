@@ -76,7 +76,7 @@ class KubernetesNotifications(Notifications):
         return _readable(notification_secret.read_deliveries, self._secret()).deliveries
 
     def test(self, rule: NotificationRule, request: TestRequest) -> None:
-        """See `Notifications.test`: by the notifier.
+        """Ask the notifier to send the test message; see `Notifications.test`.
 
         Raises:
             BackendUnavailable: it did not answer.

@@ -154,7 +154,7 @@ class PodLog:
 
     @property
     def problem(self) -> ApiError | None:
-        """Why an existing pod could not be read; None if it was, or its copy is."""
+        """Why an existing pod's log could not be read; None if the log or its copy was read."""
         asked = (pod.problem for pod in self._pods.values() if pod.here)
         return next(filter(None, asked), None) if self._copy is None else None
 

@@ -31,7 +31,7 @@ class ControlGroupFiles:
     """The file names of one version."""
 
     limit: str
-    swap: tuple[str, str | None]  # file, and its content (None: the limit again)
+    swap: tuple[str, str | None]  # file name and content; None: same value as `limit`
     events: str
     peak: str
 

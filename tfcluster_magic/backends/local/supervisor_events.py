@@ -28,7 +28,9 @@ _JUMP = 1.0
 
 
 def steady_now() -> float:
-    """Return epoch seconds that started with the machine's clock when this process began."""
+    """Return the time in epoch seconds of a steady clock, set from the machine's clock when this
+    process began.
+    """
     return _EPOCH + time.clock_gettime(_STEADY)
 
 

@@ -199,7 +199,7 @@ class Admission:
         return Waiting(_waits_for(short, asked, there)) if short else None
 
     def _never(self, cluster: TFCluster) -> tuple[Problem, ...]:
-        """Return why the run can never start; computed again only when the offer changes."""
+        """Return why the run can never start; recomputed only when the published options change."""
         namespace, uid = cluster.metadata.owner, cluster.metadata.uid
         offer = replace(self._snapshotter.published(namespace), enforced=self._enforced())
         known = self._refusals.get(uid)
@@ -210,7 +210,7 @@ class Admission:
         return known[1]
 
     def _with_secrets(self, offer: LaunchFacts, cluster: TFCluster) -> LaunchFacts:
-        """Return the offer with the secrets for tasks, if this run names any."""
+        """Return the published options with the secrets for tasks, if this run names any."""
         if not names_secrets(cluster.spec):
             return offer
         secrets = self._cluster_state.secrets(cluster.metadata.owner)

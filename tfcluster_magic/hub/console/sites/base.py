@@ -279,7 +279,7 @@ def refuse_to_resume(name: str, pause: Pause | None) -> None:
 
 
 def current_schedule(row: SiteSchedule, now: float) -> SiteSchedule:
-    """Return a row with the due time that comes next; most rows have it."""
+    """Return the row with its next due time; most rows already have it and stay unchanged."""
     if row.next_at is None or row.next_at > now:
         return row
     try:
