@@ -22,7 +22,7 @@ from ..quota.storage import OWN_VOLUME_FACTOR, WARN_FROM, FolderEntry, FolderUsa
 from ..spec import Model
 
 MOST_SECONDS, MOST_ENTRIES = 1.0, 300_000
-"""Limits of one measurement."""
+"""Maximum seconds and entries of one measurement."""
 CACHE_SECONDS, CACHE_SECONDS_WHEN_FULL = 60.0, 3.0
 CACHE_FACTOR = 10
 """Results are cached this many times as long as measuring took, because a form asks often."""

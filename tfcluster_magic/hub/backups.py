@@ -35,7 +35,7 @@ FILES = (DATABASE, ACCOUNTS, COOKIES)
 MANIFEST = "manifest.json"
 FORMAT = 1
 LARGEST = 1 << 30
-"""Largest size in bytes of a file in a backup."""
+"""Maximum bytes of a file in a backup."""
 STDIO = "-"
 
 

@@ -30,9 +30,9 @@ RETRIES = 6
 """Retries of a TFJob that restarts without a limit: the default of a Kubernetes Job."""
 SCRIPT = "run.sh"
 MOST_BYTES = 1024 * 1024
-"""Bytes of a manifest: the API server takes no larger object."""
+"""Maximum bytes of a manifest: the API server accepts no larger object."""
 MOST_VALUES = 50_000
-"""Values in a manifest, each counted as often as YAML's aliases repeat it."""
+"""Maximum values in a manifest, each counted as often as YAML's aliases repeat it."""
 DEEPEST = 100
 T = TypeVar("T")
 

@@ -37,7 +37,9 @@ from .quota_objects import ContainerBounds, NamespaceQuota, TaskDemand
 
 MOST_ORDERS = 6
 _PARTS = 1000
-"""Thousandths, Kubernetes' smallest part of a core; whole numbers add up exactly."""
+"""Cores are counted in thousandths, the smallest unit in Kubernetes, because whole numbers add up
+exactly.
+"""
 
 Whole = dict[str, int]
 Placement = dict[TaskType, dict[int, int]]
@@ -379,7 +381,7 @@ _STATE = "node.kubernetes.io/"
 """Prefix of taints that describe a node's state; others restrict who may use it."""
 _ENDED = ("Succeeded", "Failed")
 _STAYS = ("DaemonSet", "Node")
-"""Owners of pods that belong to their node: what they request is never free."""
+"""Owners of pods that belong to their node; their requests are never free."""
 
 
 class BoundPod(Model, frozen=True):

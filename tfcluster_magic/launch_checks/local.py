@@ -392,7 +392,9 @@ def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
 
 
 MOST_WORKERS_A_CORE = 2
-"""Workers per core above which a launch warns: each waits for the others more than it works."""
+"""Threshold: a launch warns of more workers per core, because each then waits more than it
+works.
+"""
 
 
 _TYPICAL = {Mode.BETWEEN_GRAPH: 400 * 2**20, Mode.IN_GRAPH: 180 * 2**20}

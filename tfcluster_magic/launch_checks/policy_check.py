@@ -33,7 +33,7 @@ _BOUNDS = {
     "keep_for": "max_keep_for",
 }
 """Durations of a run that the policy limits, with the policy's field. `startTimeout` and
-`idleTimeout` end with `maxDuration`; a queued run takes nothing.
+`idleTimeout` end with `maxDuration`, and a queued run uses no resources, so they have no limit.
 """
 
 

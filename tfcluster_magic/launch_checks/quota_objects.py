@@ -71,9 +71,9 @@ class ContainerBounds(Model, frozen=True):
     most: Amounts = {}
     least: Amounts = {}
     ratio: Amounts = {}
-    """The highest ratio of limit to request."""
+    """The maximum ratio of limit to request."""
     claim_most: float | None = None
-    """The most bytes that one claim may request."""
+    """The maximum bytes of one claim."""
 
     def given(self, asked: TaskDemand) -> TaskDemand:
         """Return the demand with the API server's defaults."""

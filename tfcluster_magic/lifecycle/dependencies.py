@@ -23,7 +23,9 @@ from .observation import SeenRun
 from .turn import Turn
 
 MISSING_PATIENCE = 60.0
-"""Seconds for which an awaited run may not exist yet: two manifests may be applied in any order."""
+"""Maximum seconds to wait for an awaited run that does not exist yet, because two manifests may be
+applied in any order.
+"""
 
 
 def open_dependencies(spec: Spec, awaited: Sequence[AwaitedRun]) -> list[Dependency]:

@@ -56,11 +56,13 @@ AGAIN = 0.05
 PACE = 0.5
 """Seconds between the starts of two attempts of one namespace."""
 MOST_SENDING, MOST_OF_ONE = 100, 4
-"""Attempts at the same time: of all namespaces, and of one."""
+"""Maximum attempts at the same time: of all namespaces, and of one."""
 END_SECONDS = 25.0
-"""Seconds for which the attempts in progress may go on at the end; one takes 20."""
+"""Maximum seconds for which attempts in progress go on after the notifier is asked to end; one
+takes at most 20.
+"""
 RECORDED = 20
-"""The most messages that the annotation of a run names; the newest ones."""
+"""Maximum messages that the annotation of a run names; they are the newest ones."""
 
 log = logging.getLogger(__name__)
 
@@ -276,15 +278,17 @@ class Outbox:
     """The state of a namespace besides its Secret."""
 
     sending: dict[DeliveryKey, str | None] = field(default_factory=dict)
-    """By message: the problem of its attempt, empty without one; None while it goes on."""
+    """By message: the problem of its attempt, empty if it succeeded; None while the attempt goes
+    on.
+    """
     began: float = float("-inf")
     """When the last attempt began (monotonic)."""
     own: Object | None = None
     """The Secret after our last write, until the cache has it."""
     refused: dict[str, str] = field(default_factory=dict)
-    """By the uid of a run: the annotation that could not be written."""
+    """By the uid of a run: the last text for its annotation, written or refused."""
     problem: str = ""
-    """The logged reason for which the Secret cannot be read."""
+    """The logged reason why the Secret cannot be read."""
 
 
 class Notifier:

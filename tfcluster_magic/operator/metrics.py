@@ -48,7 +48,7 @@ NUMBERS = {
 }
 """Help texts of the single numbers."""
 PATIENCE = 60.0
-"""Seconds past its deadline after which a running pod counts as overdue."""
+"""Seconds after its deadline after which a running pod counts as overdue."""
 
 
 class OperatorMetrics:

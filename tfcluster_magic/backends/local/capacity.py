@@ -28,7 +28,7 @@ from . import processes, quota
 from .store import RunFolder
 
 NVIDIA_SMI_TIMEOUT = 20.0
-"""Seconds; a driver that has to wake up takes several."""
+"""Timeout in seconds of nvidia-smi; a driver that has to wake up takes several."""
 
 
 def has_gpu_driver() -> bool:

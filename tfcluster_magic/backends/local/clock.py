@@ -58,7 +58,9 @@ if TYPE_CHECKING:
 LOOK_INTERVAL = 1.0
 """Seconds between two checks of active runs."""
 LONGEST_SLEEP = 60.0
-"""Seconds after which it reads the machine's clock again, which may have been set."""
+"""Maximum seconds until the clock process reads the machine's clock again, which may have
+been set.
+"""
 _PATIENCE = 5.0
 """Seconds after which a run is read although none of its files changed: its supervisor may have
 died.

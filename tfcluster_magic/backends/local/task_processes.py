@@ -305,7 +305,7 @@ def last_log_lines(log: Path) -> tuple[str, ...]:
 # -- all tasks of a run ----------------------------------------------------------------------------
 
 KILL_MARGIN = 2.0
-"""Seconds beyond the grace period for a `task.py` to end its child and report its exit."""
+"""Seconds after the grace period in which a `task.py` may end its child and report the exit."""
 
 
 class TaskGroup:

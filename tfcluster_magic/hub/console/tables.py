@@ -29,7 +29,7 @@ from .sites.base import SiteRun, SiteSchedule, SiteStorage
 R = TypeVar("R")
 
 MOST = 1000
-"""Most rows of a page."""
+"""Maximum rows of a page."""
 ALWAYS = ("limit", "offset", "q", "sort")
 """Query parameters of every table."""
 

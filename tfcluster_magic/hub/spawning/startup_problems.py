@@ -33,7 +33,7 @@ ENDED, PENDING = "Ended", "ClaimPending"
 _NO_CLASS = re.compile(r'storageclass\S* "([^"]+)" not found')
 _NO_CLAIM = re.compile(r'persistentvolumeclaim "([^"]+)" (?:not found|is being deleted)')
 NEW_SECONDS = 20.0
-"""Age in seconds below which a claim counts as being created."""
+"""Threshold: a claim younger than this many seconds counts as being created."""
 
 
 class _NotebookRequest(PodContext):

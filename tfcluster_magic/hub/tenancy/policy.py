@@ -355,7 +355,7 @@ def _shown(where: Where) -> str:
 # -- overrides: other limits for one user until a time
 
 LONGEST = 366 * 86400.0
-"""Longest duration of an override in seconds; a longer change belongs in the policy."""
+"""Maximum seconds of an override; a longer change belongs in the policy."""
 MOST_REASON = 500
 PARTS = ("quota", "storage", "budget")
 _STORAGE = ("workspace", "data", "log")

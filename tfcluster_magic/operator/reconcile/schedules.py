@@ -48,11 +48,11 @@ from ..scheduling.launch_queue import phase_of
 
 RESOURCE = "tfclusterschedules"
 LONGEST_SLEEP = 60.0
-"""Seconds after which it reads the clock again, which may have been set."""
+"""Maximum seconds until the clock is read again, which may have been set."""
 AGAIN = 0.05
 """Seconds until a turn is taken again after somebody else wrote the object."""
 NAME_TRIES = 5
-"""Names of runs that are tried in one turn, while others launch runs of the same name."""
+"""Maximum names of runs that are tried in one turn, while others launch runs of the same name."""
 _REPLACED = "its schedule replaces it by the run of a later due time"
 _FINAL = {phase.value for phase in Phase if phase.is_final}
 

@@ -22,7 +22,7 @@ from ....schedules.cron import CronTimes
 from ....spec import Message, Model, Stop, TaskState, TaskType, TFCluster
 
 MOST_ACTIVE, MOST_ENDED = 100, 20
-"""Most runs of a user on the home page."""
+"""Maximum active and ended runs of a user on the home page."""
 RUNS_KEPT = 600.0
 """Seconds without requests after which the cached runs are dropped."""
 
@@ -203,7 +203,8 @@ class Site(Protocol):
 # -- rows
 
 LONGEST, MOST_MESSAGE, MOST_CODED, MOST_NAMES = 100, 1000, 4000, 40
-"""Most characters of a text, of a message and of its codes; most names of nodes or tasks in a row.
+"""Maximum characters of a text, of a message and of its codes; maximum names of nodes or tasks in a
+row.
 """
 
 
@@ -236,7 +237,7 @@ def run_row(cluster: TFCluster, nodes: tuple[str, ...] = ()) -> SiteRun:
 
 
 MOST_MARKS = 10
-"""Past due times in the row of a schedule."""
+"""Maximum past due times in the row of a schedule."""
 
 
 def schedule_row(schedule: Schedule, now: float) -> SiteSchedule:

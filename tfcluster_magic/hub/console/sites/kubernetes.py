@@ -164,7 +164,7 @@ def _of_node(api: Api, node: str, missed: list[Missed]) -> dict[tuple[str, str],
 # -- site
 
 FIRST_SECONDS = 10.0
-"""Seconds to wait for the first lists."""
+"""Maximum seconds to wait for the first lists."""
 WITHIN_SECONDS = 60.0
 """Timeout of one operation on the API server, in seconds."""
 OPTIONS_FRESH = 60.0
