@@ -46,7 +46,7 @@ MOST_COLUMNS = 24
 """Maximum terminal columns of a run's display name or tags in a list."""
 MOST_EVENTS = 10
 LEAST_HOURS = 0.01
-"""The smallest number of CPU- or GPU-hours that is shown."""
+"""Threshold: fewer CPU- or GPU-hours are not shown."""
 
 
 def replica_summary(cluster: TFCluster, mode: str = "") -> str:

@@ -32,7 +32,9 @@ MOST_USAGE_DAYS = 60
 
 SecondsByDay = dict[str, dict[str, float]]
 TaskSpan = tuple[str, float | None, float | None]
-"""Task type, when a task began to use resources, and when it ended; None: not yet."""
+"""A task's type, the time when it began to use resources, and the time when it ended; None: not
+yet.
+"""
 
 
 def update_usage(
@@ -133,7 +135,7 @@ def _fold_days(found: SecondsByDay) -> SecondsByDay:
 # The ledger of one user: hours by day, group and cluster, also of runs whose records are gone.
 
 FULL_DAYS = 92
-"""Days with hours by cluster; older days have one entry for all clusters."""
+"""Maximum days with hours by cluster; older days have one entry for all clusters."""
 MOST_LEDGER_DAYS = 732
 """Days that are kept; older ones are added to the oldest of them."""
 MOST_CLUSTERS = 20
@@ -141,7 +143,9 @@ MOST_CLUSTERS = 20
 with an empty name.
 """
 MOST_NAMES = 5000
-"""Names whose highest run number is kept; above this, those with the lowest number are dropped."""
+"""Maximum names whose highest run number is kept; above this, those with the lowest number are
+dropped.
+"""
 UID_RETENTION = DAY
 """Seconds for which a run without a record is remembered as counted."""
 

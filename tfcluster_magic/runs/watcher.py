@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 PROGRESS_INTERVAL = 1.0
 """Seconds between reads of the active runs' progress."""
 PROGRESS_BUDGET = 0.5
-"""Seconds of each pass for ended runs, of which there may be hundreds after a start."""
+"""Maximum seconds that each pass spends on ended runs; after a start there may be hundreds of
+them.
+"""
 RETRY_PAUSES = (1.0, 2.0, 5.0)
 """Seconds before retries of a failed watch; the last value repeats."""
 SILENCE_LIMIT = 3.0

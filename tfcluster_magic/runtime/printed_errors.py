@@ -24,7 +24,7 @@ MAX_CHARS = 500
 MAX_ERROR = 300
 # So many lines after an error that a pipe hid may be its message or the script's last lines.
 MORE_LINES = 3
-# Bytes kept of an error that a thread or a child process printed long before the end.
+# Maximum bytes kept of an error that a thread or a child process printed long before the end.
 ASIDE_BYTES = 8 * 1024
 ASIDE = re.compile(rb"^(?:Exception in thread |Process [^\n:]*:$)", re.MULTILINE)
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")

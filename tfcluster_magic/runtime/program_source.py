@@ -28,24 +28,26 @@ if TYPE_CHECKING:
     from task_config import TaskConfig
 
 ENTRIES = ("run.sh", "main.py", "__main__.py")
-"""Files that start a folder, the first that exists; without them its only `.py` file. The same as
-in `program/sources.py`.
+"""Files that start a folder, the first that exists; without them its only `.py` file.
+`program/sources.py` has the same list.
 """
 SCRIPTS = (".py", ".sh")
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
 MOST_BYTES = 50 << 20
-"""The largest program: a file, a hashed folder, a download, and what an archive unpacks to."""
+"""Maximum bytes of a program: a file, a hashed folder, a download, or the content of an archive."""
 MOST_FILES = 10000
 MOST_HEADER = 1 << 20
-"""The largest header of an entry in a .tar.gz, which tarfile keeps in memory many times."""
+"""Maximum bytes of an entry's header in a .tar.gz, because tarfile keeps several copies in
+memory.
+"""
 PATH_PATIENCE = 60.0
-"""Seconds in which a volume may come to see an existing file: NFS caches its absence for so long.
-Ref: https://man7.org/linux/man-pages/man5/nfs.5.html (acdirmax)
+"""Maximum seconds until a volume shows an existing file: NFS caches its absence for so long. Ref:
+https://man7.org/linux/man-pages/man5/nfs.5.html (acdirmax)
 """
 NEVER_SEEN = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
 URL_PATIENCE = 60.0
-"""Seconds in which a URL has to answer, as a pod's network policy may be late, and then to send the
-program.
+"""Maximum seconds until a URL answers, because a pod's network policy may be late, and then until
+it has sent the program.
 """
 TOO_SLOW = "the server sends too slowly"
 CONNECT_SECONDS = 10.0

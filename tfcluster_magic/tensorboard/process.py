@@ -189,7 +189,7 @@ with tf.summary.create_file_writer(folder).as_default():
 IDLE_TIMEOUT = 1800.0
 """Seconds without a connection after which a board ends by itself."""
 START_TIMEOUT = 60.0
-"""Seconds that a board may take to listen; about one on an idle machine."""
+"""Maximum seconds until a board listens; it takes about one on an idle machine."""
 
 _ANSWER_TIMEOUT = 10.0
 _GRACE = 5.0

@@ -24,30 +24,40 @@ from ..spec.quantities import format_bytes, parse_memory
 from .samples import Attempt, Interval
 
 START = 10.0
-"""Seconds after the start of a task that do not count: it imports and loads."""
+"""Seconds after the start of a task that do not count, because it imports modules and loads
+data.
+"""
 LEAST = 20.0
-"""Seconds with all workers at work without which there is no advice."""
+"""Minimum seconds with all workers at work; with fewer there is no advice."""
 NEWEST = 300.0
 """For an active run, only this many newest seconds count."""
 LONG = 600.0
 """Seconds after which a run that has not succeeded has shown how much memory it needs."""
 
 BUSY, WAITING = 0.7, 0.5
-"""Parts of a core that a task uses at least if it limits others, and at most if it waits."""
+"""Thresholds as fractions of a core: a task that limits others uses at least the first, and a
+waiting task at most the second.
+"""
 NETWORK = 40 << 20
-"""Bytes a second from which a parameter server may be limited by its network."""
+"""Threshold in bytes per second from which the network may limit a parameter server."""
 INPUT = 256 << 10
-"""Bytes a second from which a worker that waits is said to wait for input."""
+"""Threshold in bytes per second from which a waiting worker counts as waiting for input."""
 SLOW, APART = 0.7, 2.5
-"""Part of the others' step rate below which a worker is slow; factor between unequal tasks."""
+"""Thresholds: a worker is slow at or below this fraction of the others' step rate; tasks are
+unequal if they differ by this factor.
+"""
 FEWER, AS_FAST = 0.67, 0.85
-"""Parts of the workers and of their step rate with which an earlier run was about as fast."""
+"""Thresholds: an earlier run was about as fast if it had at most the first fraction of the workers,
+and at least the second fraction of their step rate.
+"""
 THROTTLED = 0.1
 """More CPU is advised if a task is throttled for at least this fraction of the time."""
 NEARLY_OUT, FAR_TOO_HIGH = 0.9, 0.3
-"""Parts of the requested memory: used at the peak, so that more or less is advised."""
+"""Thresholds as fractions of the requested memory: more is advised if the peak is at or above the
+first, less if it is at or below the second.
+"""
 MOST_FACTOR = 2.0
-"""Largest factor by which advice raises a number."""
+"""Maximum factor by which advice raises a number."""
 GPU_IDLE = 0.1
 _TRAINERS = (TaskType.CHIEF, TaskType.WORKER)
 _GIB = 1 << 30

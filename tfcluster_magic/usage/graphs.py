@@ -20,13 +20,15 @@ from .summary import RunUsage, TypeUsage
 Figure = Literal["cpu", "memory", "network", "steps"]
 FIGURES: tuple[Figure, ...] = ("cpu", "memory", "network", "steps")
 MOST_LINES = 6
-"""Tasks of a type that are all drawn as lines; of more tasks, at most so many outliers are."""
+"""Maximum tasks of a type that are all drawn as lines; of more tasks, at most this many outliers
+are drawn.
+"""
 APART = 0.25
-"""An outlier is at least by this part of the middle away from it, and by three times the usual
-distance.
+"""Threshold: an outlier differs from the median by at least this fraction of it, and by three times
+the usual distance.
 """
 _LEAST: dict[Figure, float] = {"cpu": 0.1, "memory": 64 << 20, "network": 64 << 10, "steps": 0.01}
-"""Distances that are never worth a word."""
+"""Thresholds: smaller distances never make an outlier."""
 
 Values = tuple[float | None, ...]
 

@@ -23,7 +23,7 @@ from ..spec import Model
 
 FOLDER = ".tfcluster-stacks"
 WITHIN = 30.0
-"""Seconds to wait for answers; a task checks for requests every two to ten seconds."""
+"""Maximum seconds to wait for answers; a task checks for requests every two to ten seconds."""
 _MOST_BYTES = 9 << 20
 _POLL = 0.1
 

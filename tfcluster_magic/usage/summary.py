@@ -21,8 +21,8 @@ from .samples import Attempt, Interval
 WINDOW = 6.0
 """Seconds over which the current rates are computed."""
 STALE = 30.0
-"""Seconds after which the last sample of a task says nothing about now: the task has ended, or its
-volume does not answer.
+"""Seconds after which the last sample of a task no longer counts as current: the task has ended, or
+its volume does not answer.
 """
 
 

@@ -206,7 +206,7 @@ HEARTBEAT = 0.3
 _TICK = 0.1
 CONNECTIONS = 16
 _PART = 1 << 20
-"""Maximum bytes of one task that are read before its lines are shown."""
+"""Maximum bytes of one task that one read takes, before its lines are shown."""
 REFUSAL_PATIENCE = 10.0
 """Maximum seconds to wait for a server that refuses, as it does for some seconds after its
 restart.

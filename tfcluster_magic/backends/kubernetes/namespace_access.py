@@ -78,7 +78,7 @@ def _is_installed(api: Api) -> bool:
 
 
 def read_published(api: Api, namespace: str) -> tuple[Options, LaunchFacts, str]:
-    """Return the options of a namespace, the offer behind them, and the hours as text.
+    """Return the launch options of a namespace, the facts behind them, and the hours as text.
 
     Raises:
         ApiError: the API server refuses or does not answer.

@@ -131,10 +131,10 @@ class CachedReading(Generic[T]):
 
 RUNS_FRESH, RUNS_OLD, RUNS_LAST = 1.5, 3.0, 10.0
 """Seconds for which a reading is current; after which callers wait for a new one; and after which a
-page no longer shows the last one while it waits.
+page shows the old one while a new one is read.
 """
 RUNS_PATIENCE = 0.1
-"""Maximum seconds that a page waits for a new reading before it shows the last one."""
+"""Maximum seconds that such a page waits for the new reading before it shows the old one."""
 
 
 class CachedRuns(Model, frozen=True):

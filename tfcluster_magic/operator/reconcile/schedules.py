@@ -119,8 +119,8 @@ class ScheduleController:
         self._deleted: dict[Key, CacheUpdate] = {}
         """By run that was active when it was deleted: its deletion."""
         self._ended: set[Key] = set()
-        """Schedules of which a run has ended since their last turn, or a schedule that they wait
-        for has changed.
+        """Schedules that need a turn: since their last one, a run of theirs has ended, or a
+        schedule that they wait for has changed.
         """
         self._awaiting: dict[Key, set[Key]] = {}
         """By schedule: the schedules that wait for it (`after`)."""

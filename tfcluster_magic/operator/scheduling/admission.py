@@ -28,8 +28,8 @@ from .launch_queue import AT_ONCE, LaunchPace, QueuedRun, runs_ahead
 from .snapshot import Snapshotter
 
 PATIENCE = 600.0
-"""Seconds for which a waiting run stays Queued although the current offer can never hold it: a
-restarting node or device plugin offers nothing for a while.
+"""Seconds for which a waiting run stays Queued although it can never fit into the published
+options: a restarting node or device plugin reports no resources for a while.
 """
 
 
@@ -93,9 +93,9 @@ class Admission:
         self._lock, self.pace = threading.Lock(), LaunchPace()
         self._refusals: dict[str, tuple[LaunchFacts, tuple[Problem, ...]]] = {}
         self._new: dict[str, float] = {}
-        """By uid: since when a run has been known that was never found possible."""
+        """By uid: the time since which a run is known that was never found possible."""
         self._doubted: dict[str, float] = {}
-        """By uid: since when a run has no longer been possible."""
+        """By uid: the time since which a run is no longer possible."""
 
     def decide(self, cluster: TFCluster) -> Verdict:
         """Return whether this run may begin now.
