@@ -374,7 +374,7 @@ def _cluster_name(head: _Fields, notes: _Notes, wanted: bool) -> str:
     head.leave("ownerReferences", _("TFClusters have no owner"))
     head.leave("finalizers", _("TFClusters have no finalizers"))
     for key in ("labels", "annotations"):
-        head.leave(key, _("tasks do not get it; add it to the TFCluster if you look for it there"))
+        head.leave(key, _("not copied to the tasks; add it to the TFCluster if you need it there"))
     head.finish({}, _UNKNOWN)
     name = said.rstrip("-")
     if wanted and not names.is_valid(name):

@@ -104,7 +104,7 @@ def _find_path(config: TaskConfig, patience: float, say: Callable[[str], None]) 
     except PermissionError as error:
         named = str(error.filename or path)
         raise ConfigError(
-            f"the task has no right to read {named}", code="ProgramForbidden", path=named
+            f"the task may not read {named}", code="ProgramForbidden", path=named
         ) from None
     except OSError as error:
         raise ConfigError(f"the program {path} cannot be read: {error.strerror}") from None

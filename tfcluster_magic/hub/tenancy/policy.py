@@ -255,9 +255,9 @@ class _PolicyReader:
                 why = str(error)
             else:
                 if need_digest and not found.digest:
-                    why = _("a group requires a digest; to find it: {command}").format(
-                        command=f"`docker buildx imagetools inspect {each.image}`"
-                    )
+                    why = _(
+                        "a group requires images with a digest. To find the digest: {command}"
+                    ).format(command=f"`docker buildx imagetools inspect {each.image}`")
             if why:
                 where = ("images", place, "image")
                 raise self._mistake(
