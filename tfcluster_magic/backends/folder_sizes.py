@@ -55,7 +55,8 @@ def measure(
     seconds: float = MOST_SECONDS,
 ) -> list[FolderUsage]:
     """Return the usage of each folder, possibly from the cache; `keep_in` is the folder of its
-    file. Content that lies in another one, or in those of `but`, does not count.
+    file. Content of nested folders that are measured themselves, or that are in `but`, does not
+    count.
     """
     about = repr([(each.name, str(each.path), each.allowed) for each in folders])
     file = keep_in / "storage.json" if keep_in is not None else None

@@ -209,7 +209,9 @@ def _is_file(place: Path) -> bool:
 
 
 def _open(path: Path) -> int | None:
-    """Open a log, which a program may have replaced by anything; None if it is not a file."""
+    """Open a log; return None if it is not a file, because a program may have replaced it by
+    anything.
+    """
     try:
         return state_files.open_regular(path, owned=False)
     except (FileNotFoundError, state_files.Unreadable):

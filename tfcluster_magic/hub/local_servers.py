@@ -1,7 +1,7 @@
 """Notebooks of the hub on one machine: local processes, each under its own system account.
 
 Users never share a uid, which would share files and TensorFlow's ports; those have no
-authentication. A user who cannot have a notebook is told why. A process that has reused a
+authentication. A user who cannot have a notebook sees the reason. A process that has reused a
 notebook's pid is not mistaken for the notebook. At most as many notebooks start at once as the
 machine has cores.
 """

@@ -576,7 +576,7 @@ def read_options(
 
 def fill_in_defaults(values: OptionValues, wanted: Collection[TaskType] = ()) -> set[TaskType]:
     """Fill in missing counts, and the resources for every task. `wanted` are the types besides
-    workers that the program wants. Return those of them that got a task because no count was given.
+    workers that the program wants. Return the types that got a task because no count was given.
     """
     in_graph = values.get(("mode",)) == Mode.IN_GRAPH.value
     asked_for = set() if in_graph else set(wanted)

@@ -246,7 +246,7 @@ def _used(use: ProjectUse, spec: Spec) -> ProjectUse:
 
 
 def placeholder_program(source: str) -> dict[str, object]:
-    """Return a program of which only the name is known."""
+    """Return a placeholder for a program whose name alone is known."""
     entry = "program.sh" if source.endswith(".sh") else "program.py"
     return {"kind": "url", "source": source, "entrypoint": entry, "sha256": "0" * 64}
 
@@ -262,7 +262,7 @@ def request_rerun(
 ) -> LaunchRequest:
     """Return the request for another run of the same snapshot; the arguments are those of `rerun`.
 
-    It waits for other runs only if `options` say so, not because `old` did: those are long done.
+    It waits for other runs only if `options` say so. The runs that `old` waited for have ended.
 
     Raises:
         InvalidRequest: with every problem.

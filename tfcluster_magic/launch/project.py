@@ -262,7 +262,9 @@ def read_project(
 
 
 def _short(path: Path) -> str:
-    """Return a path relative to the working folder, if it is below it."""
+    """Return a path relative to the working folder if it is in that folder, otherwise the path
+    itself.
+    """
     try:
         return str(path.relative_to(Path.cwd()))
     except (ValueError, OSError):

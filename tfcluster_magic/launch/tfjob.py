@@ -734,7 +734,7 @@ class _PodReader:
 
 
 def _cores(text: str) -> float | str:
-    """Return a CPU quantity in cores; the text if it is none."""
+    """Return a CPU quantity in cores; if the text is no quantity, return it unchanged."""
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(m?)", text)
     return float(found[1]) / (1000 if found[2] else 1) if found else text
 

@@ -58,7 +58,9 @@ class EqualTasks:
 def place_tasks(
     groups: Sequence[EqualTasks], free: Sequence[Mapping[str, float]]
 ) -> Placement | None:
-    """Return a placement of every task on nodes with so much free; None if none is found."""
+    """Return a placement of every task on nodes with these free resources; None if none is
+    found.
+    """
     wanted = [(g, _whole(g.each)) for g in groups if g.count]
     nodes = [_whole(node) for node in free]
     totals: Whole = {}

@@ -58,7 +58,7 @@ class WrittenFolder:
 
 @dataclass(frozen=True)
 class RoomFacts:
-    """The facts by which it is judged whether there is room for a run now.
+    """The facts that decide whether a run fits now.
 
     Attributes:
         now: the time.

@@ -171,7 +171,9 @@ def _claims(spec: Spec, asked: Pods, policy: Policy, names: NamespaceObjects) ->
 
 
 def _shared_by(tasks: int, claim: ClaimFacts, writes: bool, nodes: int | None) -> Message | None:
-    """Return why so many tasks cannot use a claim of these access modes; None if they can."""
+    """Return why this number of tasks cannot use a claim with these access modes; None if
+    they can.
+    """
     modes = set(claim.modes)
     told = _list(sorted(modes))
     if modes & {*MANY_NODES} or ("ReadOnlyMany" in modes and not writes):

@@ -30,7 +30,7 @@ DailyHours = Mapping[str, tuple[float, float]]
 
 
 class Budget(Model, frozen=True):
-    """The hours that all runs of a user may use within so many days; None means no limit."""
+    """The hours that all runs of a user may use within `days` days; None means no limit."""
 
     cpu_hours: BudgetHours | None = None
     """CPU-hours that all tasks of a user may hold within `days`."""
@@ -133,7 +133,7 @@ def used_hours(
 
 
 def warnings(budget: Budget | None, spent: DailyHours, now: float) -> list[str]:
-    """Return warnings about a budget of which most is used."""
+    """Return warnings about a budget that is nearly used up."""
     found = []
     for part in _budget_uses(budget, spent, now):
         if part.most and part.used >= WARN_FROM * part.most:

@@ -175,8 +175,9 @@ HoursByDay = dict[str, dict[str, dict[str, Hours]]]
 
 
 class AccountedRun(Model, frozen=True):
-    """A run as the ledger needs it. `gpus` are those of one task by type, `until` is when it
-    released everything, and `metered` are the CPU seconds used and those requested meanwhile.
+    """A run as the ledger needs it. `gpus` is the number of GPUs of one task, by type. `until` is
+    when the run released everything. `metered` are the used CPU seconds, and the CPU seconds
+    requested in the same time.
     """
 
     cluster: str
@@ -204,7 +205,7 @@ class Ledger(Model, frozen=True):
 
 class HoursAccount(Model, frozen=True):
     """A user's account: hours of ended runs, the budget, and the highest run number of each name.
-    `numbers` is None where nobody keeps those.
+    `numbers` is None if these numbers are not recorded.
     """
 
     days: HoursByDay = {}
@@ -426,7 +427,7 @@ def _bound_days(days: HoursByDay, now: float) -> HoursByDay:
 def _largest_clusters(
     groups: dict[str, dict[str, Hours]], most: int
 ) -> dict[str, dict[str, Hours]]:
-    """Return the same hours with at most so many clusters by name, the largest."""
+    """Return the same hours; only the largest clusters, up to a maximum, keep their names."""
     named = [(held.cpu + held.gpu, g, c) for g, cs in groups.items() for c, held in cs.items() if c]
     if len(named) <= most:
         return groups

@@ -135,7 +135,7 @@ class UnresolvedNames:
 
 
 def _addresses(name: str) -> int:
-    """Return how many addresses a name has, of the family of which it has more."""
+    """Return the number of IPv4 or of IPv6 addresses of a name, whichever is larger."""
     import socket
 
     try:

@@ -351,7 +351,7 @@ def _fetched(
     patience: float,
     say: Callable[[str], None],
 ) -> tuple[str, bytes]:
-    """Return the same, without a total time limit."""
+    """Return the name and content of a URL, without a total time limit. Raises ConfigError."""
     import urllib.error
     from http.client import HTTPException
 
@@ -644,7 +644,7 @@ def _serves(program: dict[str, Any]) -> bool | None:
 
 
 def _scripts(program: dict[str, Any]) -> list[str]:
-    """Return the files with which it is known to begin."""
+    """Return the names of the files that are known to start it."""
     folder = program.get("dir") or ""
     if program.get("command"):
         words = [word for word in program["command"] if word.endswith(SCRIPTS)]

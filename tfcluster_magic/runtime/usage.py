@@ -361,10 +361,10 @@ class Cgroup:
 
 
 class Gpus:
-    """The task's NVIDIA GPUs by NVML, the driver's own library; none where that is not installed.
+    """The task's NVIDIA GPUs by NVML, the driver's own library; none if NVML is not installed.
 
-    `CUDA_VISIBLE_DEVICES` names them; numbers count as NVML's. Use and memory are those of the
-    whole device.
+    `CUDA_VISIBLE_DEVICES` names them, and its numbers are read as NVML's. Utilisation and memory
+    are those of the whole device.
     """
 
     def __init__(self, visible: str | None) -> None:

@@ -458,11 +458,11 @@ class KubernetesBackend(Backend):
         )
 
     def _post(self, body: Object) -> Object | None:
-        """Post a run, as `post_run`; wait a moment if the operator will delete records that are in
-        the way.
+        """Post a run, as `post_run`; wait a moment if the operator will delete old records to make
+        room.
 
         Raises:
-            PreflightRefused: the namespace has as many records as it may have.
+            PreflightRefused: the namespace has the maximum number of records.
         """
         until = time.monotonic() + ROOM_PATIENCE
         while True:

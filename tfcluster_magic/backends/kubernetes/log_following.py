@@ -1,10 +1,10 @@
 """Logs of all tasks of a run, once or followed: from pods while they exist, then from /log.
 
-Each line comes once, although pods come and go. Lines come in the order of printing as far as
-polling allows; those of one task always do. None comes at least twice a second, however slow the
-API server or a node is, and a sentence says which tasks cannot be read. A few connections poll the
-tasks in turn, so that 600 tasks can be followed. If /log is not mounted, the last lines of a
-deleted pod may be missing, which is reported.
+Each line comes once, although pods come and go. The lines of one task come in the order of
+printing; those of all tasks do as far as polling allows. None comes at least twice a second,
+however slow the API server or a node is, and a sentence says which tasks cannot be read. A few
+connections poll the tasks in turn, so that 600 tasks can be followed. If /log is not mounted, the
+last lines of a deleted pod may be missing, which is reported.
 
 Why polling instead of streams (`follow=true`): a stream keeps a connection here, in the API server
 and to the kubelet, and a thread here, for each of 600 tasks, and one that died with its node looks

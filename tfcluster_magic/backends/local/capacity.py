@@ -121,7 +121,7 @@ def waits_to_start(cluster: TFCluster) -> bool:
 
 
 def room_facts(spec: Spec, runs: ActiveRuns, hours: quota.HoursFile, now: float) -> RoomFacts:
-    """Return the facts by which it is judged whether there is room for `spec` beside `runs`.
+    """Return the facts that decide whether `spec` fits on this machine beside `runs`.
 
     Raises:
         TFClusterError: the hub's limits cannot be read.

@@ -187,7 +187,7 @@ class Clock:
         return min(wakes, default=float("inf"))
 
     def _outcome(self, occurrence: Occurrence) -> RunOutcome:
-        """Return how a run stands."""
+        """Return the state of a run."""
         cluster, number = names.parse_ref(occurrence.run)
         folder = self._runs.folder(cluster, number or 0)
         stamp, at = _stamps(folder), time.monotonic()

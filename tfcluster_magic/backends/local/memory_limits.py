@@ -236,7 +236,7 @@ class MemoryGuard:
         return group.members
 
     def watched(self, tasks: Iterable[str]) -> list[str]:
-        """Return those of `tasks` whose limit the kernel does not enforce."""
+        """Return the `tasks` whose limit the kernel does not enforce."""
         return [t for t in tasks if t in self._limits and t not in self._groups]
 
     def enforce(self, roots: dict[str, int]) -> None:

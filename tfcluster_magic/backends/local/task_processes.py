@@ -297,7 +297,9 @@ def _exit_from_wait_status(wait_status: int, log: Path) -> TaskExit:
 
 
 def last_log_lines(log: Path) -> tuple[str, ...]:
-    """Return the last lines of a log file, as many and as long as a termination message holds."""
+    """Return the last lines of a log file, limited in number and length as in a termination
+    message.
+    """
     text = state_files.read_tail(log, 2 * _MOST_LINES * _MOST_CHARACTERS).decode("utf-8", "replace")
     return tuple(line[:_MOST_CHARACTERS] for line in text.splitlines()[-_MOST_LINES:])
 

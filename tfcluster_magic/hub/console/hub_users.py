@@ -158,7 +158,7 @@ class HubUsers:
 
         Raises:
             NotFound, Conflict, InvalidRequest: the hub answers 404, 409, or 400 or 422.
-            BackendUnavailable: it does not answer, or with something else.
+            BackendUnavailable: it does not answer, or answers with another code.
         """
         try:
             answer = await AsyncHTTPClient().fetch(

@@ -39,8 +39,8 @@ ALWAYS = ("limit", "offset", "q", "sort")
 
 @dataclass(frozen=True)
 class Column(Generic[R]):
-    """One column: the key by which rows are sorted, and the texts that `q` searches. Without `sort`
-    the table cannot be sorted by it; without `text` it is not searched.
+    """One column: the key by which rows are sorted, and the texts that `q` searches. Without
+    `sort`, the table cannot be sorted by this column; without `text`, the column is not searched.
     """
 
     name: str

@@ -129,9 +129,7 @@ def needs_claims(pod: Object) -> bool:
 
 
 def events_of(found: Object, events: Sequence[Object]) -> list[Object]:
-    """Return the events of this object; those of an earlier object of the same name are left
-    out.
-    """
+    """Return the events of this object, without those of an earlier object with the same name."""
     uid = found["metadata"]["uid"]
     return [each for each in events if each["involvedObject"].get("uid") == uid]
 

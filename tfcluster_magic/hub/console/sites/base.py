@@ -56,7 +56,7 @@ class SiteRun(Model, frozen=True, omit_defaults=False):
 
 
 class ScheduleMark(Model, frozen=True, omit_defaults=False):
-    """A past due time of a schedule in its row: what became of it, and by which run."""
+    """A past due time of a schedule in its row: its result and its run."""
 
     due: float
     state: OccurrenceState
@@ -151,7 +151,7 @@ class Site(Protocol):
         """Filter an earlier reading to people who may still be shown, without reading again."""
 
     async def runs_of(self, owner: str, /) -> SiteRuns:
-        """Return every run of a user whom the hub has named; read nobody else's."""
+        """Return every run of a user of the hub; read no other user's runs."""
 
     async def graphs(self, rows: Sequence[SiteRun], /) -> Mapping[str, str]:
         """Return the addresses of these runs' graphs by uid; none if the site has no Grafana."""

@@ -521,7 +521,7 @@ class KubernetesSite:
         return mine[0]
 
     def _wait(self) -> None:
-        """Wait for the first lists, without which nobody's objects can be attributed.
+        """Wait for the first lists; without them, objects cannot be attributed to users.
 
         Raises:
             BackendUnavailable: it takes too long, or the API server refuses.
