@@ -105,7 +105,7 @@ class RunWatcher:
             return dict(self._known)
 
     def complete(self, within: float) -> bool:
-        """Return whether every run is known; wait at most so many seconds for it."""
+        """Wait at most `within` seconds until every run is known; return whether it is."""
         return self._complete.wait(within)
 
     def learn(self, cluster: TFCluster) -> None:

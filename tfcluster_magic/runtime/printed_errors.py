@@ -22,7 +22,7 @@ TAIL_BYTES = 64 * 1024
 MAX_LINES = 20
 MAX_CHARS = 500
 MAX_ERROR = 300
-# So many lines after an error that a pipe hid may be its message or the script's last lines.
+# Maximum lines after an error hidden by a pipe that may be its message or the script's last lines.
 MORE_LINES = 3
 # Maximum bytes kept of an error that a thread or a child process printed long before the end.
 ASIDE_BYTES = 8 * 1024

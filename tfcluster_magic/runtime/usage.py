@@ -41,7 +41,7 @@ MOST_SHARE = 0.003
 # The longest pause after a costly sample: half of the time after which `usage/summary.py` takes a
 # sample for stale. Requests for stacks are looked for more often.
 LONGEST, MOST_LOOK = 15.0, 10.0
-# A family is listed again after so many samples, or when one of its processes has ended: finding
+# A family is listed again after this many samples, or when one of its processes has ended: finding
 # the children of a hundred threads costs more than all the rest.
 LIST_EVERY = 3
 # Samples of `activity` without any activity after which the stacks of a program are kept: a run is

@@ -67,7 +67,9 @@ def text_bytes(text: str) -> int:
 
 
 def file_bytes(path: str, size: int) -> int:
-    """Return how many bytes a file of so many bytes counts: in threes, as its base64 shows."""
+    """Return the counted bytes of a file. Its size is rounded up to a multiple of three, because
+    base64 shows no more.
+    """
     return text_bytes(path) + -(-size // 3) * 3 + AROUND
 
 

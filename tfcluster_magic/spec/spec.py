@@ -613,8 +613,8 @@ class Spec(Model, frozen=True):
         Meta(
             max_length=MOST_DEPENDENCIES,
             description=(
-                "runs that this one waits for. Meanwhile it is Queued and takes no room. It "
-                "fails once one of them can no longer do what is waited for"
+                "runs that this one waits for. Meanwhile it is Queued and uses no resources. It "
+                "fails once one of them can no longer succeed or end as required"
             ),
         ),
     ] = ()
