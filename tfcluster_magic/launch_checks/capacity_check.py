@@ -88,7 +88,7 @@ def place_tasks(
 def free_after(
     groups: Sequence[EqualTasks], free: Sequence[Mapping[str, float]]
 ) -> list[dict[str, float]]:
-    """Return what stays free after placing as many of these tasks as possible."""
+    """Return the free resources after placing as many of these tasks as possible."""
     left_on = [dict(node) for node in free]
     for group in groups:
         left, each = group.count, _whole(group.each)
@@ -180,7 +180,7 @@ class NamespaceCapacity(Model, frozen=True):
     held: dict[str, Amounts] = {}
 
     def empty(self) -> NamespaceCapacity:
-        """Return the same without runs: what does not fit there never fits."""
+        """Return the capacity as if nothing ran; what does not fit into it never fits."""
         nodes = self.nodes
         if nodes is not None:
             nodes = tuple(NodeCapacity(total=n.total, free=n.total, count=n.count) for n in nodes)
@@ -248,7 +248,9 @@ def shortages(wanted: DemandByType, there: NamespaceCapacity) -> list[Shortage]:
 
 
 def most_that_fit(wanted: DemandByType, there: NamespaceCapacity, task_type: TaskType) -> int:
-    """Return the most tasks of this type that fit beside all the others; 0 if none does."""
+    """Return the maximum number of tasks of this type that fit beside all others; 0 if none
+    fits.
+    """
     low, high = 0, wanted[task_type][0]
     while low < high:
         middle = (low + high + 1) // 2
@@ -292,7 +294,7 @@ MAY_GIVE_WAY = (TaskType.WORKER, TaskType.PS)
 
 
 def _gives_way(wanted: DemandByType, shortage: Shortage) -> TaskType:
-    """Return the type that requests most of what is short."""
+    """Return the type that requests most of the short resources."""
 
     def most(task_type: TaskType) -> tuple[bool, float, int]:
         count, demand = wanted[task_type]
@@ -360,7 +362,7 @@ def _field(task_type: TaskType, key: str) -> str:
 
 
 def _amounts_of_one(demand: TaskDemand) -> Amounts:
-    """Return what one task takes of a node, including a place for a pod."""
+    """Return the resources of a node that one task requests, including its place as one pod."""
     return {**demand.requests, PODS: 1.0}
 
 
@@ -395,7 +397,7 @@ class BoundPod(Model, frozen=True):
 
 
 def room_taken_by_pod(pod: Object) -> BoundPod | None:
-    """Return what a pod takes of its node; None if it has none or has ended."""
+    """Return the resources of its node that a pod requests; None if it has no node or has ended."""
     spec = pod["spec"]
     node = spec.get("nodeName")
     if not node or (pod.get("status") or {}).get("phase") in _ENDED:
@@ -435,7 +437,9 @@ def node_capacities(
 
 
 def node_kinds(nodes: Iterable[NodeCapacity]) -> tuple[NodeCapacity, ...]:
-    """Return the nodes as empty ones; equal nodes become one with their number."""
+    """Return the nodes as if nothing ran on them; equal nodes become one entry with their
+    number.
+    """
     kinds: Counter[tuple[tuple[str, float], ...]] = Counter()
     for node in nodes:
         kinds[tuple(sorted(node.total.items()))] += node.count

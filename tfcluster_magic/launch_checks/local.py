@@ -50,7 +50,9 @@ class TaskPython:
 
 @dataclass(frozen=True)
 class WrittenFolder:
-    """A folder that a launch writes to; `trouble` is why it cannot, as a sentence."""
+    """A folder that a launch writes to; `trouble` is a sentence that says why it is not
+    writable.
+    """
 
     path: Path
     trouble: str = ""
@@ -137,9 +139,9 @@ def preflight(spec: Spec, facts: LocalFacts) -> Preflight:
 
 
 def lack_of_room(spec: Spec, facts: RoomFacts) -> Message | None:
-    """Return what a run has to wait for that is only started when there is room; None if there is.
+    """Return what a queued run waits for; None if the run fits now.
 
-    CPU is shared, and so it is never waited for.
+    CPU is shared, so no run waits for it.
     """
     room, parts = facts.room, list[Message]()
     memory = total_request(spec, memory_of) - room.memory.free
@@ -347,7 +349,9 @@ def _shortage(
 
 
 def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
-    """Yield what is slow or may run out of memory, at the option that requests most of it."""
+    """Yield warnings about runs that are slow or may run out of memory, for the option that
+    requests most.
+    """
     replicas = spec.replicas
     counts = replicas.counts
     cpu = total_request(spec, cpu_of)

@@ -239,7 +239,7 @@ def _annotations(asked: Pods, policy: Policy) -> Iterator[Problem]:
 
 
 def _list(names: Sequence[str]) -> list[Clause]:
-    """Return the first names and how many more there are; for an empty list, "none"."""
+    """Return the first names and the number of the others; for an empty list, "none"."""
     shown: list[Clause] = list(names[:MOST_NAMES]) or [Message("None")]
     if (more := len(names) - MOST_NAMES) > 0:
         shown.append(Message("More", {"count": more}))

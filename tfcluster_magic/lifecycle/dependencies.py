@@ -61,7 +61,8 @@ def circle_of(name: str, waits_for: Callable[[str], Sequence[str]]) -> tuple[str
 
 
 def await_runs(turn: Turn) -> bool:
-    """Record which awaited runs are done; fail the run if one can no longer do what is waited for.
+    """Record which awaited runs are done; fail the run if one can no longer succeed or end as
+    required.
 
     Return whether the run is held: it waits for other runs, or has just failed.
     """

@@ -73,7 +73,7 @@ class SecretConflict(Exception):
 
 # -- caches ----------------------------------------------------------------------------------------
 # The caches keep only the parts of objects that cause events: a small run takes about 2.1 KB of
-# memory, one of 600 tasks a few KiB. The limit stands in k8s/base/notifier.yaml.
+# memory, one of 600 tasks a few KiB. The limit is in k8s/base/notifier.yaml.
 
 RUN, USAGE, PAUSE = "run", "usage", "pause"
 BUDGET, HOURS = "budget", "hours"

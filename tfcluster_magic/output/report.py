@@ -442,8 +442,8 @@ def task_rows(cluster: TFCluster, seen: Sequence[SeenTask]) -> list[dict[str, An
 
 
 def _telling_line(task: SeenTask) -> str:
-    """Return the last line of a task; none if TensorFlow itself logged it, as on a parameter server
-    that only waits.
+    """Return the last line of a task; an empty text if TensorFlow itself logged it, as on a
+    parameter server that only waits.
     """
     text = "" if task.line is None else last_overwrite(task.line.text)
     return "" if is_tensorflow_log(text) else one_line(text)

@@ -1,7 +1,7 @@
 """Budgets of CPU- and GPU-hours within a window of days, and what is left of them. Pure.
 
-The window moves by whole days (UTC), so that it is known on which day how much comes back. Client
-and control plane compute the same answer. The hours are counted by `ledger`.
+The window moves by whole days (UTC), so that the day on which hours become free again is known.
+Client and control plane compute the same answer. The hours are counted by `ledger`.
 """
 
 from __future__ import annotations

@@ -47,9 +47,9 @@ def update_usage(
     """Return `before` updated to `now`, the same object if nothing began or ended since.
 
     A span without a beginning uses nothing. If it has ended, it may be a task of `before` whose
-    start is no longer known. It is then counted from there, as long as fewer such tasks are found
-    than there were. `cores` are what a task of a type requests. `used` are the CPU seconds of ended
-    processes, which cover all counted time once no task is left.
+    start is no longer known. It is then counted from that start, as long as fewer such tasks are
+    found than there were. `cores` are what a task of a type requests. `used` are the CPU seconds of
+    ended processes, which cover all counted time once no task is left.
     """
     every, until = list(spans), before.at if before else 0.0
     known = [(kind, since, ended) for kind, since, ended in every if since is not None]
@@ -154,7 +154,9 @@ GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 
 
 class Hours(Model, frozen=True):
-    """CPU- and GPU-hours; `used` CPU-hours were really used, of the `measured` part of `cpu`."""
+    """CPU- and GPU-hours. `measured` is the part of `cpu` whose usage was measured, and `used` is
+    the usage measured in it.
+    """
 
     cpu: float = 0.0
     gpu: float = 0.0
@@ -360,8 +362,8 @@ def hours_rows(
     by: Grouping,
     order: Order = "reserved",
 ) -> list[HoursRow]:
-    """Return the hours from the day `first` to the day `last`: the most reserved first, or those
-    with the most that was measured and not used. Days stay in order.
+    """Return the hours from the day `first` to the day `last`. Rows with the most reserved hours
+    come first, or those with the most unused hours that were measured. Days stay in order.
 
     The key of a cluster includes its user, because two users may use the same name; it does not for
     a single user, whose name is empty.
@@ -409,7 +411,7 @@ def _day_hours(run: AccountedRun, types: Mapping[str, float]) -> Hours:
 
 
 def _bound_days(days: HoursByDay, now: float) -> HoursByDay:
-    """Return the same sums in bounded size."""
+    """Return the sums in bounded size."""
     today = datetime.fromtimestamp(now, timezone.utc).date()
     full, oldest = (
         (today - timedelta(days=back)).isoformat() for back in (FULL_DAYS, MOST_LEDGER_DAYS)

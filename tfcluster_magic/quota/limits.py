@@ -34,7 +34,7 @@ class Quota(Model, frozen=True):
 
 
 class OverrideTerm(Model, frozen=True):
-    """Until when an administrator's exception applies, and why."""
+    """The end of an administrator's exception, and its reason."""
 
     until: float
     reason: str
@@ -63,8 +63,8 @@ class ResourceTotals:
 
 
 def resource_totals(run: str, spec: Spec, types: Iterable[TaskType] = TaskType) -> ResourceTotals:
-    """Return the total for tasks of these types; tasks without a CPU or memory request count a
-    little.
+    """Return the total for tasks of these types; tasks without a CPU or memory request count with
+    default amounts.
     """
     counts, every = spec.replicas.counts, list(types)
 

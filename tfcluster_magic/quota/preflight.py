@@ -97,7 +97,7 @@ class AvailableResources:
 
 
 def memory_of(resources: Resources) -> float:
-    """Return the bytes that one such task may use; 0 without a limit."""
+    """Return the memory limit of one such task in bytes; 0 without a limit."""
     return float(parse_memory(resources.memory)) if resources.memory else 0.0
 
 

@@ -452,7 +452,7 @@ def _unpack(content: bytes, name: str, folder: str) -> str:
 
 
 def _copy(stream: Any, file: Any, most: int) -> int:
-    """Copy a stream, but hardly more than `most` bytes; return how many there were."""
+    """Copy a stream, but stop just above `most` bytes; return the number of copied bytes."""
     count = 0
     while count <= most:
         block = stream.read(1 << 16)

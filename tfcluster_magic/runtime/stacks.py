@@ -80,8 +80,8 @@ def answer(folder: str, task: str, family: Callable[[], list[int]]) -> None:
 def keep(
     folder: str, task: str, family: Callable[[], list[int]], since: float, attempt: int, tasks: int
 ) -> None:
-    """Keep the stacks of this task, which has done nothing since then, in place of earlier ones.
-    `tasks` is how many the run has. Raises nothing for a volume that fails.
+    """Replace the kept stacks of this task by the current ones; the task has been inactive since
+    `since`. `tasks` is the number of tasks of the run. A failing volume raises no error.
     """
     try:
         path = os.path.join(folder, FOLDER)

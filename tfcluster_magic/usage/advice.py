@@ -140,7 +140,7 @@ def repeats_smaller(old: TFCluster, cluster: TFCluster) -> bool:
 def earlier_run(
     old: TFCluster, samples: Mapping[str, Sequence[Attempt]], counts: Mapping[str, int]
 ) -> EarlierRun | None:
-    """Return what is compared of an earlier run; None if its samples or steps are not known."""
+    """Return the compared figures of an earlier run; None if its samples or steps are unknown."""
     rates = mean_step_rates(old, samples, counts)
     window = _common_window(old, samples)
     if window is None or window[1] - window[0] < LEAST or not rates:
@@ -191,7 +191,7 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Found:
-    """A piece of advice before its sentence is made; of two for one `cause` the first counts."""
+    """A piece of advice before its sentence is made; if two have one `cause`, the first counts."""
 
     task: str
     code: str
@@ -247,8 +247,8 @@ def _told(cluster: TFCluster, found: _Found) -> Advice:
 
 
 def advised_options(advice: Sequence[Advice]) -> dict[str, int | float | str]:
-    """Return the launch options, by key, of all of this advice; of two values for one option that
-    of the more important advice.
+    """Return the launch options, by key, of all of this advice. If two pieces of advice set one
+    option, the more important one counts.
     """
     found: dict[str, int | float | str] = {}
     for each in advice:
@@ -407,7 +407,7 @@ def _throttled(tasks: Sequence[_Task]) -> Iterator[_Found]:
 def _saturated(
     cluster: TFCluster, servers: Sequence[_Task], workers: Sequence[_Task]
 ) -> Iterator[_Found]:
-    """Yield the parameter servers for which the workers wait."""
+    """Yield advice about the parameter servers for which the workers wait."""
     hot = [task for task in servers if task.works]
     by_network = not hot
     if by_network:
@@ -465,8 +465,8 @@ def _input(
 
 
 def _straggler(cluster: TFCluster, workers: Sequence[_Task]) -> Iterator[_Found]:
-    """Yield one worker that is slower than the others, or without parameter servers, where workers
-    make each step together, one for which the others wait.
+    """Yield one worker that is slower than the others. Without parameter servers, workers make each
+    step together: then yield one for which the others wait.
     """
     if cluster.spec.mode is Mode.IN_GRAPH:
         return
@@ -491,8 +491,8 @@ def _straggler(cluster: TFCluster, workers: Sequence[_Task]) -> Iterator[_Found]
 def _too_many(
     cluster: TFCluster, workers: Sequence[_Task], earlier: Sequence[EarlierRun]
 ) -> Iterator[_Found]:
-    """Yield fewer workers with which an earlier run was about as fast. Workers that did more
-    together may make larger steps: then nothing is said.
+    """Yield advice to use fewer workers, if an earlier run with fewer was about as fast. If the
+    workers now use more CPU or GPU in total, they may make larger steps, and there is no advice.
     """
     rates = [task.steps for task in workers if task.steps]
     count = cluster.spec.replicas.counts.get(TaskType.WORKER, 0)

@@ -160,7 +160,7 @@ def _type_graphs(
 
 def _columns(attempts: Sequence[Attempt], axis: _Axis) -> dict[Figure, Values]:
     """Return the values of one task in each part of the axis. An interval counts in each part that
-    it overlaps, by how long it does.
+    it overlaps, in proportion to the overlap.
     """
     count = len(axis.ends)
     cpu, network, lasted = [0.0] * count, [0.0] * count, [0.0] * count
@@ -198,7 +198,9 @@ def _rates(amounts: Sequence[float], lasted: Sequence[float], digits: int) -> Va
 
 
 def _step_points(attempt: Attempt) -> list[tuple[float, int]]:
-    """Return when a task told which step; a lower one begins anew, as after a restart."""
+    """Return the reported steps of a task with their times; a lower step, as after a restart,
+    discards the earlier ones.
+    """
     found: list[tuple[float, int]] = []
     for each in attempt.intervals:
         if each.step:
@@ -228,7 +230,7 @@ def _step_rates(attempts: Sequence[Attempt], axis: _Axis) -> Values:
 
 
 def _step_at(points: Sequence[tuple[float, int]], times: Sequence[float], at: float) -> float:
-    """Return the step at a time, as if steps were equally long between two that were told."""
+    """Return the step at a time, interpolated between two reported steps."""
     after = bisect.bisect_left(times, at)
     if after == 0:
         return points[0][1]
@@ -271,8 +273,8 @@ def _graph(figure: Figure, columns: Mapping[str, Values], requested: float | Non
 
 
 def _outliers(figure: Figure, columns: Mapping[str, Values]) -> list[str]:
-    """Return the tasks whose mean is far away from that of the others, the furthest first; none of
-    fewer than three tasks, of which nobody can say which is the usual one.
+    """Return the tasks whose mean differs much from that of the others, the most different first.
+    Return none for fewer than three tasks, because it is then unclear which one is usual.
     """
     means = {
         task: statistics.fmean(known)

@@ -53,8 +53,8 @@ class ProcessStack(Model, frozen=True, omit_defaults=False):
 
 
 class TaskStack(Model, frozen=True, omit_defaults=False):
-    """The processes of a task as they were at `at`; None if the task has not answered. Of stacks
-    that were taken by themselves, `since` is when the task did something last.
+    """The processes of a task as they were at `at`; None if the task has not answered. For stacks
+    that were taken automatically, `since` is the time of the task's last activity.
     """
 
     task: str

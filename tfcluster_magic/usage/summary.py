@@ -1,6 +1,6 @@
 """The current and average usage of a run's tasks, compared with their requests. Pure.
 
-All attempts of a task count: amounts are summed, and of memory the largest value is taken.
+All attempts of a task count: amounts are summed; for memory, the maximum is taken.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ its volume does not answer.
 class Rates(Model, frozen=True, omit_defaults=False):
     """The usage of a task over `seconds`.
 
-    `cpu` and `gpu` are busy cores and GPUs, `throttled` is the part of the time in which the CPU
-    limit made it wait, `memory` and `gpu_memory` are in bytes, the others in bytes a second.
+    `cpu` and `gpu` are busy cores and GPUs, `throttled` is the fraction of the time in which the
+    CPU limit made it wait, `memory` and `gpu_memory` are in bytes, the others in bytes a second.
     """
 
     seconds: float
@@ -298,7 +298,9 @@ def usage_lines(usage: RunUsage) -> list[str]:
 
 
 def type_lines(types: Iterable[TypeUsage], counts: Mapping[TaskType, int]) -> list[str]:
-    """Return such a sentence for each of these types; `counts` has the number of their tasks."""
+    """Return a sentence with request and usage for each of these types; `counts` has the number of
+    their tasks.
+    """
     return [_type_line(each, counts.get(each.task_type, each.tasks)) for each in types]
 
 

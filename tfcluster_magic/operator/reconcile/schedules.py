@@ -313,7 +313,7 @@ class ScheduleController:
         return max(0.0, min(LONGEST_SLEEP, self._clock.seconds_until(wake_at)))
 
     def _outcome(self, namespace: str, run: str) -> RunOutcome:
-        """Return how a run stands. Raises ApiError."""
+        """Return the state of a run. Raises ApiError."""
         found = cached = self._runs.get(namespace, run)
         phase = None if found is None else phase_of(found)
         if (phase in _FINAL and phase != Phase.SUCCEEDED.value) or phase is None:
