@@ -217,7 +217,7 @@ TOP_REFRESH = 2.0
     "--sort",
     type=click.Choice(usage_output.ORDERS),
     default="cpu",
-    help="what stands first: the largest use of it, or the tasks in their order [cpu]",
+    help="sort by the largest use of this, or by the tasks' order [cpu]",
 )
 @click.option("--once", is_flag=True, help="print one table, also in a terminal")
 @grammar.output_option(("table", "json", "yaml"))

@@ -146,7 +146,7 @@ _MISSING = {
         "TFCluster gives its tasks TF_CONFIG"
     ),
     "TrainJob": mark(
-        "a TrainJob's pods stand in a TrainingRuntime of its cluster, not in the file"
+        "a TrainJob's pods are defined in a TrainingRuntime of its cluster, not in the file"
     ),
 }
 """Kinds for other frameworks, and what a TFCluster lacks for them."""

@@ -357,7 +357,7 @@ def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
     cpu = total_request(spec, cpu_of)
     if cpu > room.cpu.free:
         taken = room.cpu.total - room.cpu.free
-        others = _(", of which other runs requested {cores:g}").format(cores=taken)
+        others = _(", and other runs have requested {cores:g} of them").format(cores=taken)
         slower = _(
             "{cpu:g} CPU cores are requested, but this machine has {total:g}{others}: the tasks "
             "share them and run slower"

@@ -88,9 +88,9 @@ def what_to_do(volume: FolderUsage) -> str:
         text = _("The largest are {most}: `tfcluster delete {run} --with-logs` makes room")
         return text.format(most=most, run=largest[0].name)
     if largest:
-        text = _("The largest in {path} are {most}: delete what nobody needs")
+        text = _("The largest in {path} are {most}: delete what you do not need")
         return text.format(path=volume.path, most=most)
-    return _("Delete what nobody needs in {path}").format(path=volume.path or volume.name)
+    return _("Delete what you do not need in {path}").format(path=volume.path or volume.name)
 
 
 def _fill_text(volume: FolderUsage) -> str:

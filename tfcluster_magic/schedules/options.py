@@ -182,7 +182,7 @@ SCHEDULE_OPTIONS: tuple[ScheduleOption, ...] = (
         "--pause-after",
         mark("Pause after failures"),
         ScheduleKind.WHOLE,
-        mark("pause after so many failures in a row [never]"),
+        mark("pause after this many failures in a row [never]"),
     ),
     ScheduleOption(
         "--track",

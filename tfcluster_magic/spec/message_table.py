@@ -650,7 +650,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "AmountOfMemory": mark("{amount} of memory"),
         "LabelMissing": mark("no node has the labels that it asks for: ask the administrator"),
         "LabelsMissing": mark(
-            "no free node has the label {labels}, which it must have here: ask the administrator"
+            "no free node has the label {labels}, which the task requires here: ask the "
+            "administrator"
         ),
         "NodesClosed": mark_plural(
             "{count} node is closed to new pods", "{count} nodes are closed to new pods"
@@ -690,8 +691,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "uses it: use a claim that is ReadWriteMany"
         ),
         "ClaimOnOneNode": mark(
-            "the volume of the claim {claims:commas} is on one node only, which has no room for "
-            "it: use a claim that is ReadWriteMany"
+            "the volume of the claim {claims:commas} is on one node only, which has too few free "
+            "resources: use a claim that is ReadWriteMany"
         ),
         "ClaimInUse": mark(
             "its claim {claims:commas} is in use on another node and serves one node at a time "

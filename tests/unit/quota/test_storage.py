@@ -135,7 +135,7 @@ def test_from_four_fifths_a_person_is_told(tmp_path: Path) -> None:
     assert not storage.warnings([volume])
     (said,) = storage.warnings([replace(volume, used=80)])
     assert "80 of 100" in said
-    assert "The largest in /data are a 70: delete what nobody needs" in said
+    assert "The largest in /data are a 70: delete what you do not need" in said
     full = [replace(volume, used=100)]
     assert not storage.warnings(full)
     assert "it is full, and nothing new starts" in str(storage.problems(full)[0].allowed)

@@ -557,7 +557,7 @@ class KubernetesBackend(Backend):
         if output is None:
             raise Conflict(
                 _(
-                    "the output of {name} lies in {folder} of a volume that is not mounted here: "
+                    "the output of {name} is in {folder} on a volume that is not mounted here: "
                     "delete it in a notebook of the cluster, or delete the record alone"
                 ).format(
                     name=cluster.metadata.name, folder=cluster.status.paths.get("output", "/log")
@@ -582,8 +582,9 @@ class KubernetesBackend(Backend):
             raise Conflict(
                 _(
                     "{name} has ended and uses nothing, but the finalizer {finalizers} keeps its "
-                    "record: whoever set it must remove it, as by `kubectl -n {namespace} patch "
-                    'tfcluster {name} --type=merge -p \'{{"metadata":{{"finalizers":null}}}}\'`'
+                    "record. The owner of the finalizer must remove it, for example with "
+                    "`kubectl -n {namespace} patch tfcluster {name} --type=merge "
+                    '-p \'{{"metadata":{{"finalizers":null}}}}\'`'
                 ).format(name=head.name, finalizers=", ".join(names), namespace=self.namespace)
             )
 

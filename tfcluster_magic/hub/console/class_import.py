@@ -53,7 +53,7 @@ def read_class(text: str, group: str = "") -> list[ClassLine]:
         head = [cell.strip().casefold() for cell in next(rows, [])]
         column = next((head.index(word) for word in _NAMES if word in head), None)
         if column is None:
-            rule = _("begin with a line of column names, one of which is `name`: name,group")
+            rule = _("begin with a line of column names that includes `name`: name,group")
             raise _refused(_("line {number}").format(number=1), ",".join(head), rule)
         of_group = head.index("group") if "group" in head else None
         found = list(_lines(rows, column, of_group, group))

@@ -144,8 +144,8 @@ def network_mistake(text: str) -> str:
             network=text
         )
     return _(
-        "{network} is never opened: it lies in {closed}, which has link-local or cloud metadata "
-        "addresses; leave it out"
+        "{network} is never opened: it is part of {closed}, which has link-local or cloud "
+        "metadata addresses; leave it out"
     ).format(network=text, closed=closed)
 
 

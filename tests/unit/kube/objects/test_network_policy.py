@@ -87,10 +87,10 @@ def test_whatever_is_granted_no_closed_address_is_open(cidr: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("169.254.169.254", "it lies in 169.254.0.0/16"),
-        ("169.254.0.0/16", "it lies in 169.254.0.0/16"),
+        ("169.254.169.254", "it is part of 169.254.0.0/16"),
+        ("169.254.0.0/16", "it is part of 169.254.0.0/16"),
         ("168.63.129.16/32", "never opened"),
-        ("fe80::/64", "it lies in fe80::/10"),
+        ("fe80::/64", "it is part of fe80::/10"),
         ("::ffff:10.0.0.0/104", "write it as an IPv4 network"),
         ("fe80::1%eth0", "names an interface"),
         ("everywhere", "does not appear to be"),

@@ -24,8 +24,8 @@ SENTENCES = {
     "2 CPU, 23Gi: use --worker-cpu 2 --worker-memory 23Gi.",
     "no-gpu": "worker-0 and worker-1 wait: no node has 1 GPU; the largest has none: "
     "use --worker-gpu 0.",
-    "no-node-selected": "worker-0 waits: no free node has the label pool=gpu, which it must have "
-    "here: ask the administrator.",
+    "no-node-selected": "worker-0 waits: no free node has the label pool=gpu, which the task "
+    "requires here: ask the administrator.",
     "quota": "worker-1 waits: the quota small of this namespace is used up (2 CPU of 2 CPU is "
     "taken and a worker needs 1 CPU): end another run, or ask for fewer or smaller tasks.",
     "quota-count": "worker-1 and worker-2 wait: the quota small of this namespace is used up "
@@ -60,8 +60,8 @@ SENTENCES = {
     "claim-one-pod-only": "worker-1 waits: the claim data serves one pod at a time "
     "(ReadWriteOncePod) and another uses it: use a claim that is ReadWriteMany.",
     "claim-on-another-node": "worker-0 waits: the volume of the claim data is on one node only, "
-    "which has no room for it: use a claim that is ReadWriteMany; no free node has the label "
-    "kubernetes.io/hostname=node-1, which it must have here: ask the administrator.",
+    "which has too few free resources: use a claim that is ReadWriteMany; no free node has the "
+    "label kubernetes.io/hostname=node-1, which the task requires here: ask the administrator.",
     "claim-mounted-elsewhere": "worker-0 waits: its claim data is in use on another node and "
     "serves one node at a time (ReadWriteOnce): use a claim that is ReadWriteMany.",
     "secret-missing": "worker-0 waits: there is no secret keys in this namespace.",
