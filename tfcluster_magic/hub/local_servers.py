@@ -195,7 +195,7 @@ class LocalServer(QueuedSpawner):
         return {**kept, **env, "TFCLUSTER_HOME": self.workspace}
 
     def get_state(self) -> dict[str, Any]:
-        """Return what a restarted hub needs to find this process."""
+        """Return the data that a restarted hub needs to find this process."""
         return {**super().get_state(), "began": self.began}
 
     def load_state(self, state: dict[str, Any]) -> None:

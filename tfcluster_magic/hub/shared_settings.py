@@ -40,7 +40,7 @@ RECHECK = "hub-sign-outs"
 
 
 def configure(c: Config, *, state: Path) -> None:
-    """Configure what both hubs share; `state` is the hub's private folder.
+    """Set the settings that both hubs share; `state` is the hub's private folder.
 
     The caller may override any setting afterwards.
 

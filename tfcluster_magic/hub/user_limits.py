@@ -132,7 +132,7 @@ class Allowances:
         self.overrides = OverrideFile(state / OVERRIDES)
 
     def of(self, user: str, groups: Iterable[str]) -> Entitlement:
-        """Return what a user may have now."""
+        """Return the current entitlement of a user."""
         try:
             override = self.overrides.all().get(user)
         except TFClusterError as error:

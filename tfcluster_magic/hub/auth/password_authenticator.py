@@ -170,7 +170,7 @@ def network(address: str) -> str:
 
 
 class SignInAttempt:
-    """One try whose result is not known yet."""
+    """An attempt to sign in whose result is not known yet."""
 
     def __init__(
         self,

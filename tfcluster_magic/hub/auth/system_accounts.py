@@ -117,8 +117,8 @@ def why_no_notebook(name: str, owner: str) -> str:
 
 
 def readable(person: Person, within: float = WITHIN) -> bool:
-    """Return whether this account can run what is installed here. Return True after a timeout: the
-    machine may be busy, and a real problem shows when the notebook starts.
+    """Return whether this account can run the programs installed here. Return True after a timeout:
+    the machine may be busy, and a real problem shows when the notebook starts.
     """
     try:
         done = subprocess.run(

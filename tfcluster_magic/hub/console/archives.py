@@ -66,7 +66,7 @@ class Archives:
         self._tidy()
 
     def _tidy(self) -> None:
-        """Remove what a killed console left unfinished."""
+        """Remove the unfinished archives of a killed console."""
         with contextlib.suppress(OSError):
             for part in self._folder.glob(f".*{SUFFIX}"):
                 part.unlink()
@@ -118,8 +118,8 @@ class Archives:
         before: Callable[[], Awaitable[None]],
         after: Callable[[str], Awaitable[None]],
     ) -> Archive:
-        """Begin an archive of a user's data. Raises Conflict. `before` stops what the user runs.
-        `after` is called with what went wrong, empty if nothing did.
+        """Begin an archive of a user's data. Raises Conflict. `before` stops the user's servers and
+        clusters. `after` is called with the problem, an empty text if there was none.
         """
         if any(one.user == user and one.state == "packing" for one in self._jobs.values()):
             raise Conflict(_("the data of {user} is already being packed").format(user=user))

@@ -173,7 +173,7 @@ class ClassImport:
         self._unprepared: frozenset[str] = frozenset()
 
     async def look(self, lines: Sequence[ClassLine]) -> None:
-        """Read what exists.
+        """Read the existing users, groups and accounts.
 
         Raises:
             InvalidRequest: groups are named, but a sign-in provider manages the groups.
@@ -193,7 +193,7 @@ class ClassImport:
             raise InvalidRequest([Problem("group", named[0], rule)], _("nothing was imported"))
 
     def plan(self, line: ClassLine) -> ImportedLine:
-        """Return what would be done for a line."""
+        """Return the planned steps for a line."""
         told = ImportedLine(line=line.number, name=line.name, group=line.group)
         if line.problem:
             return replace(told, ok=False, detail=line.problem)

@@ -179,7 +179,7 @@ class TenantSpawner(LostNodeSpawner):
     # -- grants ------------------------------------------------------------------------------------
 
     async def entitlement(self) -> Entitlement:
-        """Return what this user may have now, by the policy that tenancy accepted last."""
+        """Return the current entitlement of this user, by the policy that tenancy accepted last."""
         found = await self._reader.config_map(self.hub_namespace, self.accepted_policy)
         if found is None:
             self.log.warning(
@@ -202,7 +202,7 @@ class TenantSpawner(LostNodeSpawner):
         return str(self._render_options_form(pod_settings.profiles(self._policy, grant)))
 
     async def load_user_options(self) -> None:
-        """Apply what is granted and chosen now; it replaces every earlier choice.
+        """Apply the granted and chosen options; they replace every earlier choice.
 
         Raises:
             SpawnException: the size, the image or another named server is not granted.

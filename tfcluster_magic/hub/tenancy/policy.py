@@ -427,7 +427,7 @@ def checked_override(override: Override, now: float) -> Override:
 def entitled(
     policy: HubPolicy, groups: Iterable[str], override: Override | None, now: float
 ) -> Entitlement:
-    """Return what a member of these groups with this override may have now."""
+    """Return the current entitlement of a member of these groups with this override."""
     found = entitlement_for_groups(policy, groups)
     if override is None or override.until <= now:
         return found

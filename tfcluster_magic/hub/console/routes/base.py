@@ -115,7 +115,7 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
     most_bytes = MOST_BYTES
 
     def initialize(self, console: Console) -> None:
-        """Store what all routes share."""
+        """Store the objects that all routes share."""
         self.console = console
 
     def set_default_headers(self) -> None:
@@ -203,7 +203,9 @@ class NoSuchPath(ConsoleHandler):
 async def write_audit(
     handler: ConsoleHandler, what: str, whom: Sequence[tuple[str, str]], reason: str = ""
 ) -> list[AuditEntry]:
-    """Write what will be done to the audit log. Raises BackendUnavailable if that fails."""
+    """Write changes to the audit log before they are made. Raises BackendUnavailable if that
+    fails.
+    """
     source = SHELL if handler.by_shell else str(handler.request.remote_ip)
     made = [new_entry(handler.who, what, owner, target, reason, source) for owner, target in whom]
     await asyncio.to_thread(handler.console.audit.asked, made)
@@ -231,7 +233,7 @@ async def change_each(
     *,
     needs_reason: bool = True,
 ) -> None:
-    """Call `change` with each object and the reason, and answer with what became of each, in the
+    """Call `change` with each object and the reason, and answer with the result for each, in the
     order of the request. The audit log has them as `what`.
 
     Raises:

@@ -150,7 +150,7 @@ class UserClusters(ConsoleHandler):
         self.expect_body()
 
     async def get(self, name: str) -> None:
-        """Answer with what the home page shows."""
+        """Answer with the data of the home page."""
         found = runs_for_home(await self.console.site.runs_of(name))
         self.set_header("Content-Type", "application/json")
         self.finish(msgspec.json.encode(found))

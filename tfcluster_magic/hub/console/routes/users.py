@@ -44,7 +44,7 @@ class Users(ConsoleHandler):
     """Everybody, in pages."""
 
     async def get(self) -> None:
-        """Answer with the matching rows, and what could not be read."""
+        """Answer with the matching rows, and the sources that could not be read."""
         asked = tables.USERS.query(query_words(self))
         console, now = self.console, time.time()
         (users, accounts), look, policy, overrides = await asyncio.gather(

@@ -209,7 +209,7 @@ row.
 
 
 def run_row(cluster: TFCluster, nodes: tuple[str, ...] = ()) -> SiteRun:
-    """Return a run as a row without owner; its resources are what counts against the quota."""
+    """Return a run as a row without owner; its resources are those that count against the quota."""
     meta, spec, status = cluster.metadata, cluster.spec, cluster.status
     held = limits.resource_totals(meta.name, spec)
     failed = [task.name for task in status.attention if task.state is TaskState.FAILED]
@@ -327,7 +327,7 @@ def bounded_row(row: SiteRun) -> SiteRun:
 
 
 def runs_for_home(found: SiteRuns) -> UserRuns:
-    """Return what the home page shows of a user's runs."""
+    """Return a user's runs as the home page shows them."""
     rows = sorted(found.rows, key=lambda row: -row.created_at)
     ended = [row for row in rows if not row.active]
     return UserRuns(

@@ -109,7 +109,7 @@ def trim_pod(found: Object) -> Object:
 
 
 def trim_namespace(found: Object) -> Object:
-    """Return a tenant's namespace with the metadata that says whose it is."""
+    """Return a tenant's namespace with the metadata that names its user."""
     head = found["metadata"]
     more = ("labels", "annotations", "deletionTimestamp")
     return {"metadata": {**_kept(found), **{key: head[key] for key in more if key in head}}}

@@ -22,7 +22,7 @@ NOT_SUSPENDED: Object = {"spec": {"suspend": None, "suspension": None}}
 
 
 def trim_schedule(found: Object, known: Object | None, now: float) -> Object:
-    """Return a TFClusterSchedule as its row; `known` is what the cache has of it."""
+    """Return a TFClusterSchedule as its row; `known` is the cached object, if any."""
     trimmed = schedule_resource.trim(found, known)
     read = schedule_resource.read(schedule_resource.whole(trimmed), now)
     problem = schedule_resource.PROBLEM

@@ -360,7 +360,7 @@ def _run_reader(wanted: StartReader, answers: int) -> None:
 
 
 def _warm() -> None:
-    """Prepare what each reader would otherwise load itself."""
+    """Build the decoders that each reader would otherwise build itself."""
     for kind in (Record, Status):
         with contextlib.suppress(msgspec.MsgspecError):
             msgspec.json.decode(b"{}", type=kind)
