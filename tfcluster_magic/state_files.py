@@ -33,14 +33,16 @@ from .i18n import _
 T = TypeVar("T")
 
 MOST_BYTES = 8 << 20
-"""Largest state file that is read or written; no argument list of a process is longer."""
+"""Maximum bytes of a state file that is read or written; no argument list of a process is
+longer.
+"""
 MOST_NUMBER = 2.5e11
-"""Largest fractional number in a state file: as seconds since 1970, the year 9892."""
+"""Maximum fractional number in a state file: as seconds since 1970, the year 9892."""
 _ODD_NUMBER = re.compile(rb"(?:^|[:,\[])\s*(?:-|[0-9.]*[eE]|[0-9]{12})")
 """Pattern that matches every text with a number below 0 or above `MOST_NUMBER`, and few others."""
 SPARE_BYTES = 32 << 10
 NEEDED = 1 << 20
-"""Free bytes below which a disk counts as full."""
+"""Threshold: a disk with fewer free bytes counts as full."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 OURS = (-1, -1)
 """Owner of a file: the user and group of this process."""
@@ -128,8 +130,8 @@ _AT_ONCE = 16
 READ_WITHIN = 1.5
 """Seconds after which the files that have not been read are left out: a volume may hang."""
 _hanging: dict[Path, threading.Thread] = {}
-"""By file: who still waits for it. Nobody else asks for it, nor for more than so many in a folder:
-whoever asks again and again would fill the process with threads.
+"""By file: the thread that still reads it. No other thread reads the file, and the number of such
+threads is limited for each folder, because repeated reads would fill the process with threads.
 """
 
 

@@ -28,7 +28,7 @@ from .spec import Message, Model
 
 PROBLEM_TYPE = "application/problem+json"
 MOST_CHARACTERS = 100
-"""Most characters that are shown of a value that JSON cannot represent."""
+"""Maximum characters that are shown of a value that JSON cannot represent."""
 
 
 def problem(error: BaseException, internal_error: str = "") -> dict[str, Any]:
@@ -81,13 +81,13 @@ def _status_phrase(status: int) -> str:
 
 M = TypeVar("M", bound=Model)
 MOST_BYTES = 1024 * 1024
-"""Most bytes of a body, unless a handler says otherwise."""
+"""Maximum bytes of a body, unless a handler says otherwise."""
 MOST_DISCARDED = 64 * 1024 * 1024
-"""Bytes that a refused sender may still send before the connection is closed."""
+"""Maximum bytes that a refused sender may still send before the connection is closed."""
 BODY_WITHIN = 60.0
-"""Seconds in which a body has to arrive."""
+"""Maximum seconds until a body has arrived."""
 MOST_NESTED = 64
-"""Largest nesting depth of objects and lists in a JSON body."""
+"""Maximum nesting depth of objects and lists in a JSON body."""
 
 
 def body_length(headers: HTTPHeaders) -> int | None:

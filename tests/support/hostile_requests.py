@@ -100,7 +100,7 @@ def wrong_bodies(method: str, path: str) -> Iterator[Attack]:
 def huge_bodies(
     method: str, path: str, allowed: frozenset[int], *, signed_in: bool
 ) -> Iterator[Attack]:
-    """Yield large bodies of which only a part is sent; the answer must not wait for the rest."""
+    """Yield large bodies that are sent only in part; the answer must not wait for the rest."""
     lengths = (("Content-Length", str(HUGE)),)
     yield Attack("90 MB", method, path, lengths, b"{", allowed, signed_in)
     if not signed_in:

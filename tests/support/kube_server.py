@@ -48,11 +48,13 @@ class KubeServer:
         self.loses: Callable[[str, str], bool] = lambda _method, _path: False
         """Whether the answer to a write never arrives."""
         self.stalls: Callable[[str], bool] = lambda _path: False
-        """Whether the watches of a collection tell nothing for now; notify `changed` after it."""
+        """Whether the watches of a collection send no events for now; notify `changed` when this
+        ends.
+        """
         self.cut: set[int] = set()
-        """Ports whose clients get no answers any more; see `open`."""
+        """Ports whose clients no longer get answers; see `open`."""
         self.asked = threading.local()
-        """In the thread of a request: the `port` that it came to."""
+        """In the thread of a request: the `port` at which the request arrived."""
         self.queries: list[tuple[str, str, Mapping[str, list[str]]]] = []
         self.changed = threading.Condition(threading.RLock())
         self.may: Callable[[Mapping[str, str]], bool] = lambda _asked: True

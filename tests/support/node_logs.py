@@ -16,7 +16,7 @@ from tfcluster_magic.spec import TaskType, TFCluster
 NAMESPACE = "alice"
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=timezone.utc)
 LINE = 1000.0
-"""Default milliseconds between lines."""
+"""Default interval between two lines, in milliseconds."""
 
 
 class NodeLog:

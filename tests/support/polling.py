@@ -12,7 +12,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 PATIENCE = 180.0
-"""Timeout in seconds, much longer than anything takes on a busy machine."""
+"""Timeout in seconds, much longer than any operation takes on a busy machine."""
 REST = 0.5
 """Maximum seconds between two slow checks, which must not use up the machine's time."""
 Words = str | Callable[[], str]

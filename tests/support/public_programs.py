@@ -30,7 +30,7 @@ class PublicProgram:
     step: int | None = None
     """The last step in `status`."""
     is_long: bool = False
-    """Whether a shorter program shows the same."""
+    """Whether a shorter program tests the same feature."""
     in_pods: bool = False
     """Whether it also runs on Kubernetes."""
     is_old: bool = False

@@ -1,8 +1,8 @@
 """Real runs for tests, observed from outside: records through the manager; processes, sockets and
 control groups through the kernel.
 
-Every run is recorded. `close` replays each recording, in which the lifecycle must decide the same
-as it did live.
+Every run is recorded. `close` replays each recording; the lifecycle must then decide as it did
+live.
 """
 
 from __future__ import annotations

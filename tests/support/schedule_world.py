@@ -43,7 +43,9 @@ class ScheduleWorld:
     find: FindSchedule = lambda _name: None
     runs: dict[str, SimulatedRun] = field(default_factory=dict)
     worked: float = 0.0
-    """Seconds that passed for the runs, whose machine may have another clock than the schedule."""
+    """Seconds that passed for the runs, whose machine may have a different clock from the
+    schedule's.
+    """
 
     def __post_init__(self) -> None:
         self.status = ScheduleStatus(cursor=self.now)

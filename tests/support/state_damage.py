@@ -1,6 +1,6 @@
 """Ways in which a state file may be damaged before it is read.
 
-`damage(file, kind, seed)` damages a file; the same seed does the same damage. `files_of(folder)`
+`damage(file, kind, seed)` damages a file; the damage depends only on the seed. `files_of(folder)`
 lists every file in a run's folder that the product reads.
 """
 

@@ -25,7 +25,7 @@ class WatchServer:
         self.version = 100
         self.history: list[tuple[int, str, Object]] = []
         self.forgotten = 0
-        """A watch from this version or an earlier one gets 410."""
+        """The newest forgotten version: a watch from it or an earlier version gets 410."""
         self.cuts = 0
         self.silent = False
         self.closes_at_once = False

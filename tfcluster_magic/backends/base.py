@@ -223,7 +223,7 @@ class Notifications(abc.ABC):
 
         Raises:
             NameTaken: there is a rule of this name.
-            Conflict: the user has as many rules as are allowed.
+            Conflict: the user has the maximum number of rules.
         """
 
         def more(before: list[NotificationRule]) -> list[NotificationRule]:
@@ -298,8 +298,8 @@ class Backend(abc.ABC):
         return ""
 
     def outage(self) -> str:
-        """Return why requests are not carried out at the moment, as a sentence; empty if they are,
-        or if that is unknown.
+        """Return a sentence that says why requests are not carried out now; empty if they are
+        carried out, or if this is unknown.
         """
         return ""
 
@@ -361,7 +361,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def bounded(self) -> HoursAccount | None:
-        """Return the same if there is a budget; None if there is none."""
+        """Return the account of hours if there is a budget; None if there is none."""
 
     @abc.abstractmethod
     def create(self, request: LaunchRequest) -> TFCluster:
@@ -416,8 +416,8 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def delete(self, ref: str, with_logs: bool = False) -> None:
-        """Remove an ended run's record, and with `with_logs` its folder of logs and checkpoints:
-        that first, so that a run of which something is left can be deleted again.
+        """Remove an ended run's record, and with `with_logs` its folder of logs and checkpoints.
+        The folder is removed first, so that a run whose removal failed can be deleted again.
 
         Raises:
             Conflict: the run still has tasks, or its output cannot be removed.

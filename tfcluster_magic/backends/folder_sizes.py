@@ -22,7 +22,7 @@ from ..quota.storage import OWN_VOLUME_FACTOR, WARN_FROM, FolderEntry, FolderUsa
 from ..spec import Model
 
 MOST_SECONDS, MOST_ENTRIES = 1.0, 300_000
-"""Limits of one measurement."""
+"""Maximum seconds and entries of one measurement."""
 CACHE_SECONDS, CACHE_SECONDS_WHEN_FULL = 60.0, 3.0
 CACHE_FACTOR = 10
 """Results are cached this many times as long as measuring took, because a form asks often."""
@@ -55,7 +55,8 @@ def measure(
     seconds: float = MOST_SECONDS,
 ) -> list[FolderUsage]:
     """Return the usage of each folder, possibly from the cache; `keep_in` is the folder of its
-    file. Content that lies in another one, or in those of `but`, does not count.
+    file. Content of nested folders that are measured themselves, or that are in `but`, does not
+    count.
     """
     about = repr([(each.name, str(each.path), each.allowed) for each in folders])
     file = keep_in / "storage.json" if keep_in is not None else None

@@ -22,13 +22,15 @@ from .base import Counts, LogLine, every_line, in_time_order
 POLL = 0.2
 _CHUNK = 256 * 1024
 _LONGEST = 64 * 1024
-"""Bytes after which a line without an end (a progress bar, binary) is yielded in parts."""
+"""Threshold in bytes: a longer line without an end (a progress bar, binary data) is yielded in
+parts.
+"""
 
 
 TIMES_FOLDER, TIMES_RECORD = ".tfcluster-times", struct.Struct(">QQ")
 """File of the times at which a log grew, and its record format, as in runtime/output.py."""
 _RECORDS = 4096
-"""Records of times that are read together."""
+"""Number of time records that are read together."""
 
 
 class RecordedTimes:
@@ -121,7 +123,7 @@ class TaskLog:
         self._partial = b""
         self.behind = False
         self.block = _CHUNK
-        """Bytes that are read together, and kept until their lines are yielded."""
+        """Number of bytes that are read together, and kept until their lines are yielded."""
 
     def seek_last(self, lines: int) -> None:
         """Move to where the last `lines` lines that count begin."""
@@ -207,7 +209,9 @@ def _is_file(place: Path) -> bool:
 
 
 def _open(path: Path) -> int | None:
-    """Open a log, which a program may have replaced by anything; None if it is not a file."""
+    """Open a log; return None if it is not a file, because a program may have replaced it by
+    anything.
+    """
     try:
         return state_files.open_regular(path, owned=False)
     except (FileNotFoundError, state_files.Unreadable):
@@ -242,7 +246,7 @@ def lines_backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
 # -- the last line of each task --------------------------------------------------------------------
 
 _LAST_BYTES = 16 * 1024
-"""Bytes at the end of a log in which its last line is looked for."""
+"""Number of bytes at the end of a log in which its last line is searched."""
 
 
 def last_lines(

@@ -188,8 +188,8 @@ class Terminal:
 
     @contextmanager
     def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:  # noqa: ARG002 - for a cell
-        """Mark a block that prints the output of a followed run: of `tasks`, or of all tasks if
-        empty.
+        """Return a context manager for printing the output of a followed run. `tasks` limits it to
+        these tasks; empty means all.
         """
         yield
 

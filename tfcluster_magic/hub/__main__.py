@@ -1,5 +1,4 @@
-"""`python -m tfcluster_magic.hub`: commands with which an administrator manages the hub from a
-shell.
+"""`python -m tfcluster_magic.hub`: commands for an administrator who manages the hub from a shell.
 
 The commands are `secrets` and the rows of `COMMANDS`; each row's module is imported only when its
 command is called. An error prints one sentence and exits with code 1.

@@ -34,7 +34,8 @@ LARGEST = 16 * 1024 * 1024
 """Size in bytes at which the file is renamed, about 40,000 changes."""
 _BLOCK = 64 * 1024
 _LOOKAHEAD = 1000
-"""Most entries that a page may have beyond its limit, to include the `asked` line of each result.
+"""Maximum entries that a page may have beyond its limit, to include the `asked` line of each
+result.
 """
 
 

@@ -41,13 +41,13 @@ clocks.
 CHECK_SECONDS = 60
 OWNER, STATE = "TFCLUSTER_CLOCKS_OWNER", "TFCLUSTER_CLOCKS_STATE"
 PEOPLE_SECONDS = 300.0
-"""Seconds after which the hub is asked again for its users, at the earliest."""
+"""Minimum seconds between two requests for the hub's users."""
 UNANSWERED_SECONDS = 2.0
 """Seconds after which a hub that does not answer is asked again."""
 PAGE = 50
-"""Users in one answer of the hub, which does nothing else while it writes one."""
+"""Maximum users in one answer of the hub, which answers no other request while it writes one."""
 AT_ONCE = 4
-"""Accounts that are checked at the same time."""
+"""Maximum accounts that are checked at the same time."""
 STUCK_SECONDS = 30.0
 """Seconds after which a check no longer delays others, because a home folder may hang."""
 RESTART_SECONDS = 5.0

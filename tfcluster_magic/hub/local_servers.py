@@ -1,7 +1,7 @@
 """Notebooks of the hub on one machine: local processes, each under its own system account.
 
 Users never share a uid, which would share files and TensorFlow's ports; those have no
-authentication. A user who cannot have a notebook is told why. A process that has reused a
+authentication. A user who cannot have a notebook sees the reason. A process that has reused a
 notebook's pid is not mistaken for the notebook. At most as many notebooks start at once as the
 machine has cores.
 """
@@ -28,7 +28,7 @@ from . import notebook, user_limits
 from .auth.system_accounts import HIDDEN, NoServer, Person, account, readable
 
 START_SLOTS = asyncio.Semaphore(max(2, os.cpu_count() or 1))
-"""Limit of notebooks that start at once; the others wait in order of arrival."""
+"""Maximum notebooks that start at once; the others wait in order of arrival."""
 LOOK_SECONDS = 0.2
 """Poll interval while a notebook starts, in seconds."""
 

@@ -39,8 +39,8 @@ def command(
     """Return the command that runs a module as `python -m` does, but imports nothing from the
     current folder.
 
-    That is the user's folder here: a `secrets.py` or `json.py` in it would replace Python's own.
-    `-P` does the same from Python 3.11 on. `-I` would also hide the user's own packages.
+    The current folder is the user's: a `secrets.py` or `json.py` in it would replace Python's own.
+    From Python 3.11 on, `-P` has this effect. `-I` would also hide the user's own packages.
     """
     return [python, "-c", _BOOT, module]
 

@@ -104,7 +104,7 @@ def base_url(environ: Mapping[str, str] | None = None) -> str:
 
 
 def subdomain_host(environ: Mapping[str, str] | None = None) -> str:
-    """Return the hub's address, https://NAME[:PORT], of which each notebook gets its own subdomain.
+    """Return the hub's address, https://NAME[:PORT]; each notebook gets a subdomain of it.
 
     Return an empty text if TFCLUSTER_HUB_SUBDOMAIN_HOST is not set.
 

@@ -16,8 +16,8 @@ PROJECT_FILE = "tfcluster.yaml"
 class ProjectUse:
     """What a launch took from the file of the project in `folder`, a full path.
 
-    `settings` are the lines that count, such as `workers: 4`; `replaced` the keys of the file in
-    whose place an option of the launch stands. The record keeps it as one message.
+    `settings` are the lines that count, such as `workers: 4`; `replaced` are the keys of the file
+    that an option of the launch overrides. The record keeps it as one message.
     """
 
     folder: str

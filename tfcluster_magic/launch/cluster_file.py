@@ -112,7 +112,7 @@ def cluster_file_of(cluster: TFCluster) -> dict[str, object]:
 
 
 def read_text(path: str, field: str = "", most: int = MOST_BYTES) -> str:
-    """Read the text of a file of at most so many bytes, or of standard input for `-`.
+    """Read the text of a file with a limited number of bytes, or of standard input for `-`.
 
     Errors call it `field`.
 

@@ -112,7 +112,7 @@ def form_problems(
     inputs: Mapping[str, str] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
     """Return problems for a form: each with its input, and with the number that fits, if any.
-    `inputs` are those that the form has besides those of a launch, by the field of a problem.
+    `inputs` maps a problem's field to a form input that is not a launch option.
     """
     return [
         {

@@ -338,8 +338,8 @@ _CLAIM = re.compile(r"(?P<size>[^:]+)(?::(?P<storageClass>.+))?", re.DOTALL)
 
 
 def read_pod_option(kind: Kind, value: object) -> object:
-    """Return the JSON form of a value: texts, one text with several of them, or JSON already.
-    Raises ValueError with the right syntax.
+    """Return the JSON form of a value, which is a list of texts, one text with several items, or
+    JSON. Raises ValueError with the right syntax.
     """
     if kind is Kind.ANNOTATIONS and isinstance(value, Mapping):
         return {str(key): str(content) for key, content in value.items()}
@@ -576,7 +576,7 @@ def read_options(
 
 def fill_in_defaults(values: OptionValues, wanted: Collection[TaskType] = ()) -> set[TaskType]:
     """Fill in missing counts, and the resources for every task. `wanted` are the types besides
-    workers that the program wants. Return those of them that got a task because no count was given.
+    workers that the program wants. Return the types that got a task because no count was given.
     """
     in_graph = values.get(("mode",)) == Mode.IN_GRAPH.value
     asked_for = set() if in_graph else set(wanted)

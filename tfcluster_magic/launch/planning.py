@@ -246,7 +246,7 @@ def _used(use: ProjectUse, spec: Spec) -> ProjectUse:
 
 
 def placeholder_program(source: str) -> dict[str, object]:
-    """Return a program of which only the name is known."""
+    """Return a placeholder for a program whose name alone is known."""
     entry = "program.sh" if source.endswith(".sh") else "program.py"
     return {"kind": "url", "source": source, "entrypoint": entry, "sha256": "0" * 64}
 
@@ -262,7 +262,7 @@ def request_rerun(
 ) -> LaunchRequest:
     """Return the request for another run of the same snapshot; the arguments are those of `rerun`.
 
-    It waits for other runs only if `options` say so, not because `old` did: those are long done.
+    It waits for other runs only if `options` say so. The runs that `old` waited for have ended.
 
     Raises:
         InvalidRequest: with every problem.
@@ -300,8 +300,8 @@ def request_rerun(
 
 
 def _resolve_after(draft: LaunchDraft) -> list[Message]:
-    """Put exact runs into `after`, and note the problems of those that cannot do what is waited
-    for. Return which run each name means.
+    """Put exact runs into `after`, and note a problem for each run that can no longer succeed or
+    end as required. Return which run each name means.
     """
     after = draft.values.get(("after",))
     if not after or not isinstance(after, list) or draft.runs is None:
@@ -347,7 +347,7 @@ def _unknown_run(ref: str, known: Sequence[TFCluster]) -> str:
 
 
 def _why_never(run: TFCluster, until: str) -> str:
-    """Return why a run will never do what is waited for; empty if it has done so or still can."""
+    """Return why a run will never succeed or end as required; empty if it has, or still can."""
     name, phase = run.metadata.name, run.status.phase
     if until != AwaitedOutcome.SUCCESS.value or phase is Phase.SUCCEEDED:
         return ""

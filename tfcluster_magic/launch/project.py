@@ -262,7 +262,9 @@ def read_project(
 
 
 def _short(path: Path) -> str:
-    """Return a path relative to the working folder, if it is below it."""
+    """Return a path relative to the working folder if it is in that folder, otherwise the path
+    itself.
+    """
     try:
         return str(path.relative_to(Path.cwd()))
     except (ValueError, OSError):
@@ -599,13 +601,13 @@ def _option_schema(option: Option, texts: Mapping[str, Any]) -> dict[str, Any]:
 # Projects below a folder
 
 DEPTH = 5
-"""Levels below the folder that a search begins with."""
+"""Maximum depth of a search below the folder in which it begins."""
 MOST_FOLDERS = 4000
 MOST_PROJECTS = 200
 SEARCH_TIME = 2.0
 """Seconds after which a search returns what it has found."""
 KEPT = 15.0
-"""Seconds for which a search is not repeated unless asked to."""
+"""Seconds for which the result of a search is cached; a caller can ask for a new search."""
 
 
 @dataclass(frozen=True)

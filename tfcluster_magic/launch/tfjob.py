@@ -1,7 +1,7 @@
 """Conversion of a Kubeflow TFJob to a TFCluster, with a remark for every field that is lost.
 
-The YAML is untrusted. Each field of the manifest is converted, or named with its path and the
-reason; so is what a spec does not allow (`validation/`). Nothing is launched.
+The YAML is untrusted. Each field of the manifest is converted, or reported with its path and the
+reason. Values that a spec does not allow (`validation/`) are reported too. Nothing is launched.
 
 Ref: https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/tensorflow/ Ref:
 https://github.com/kubeflow/trainer/tree/v1.9.0/pkg/apis/kubeflow.org/v1 Ref:
@@ -30,9 +30,9 @@ RETRIES = 6
 """Retries of a TFJob that restarts without a limit: the default of a Kubernetes Job."""
 SCRIPT = "run.sh"
 MOST_BYTES = 1024 * 1024
-"""Bytes of a manifest: the API server takes no larger object."""
+"""Maximum bytes of a manifest: the API server accepts no larger object."""
 MOST_VALUES = 50_000
-"""Values in a manifest, each counted as often as YAML's aliases repeat it."""
+"""Maximum values in a manifest, each counted as often as YAML's aliases repeat it."""
 DEEPEST = 100
 T = TypeVar("T")
 
@@ -374,7 +374,7 @@ def _cluster_name(head: _Fields, notes: _Notes, wanted: bool) -> str:
     head.leave("ownerReferences", _("TFClusters have no owner"))
     head.leave("finalizers", _("TFClusters have no finalizers"))
     for key in ("labels", "annotations"):
-        head.leave(key, _("tasks do not get it; add it to the TFCluster if you look for it there"))
+        head.leave(key, _("not copied to the tasks; add it to the TFCluster if you need it there"))
     head.finish({}, _UNKNOWN)
     name = said.rstrip("-")
     if wanted and not names.is_valid(name):
@@ -734,7 +734,7 @@ class _PodReader:
 
 
 def _cores(text: str) -> float | str:
-    """Return a CPU quantity in cores; the text if it is none."""
+    """Return a CPU quantity in cores; if the text is no quantity, return it unchanged."""
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(m?)", text)
     return float(found[1]) / (1000 if found[2] else 1) if found else text
 
@@ -857,8 +857,8 @@ class _Draft:
             self._put(("lifecycle", "successPolicy"), SuccessPolicy.CHIEF.value, path)
 
     def spec(self) -> Spec | None:
-        """Return the spec; None, and a problem, if there can be none. Values that are not allowed
-        are dropped with a remark.
+        """Return the spec. If the manifest cannot be converted, add a problem and return None.
+        Values that are not allowed are dropped with a remark.
         """
         self._put_tasks()
         while not self.notes.problems:

@@ -37,7 +37,9 @@ from .quota_objects import ContainerBounds, NamespaceQuota, TaskDemand
 
 MOST_ORDERS = 6
 _PARTS = 1000
-"""Thousandths, Kubernetes' smallest part of a core; whole numbers add up exactly."""
+"""Cores are counted in thousandths, the smallest unit in Kubernetes, because whole numbers add up
+exactly.
+"""
 
 Whole = dict[str, int]
 Placement = dict[TaskType, dict[int, int]]
@@ -56,7 +58,9 @@ class EqualTasks:
 def place_tasks(
     groups: Sequence[EqualTasks], free: Sequence[Mapping[str, float]]
 ) -> Placement | None:
-    """Return a placement of every task on nodes with so much free; None if none is found."""
+    """Return a placement of every task on nodes with these free resources; None if none is
+    found.
+    """
     wanted = [(g, _whole(g.each)) for g in groups if g.count]
     nodes = [_whole(node) for node in free]
     totals: Whole = {}
@@ -84,7 +88,7 @@ def place_tasks(
 def free_after(
     groups: Sequence[EqualTasks], free: Sequence[Mapping[str, float]]
 ) -> list[dict[str, float]]:
-    """Return what stays free after placing as many of these tasks as possible."""
+    """Return the free resources after placing as many of these tasks as possible."""
     left_on = [dict(node) for node in free]
     for group in groups:
         left, each = group.count, _whole(group.each)
@@ -100,8 +104,8 @@ def free_after(
 
 
 def tasks_on_node(each: Mapping[str, float], free: Mapping[str, float]) -> int:
-    """Return how many such tasks one node with so much free holds; very many if they request
-    nothing.
+    """Return how many such tasks fit on a node with these free resources; a very large number if
+    they request nothing.
     """
     return _tasks_on_node(_whole(each), _whole(free))
 
@@ -176,7 +180,7 @@ class NamespaceCapacity(Model, frozen=True):
     held: dict[str, Amounts] = {}
 
     def empty(self) -> NamespaceCapacity:
-        """Return the same without runs: what does not fit there never fits."""
+        """Return the capacity as if nothing ran; what does not fit into it never fits."""
         nodes = self.nodes
         if nodes is not None:
             nodes = tuple(NodeCapacity(total=n.total, free=n.total, count=n.count) for n in nodes)
@@ -218,7 +222,7 @@ def fit_problems(wanted: DemandByType, there: NamespaceCapacity) -> list[Problem
     single = [
         p for t, (_count, demand) in wanted.items() for p in _problems_of_one(t, demand, there)
     ]
-    if single:  # what is too large for one task does not depend on the number
+    if single:  # a task that does not fit alone never fits
         return found + single
     return found + _problems_together(wanted, there)
 
@@ -244,7 +248,9 @@ def shortages(wanted: DemandByType, there: NamespaceCapacity) -> list[Shortage]:
 
 
 def most_that_fit(wanted: DemandByType, there: NamespaceCapacity, task_type: TaskType) -> int:
-    """Return the most tasks of this type that fit beside all the others; 0 if none does."""
+    """Return the maximum number of tasks of this type that fit beside all others; 0 if none
+    fits.
+    """
     low, high = 0, wanted[task_type][0]
     while low < high:
         middle = (low + high + 1) // 2
@@ -288,7 +294,7 @@ MAY_GIVE_WAY = (TaskType.WORKER, TaskType.PS)
 
 
 def _gives_way(wanted: DemandByType, shortage: Shortage) -> TaskType:
-    """Return the type that requests most of what is short."""
+    """Return the type that requests most of the short resources."""
 
     def most(task_type: TaskType) -> tuple[bool, float, int]:
         count, demand = wanted[task_type]
@@ -356,7 +362,7 @@ def _field(task_type: TaskType, key: str) -> str:
 
 
 def _amounts_of_one(demand: TaskDemand) -> Amounts:
-    """Return what one task takes of a node, including a place for a pod."""
+    """Return the resources of a node that one task requests, including its place as one pod."""
     return {**demand.requests, PODS: 1.0}
 
 
@@ -379,7 +385,7 @@ _STATE = "node.kubernetes.io/"
 """Prefix of taints that describe a node's state; others restrict who may use it."""
 _ENDED = ("Succeeded", "Failed")
 _STAYS = ("DaemonSet", "Node")
-"""Owners of pods that belong to their node: what they request is never free."""
+"""Owners of pods that belong to their node; their requests are never free."""
 
 
 class BoundPod(Model, frozen=True):
@@ -391,7 +397,7 @@ class BoundPod(Model, frozen=True):
 
 
 def room_taken_by_pod(pod: Object) -> BoundPod | None:
-    """Return what a pod takes of its node; None if it has none or has ended."""
+    """Return the resources of its node that a pod requests; None if it has no node or has ended."""
     spec = pod["spec"]
     node = spec.get("nodeName")
     if not node or (pod.get("status") or {}).get("phase") in _ENDED:
@@ -431,7 +437,9 @@ def node_capacities(
 
 
 def node_kinds(nodes: Iterable[NodeCapacity]) -> tuple[NodeCapacity, ...]:
-    """Return the nodes as empty ones; equal nodes become one with their number."""
+    """Return the nodes as if nothing ran on them; equal nodes become one entry with their
+    number.
+    """
     kinds: Counter[tuple[tuple[str, float], ...]] = Counter()
     for node in nodes:
         kinds[tuple(sorted(node.total.items()))] += node.count

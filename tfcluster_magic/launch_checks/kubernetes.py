@@ -163,7 +163,7 @@ def _asked(demands: DemandByType, key: str) -> float:
 
 
 def _lost_folders(spec: Spec, facts: ClientFacts) -> Iterator[Problem]:
-    """Yield problems for folders that the tasks would not find, as far as visible from here."""
+    """Yield problems for folders that the tasks would not find, as far as this client can tell."""
     if facts.lost_output is not None:
         allowed = _("its folder {resume_from} is gone: launch without it").format(
             resume_from=facts.lost_output
@@ -177,7 +177,8 @@ def _lost_folders(spec: Spec, facts: ClientFacts) -> Iterator[Problem]:
 
 
 def _waiting_warnings(demands: DemandByType, facts: ClientFacts) -> Iterator[str]:
-    """Yield warnings about resources that may be short now, by what the API server will count.
+    """Yield warnings about resources that may be short now, according to what the API server
+    counts.
 
     Published free amounts are rounded down and do not show single nodes or waiting runs. So only
     the operator knows whether the run has to wait.

@@ -38,8 +38,8 @@ from ..spec.quantities import format_bytes, format_gpus, parse_memory
 
 @dataclass(frozen=True)
 class TaskPython:
-    """The Python of the tasks, as it was found. `named` says whether the launch names another one
-    than its own, and `trouble` why it does not run, as a sentence.
+    """The Python of the tasks, as it was found. `named` is whether the launch names a Python other
+    than its own; `trouble` is a sentence that says why it does not run.
     """
 
     path: str
@@ -50,7 +50,9 @@ class TaskPython:
 
 @dataclass(frozen=True)
 class WrittenFolder:
-    """A folder that a launch writes to; `trouble` is why it cannot, as a sentence."""
+    """A folder that a launch writes to; `trouble` is a sentence that says why it is not
+    writable.
+    """
 
     path: Path
     trouble: str = ""
@@ -58,7 +60,7 @@ class WrittenFolder:
 
 @dataclass(frozen=True)
 class RoomFacts:
-    """The facts by which it is judged whether there is room for a run now.
+    """The facts that decide whether a run fits now.
 
     Attributes:
         now: the time.
@@ -137,9 +139,9 @@ def preflight(spec: Spec, facts: LocalFacts) -> Preflight:
 
 
 def lack_of_room(spec: Spec, facts: RoomFacts) -> Message | None:
-    """Return what a run has to wait for that is only started when there is room; None if there is.
+    """Return what a queued run waits for; None if the run fits now.
 
-    CPU is shared, and so it is never waited for.
+    CPU is shared, so no run waits for it.
     """
     room, parts = facts.room, list[Message]()
     memory = total_request(spec, memory_of) - room.memory.free
@@ -230,7 +232,7 @@ _ALTERNATIVES = {
 
 def unsupported_options(spec: Spec) -> list[Problem]:
     """Return a problem for each part of `spec` that only Kubernetes has, named by its option."""
-    from ..launch import options  # imports the reading of programs, which only launches need
+    from ..launch import options  # loads the program parser, which only launches need
     from ..launch.launch_as_command import field_at
     from ..launch.options import OPTIONS, Kind
 
@@ -269,7 +271,7 @@ class _ScarceResource:
 
 
 def _least_memory() -> float:
-    from ..launch.validation import SMALLEST_MEMORY  # imports the reading of programs, as below
+    from ..launch.validation import SMALLEST_MEMORY  # loads the program parser, as above
 
     return float(parse_memory(SMALLEST_MEMORY))
 
@@ -347,7 +349,9 @@ def _shortage(
 
 
 def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
-    """Yield what is slow or may run out of memory, at the option that requests most of it."""
+    """Yield warnings about runs that are slow or may run out of memory, for the option that
+    requests most.
+    """
     replicas = spec.replicas
     counts = replicas.counts
     cpu = total_request(spec, cpu_of)
@@ -392,7 +396,9 @@ def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
 
 
 MOST_WORKERS_A_CORE = 2
-"""Workers per core above which a launch warns: each waits for the others more than it works."""
+"""Threshold: a launch warns of more workers per core, because each then waits more than it
+works.
+"""
 
 
 _TYPICAL = {Mode.BETWEEN_GRAPH: 400 * 2**20, Mode.IN_GRAPH: 180 * 2**20}

@@ -33,7 +33,7 @@ _BOUNDS = {
     "keep_for": "max_keep_for",
 }
 """Durations of a run that the policy limits, with the policy's field. `startTimeout` and
-`idleTimeout` end with `maxDuration`; a queued run takes nothing.
+`idleTimeout` end with `maxDuration`, and a queued run uses no resources, so they have no limit.
 """
 
 
@@ -171,7 +171,9 @@ def _claims(spec: Spec, asked: Pods, policy: Policy, names: NamespaceObjects) ->
 
 
 def _shared_by(tasks: int, claim: ClaimFacts, writes: bool, nodes: int | None) -> Message | None:
-    """Return why so many tasks cannot use a claim of these access modes; None if they can."""
+    """Return why this number of tasks cannot use a claim with these access modes; None if
+    they can.
+    """
     modes = set(claim.modes)
     told = _list(sorted(modes))
     if modes & {*MANY_NODES} or ("ReadOnlyMany" in modes and not writes):
@@ -237,7 +239,7 @@ def _annotations(asked: Pods, policy: Policy) -> Iterator[Problem]:
 
 
 def _list(names: Sequence[str]) -> list[Clause]:
-    """Return the first names and how many more there are; for an empty list, "none"."""
+    """Return the first names and the number of the others; for an empty list, "none"."""
     shown: list[Clause] = list(names[:MOST_NAMES]) or [Message("None")]
     if (more := len(names) - MOST_NAMES) > 0:
         shown.append(Message("More", {"count": more}))

@@ -34,7 +34,9 @@ class TaskDemand(Model, frozen=True):
     limits: Amounts = {}
 
     def counted_as(self, key: str) -> float:
-        """Return what one such pod counts under a quota's key, such as `requests.cpu` or `pods`."""
+        """Return how much one such pod counts under a quota's key, such as `requests.cpu` or
+        `pods`.
+        """
         if key in (PODS, "count/pods"):
             return 1.0
         kind, dot, name = key.partition(".")
@@ -43,7 +45,9 @@ class TaskDemand(Model, frozen=True):
         return self.requests.get(key, 0.0)
 
     def says(self, key: str) -> bool:
-        """Return whether it sets what a quota of this key requires of every pod."""
+        """Return whether the demand sets the value that a quota with this key requires of every
+        pod.
+        """
         kind, dot, name = key.partition(".")
         if key in ("cpu", "memory") or (dot and kind == "requests" and name in ("cpu", "memory")):
             return (name or key) in self.requests
@@ -71,9 +75,9 @@ class ContainerBounds(Model, frozen=True):
     most: Amounts = {}
     least: Amounts = {}
     ratio: Amounts = {}
-    """The highest ratio of limit to request."""
+    """The maximum ratio of limit to request."""
     claim_most: float | None = None
-    """The most bytes that one claim may request."""
+    """The maximum bytes of one claim."""
 
     def given(self, asked: TaskDemand) -> TaskDemand:
         """Return the demand with the API server's defaults."""
@@ -120,7 +124,7 @@ def _in_scope(scope: Mapping[str, Any], priority_class: str) -> bool:
 
 
 def container_bounds(found: Iterable[Object]) -> ContainerBounds:
-    """Return all LimitRanges of a namespace as one: the strictest of each."""
+    """Return all LimitRanges of a namespace as one, with the strictest value of each bound."""
     whole = ContainerBounds()
     for each in found:
         for said in (each.get("spec") or {}).get("limits") or ():

@@ -23,7 +23,9 @@ from .observation import SeenRun
 from .turn import Turn
 
 MISSING_PATIENCE = 60.0
-"""Seconds for which an awaited run may not exist yet: two manifests may be applied in any order."""
+"""Maximum seconds to wait for an awaited run that does not exist yet, because two manifests may be
+applied in any order.
+"""
 
 
 def open_dependencies(spec: Spec, awaited: Sequence[AwaitedRun]) -> list[Dependency]:
@@ -59,7 +61,8 @@ def circle_of(name: str, waits_for: Callable[[str], Sequence[str]]) -> tuple[str
 
 
 def await_runs(turn: Turn) -> bool:
-    """Record which awaited runs are done; fail the run if one can no longer do what is waited for.
+    """Record which awaited runs are done; fail the run if one can no longer succeed or end as
+    required.
 
     Return whether the run is held: it waits for other runs, or has just failed.
     """

@@ -18,7 +18,9 @@ from .turn import MOST_FAILURES, Turn
 RETRY_DELAYS = (10.0, 20.0, 40.0)
 """Seconds before the first, second, and every later retry of a failing program."""
 PS_EXIT_PATIENCE = 60.0
-"""Seconds for which workers may go on after a parameter server ended by itself with exit code 0."""
+"""Maximum seconds for which workers go on after a parameter server ended by itself with exit code
+0.
+"""
 
 
 def record_failures(turn: Turn) -> None:

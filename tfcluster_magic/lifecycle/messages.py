@@ -255,7 +255,7 @@ _ERROR_HINTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("arguments",),
     ),
 )
-"""Frequent errors, of which the first match counts: a pattern over the error, the code of the
+"""Frequent errors; the first match counts. Each has a pattern over the error, the code of the
 advice, and the names of its values, which are the pattern's matching groups.
 """
 _LOG_NOISE = re.compile(

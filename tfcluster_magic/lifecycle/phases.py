@@ -15,15 +15,15 @@ from .turn import Turn
 STALL_TOLD = 30.0
 """Seconds without activity before a stall is reported, if a task has finished already."""
 STALL_TOLD_OF_ALL = 60.0
-"""The same if none has: all may be waiting for their data."""
-START_SHARE = 0.5
-"""Part of `startTimeout` that a task gets from its own start to show activity, however much time
-passed before.
+"""Seconds without activity before a stall is reported, if no task has finished: all may be waiting
+for their data.
 """
+START_SHARE = 0.5
+"""Minimum fraction of `startTimeout` that a task has, from its own start, to show activity."""
 START_MARGIN = 5.0
-"""Seconds in which the backend reports that activity."""
+"""Maximum seconds until the backend reports that activity."""
 MOST_REASONS = 3
-"""Most reasons why tasks are not up in one message; each task also has its own."""
+"""Maximum reasons in one message why tasks are not up; each task also has its own reason."""
 
 
 def advance_queued(turn: Turn) -> None:
@@ -161,7 +161,9 @@ def _over_time_limit(turn: Turn) -> bool:
 
 
 def _fails_at_its_limit(turn: Turn, missing: Sequence[str]) -> bool:
-    """Fail the run by a failure under investigation or retry when a limit is reached."""
+    """If a limit is reached while a failure is investigated or retried, fail the run with the cause
+    of that failure.
+    """
     limits = turn.spec.lifecycle
     over = turn.now - turn.get("started_at")
     starts_no_more = any(turn.now >= _start_limit(turn, task) for task in missing)

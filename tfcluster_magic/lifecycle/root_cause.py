@@ -14,13 +14,17 @@ from ..spec import Cause, TaskFailure
 WINDOW = 5.0
 """Seconds in which failures are judged together with parameter servers."""
 WINDOW_COLLECTIVE = 15.0
-"""The same without parameter servers: MultiWorkerMirroredStrategy notices a lost peer by a 10 s
-heartbeat.
+"""Seconds in which failures are judged together without parameter servers:
+MultiWorkerMirroredStrategy notices a lost peer by a 10 s heartbeat.
 """
 WINDOW_HEALED = 30.0
-"""The same after a healed disruption: a peer may notice the loss late (keepalive, heartbeat)."""
+"""Seconds in which failures are judged together after a healed disruption: a peer may notice the
+loss late (keepalive, heartbeat).
+"""
 WINDOW_NODE_LOST = 90.0
-"""The same while a node is NotReady: its tasks are declared lost only later."""
+"""Seconds in which failures are judged together while a node is NotReady: its tasks are declared
+lost only later.
+"""
 
 DISRUPTIONS = frozenset({Cause.KILLED, Cause.EVICTED, Cause.LOST})
 """Causes from outside the program."""

@@ -31,7 +31,7 @@ from .launch_form import ButtonActions, LaunchForm
 
 MOST_ROWS = 20
 LAST_LINES = 30
-"""Lines of each task in the logs of a row."""
+"""Maximum lines of each task in the logs of a row."""
 
 
 class RunRow:
@@ -284,7 +284,9 @@ def _lost_kernel() -> Any:
 # The panel as one widget
 
 PATIENCE = 1.0
-"""Seconds for which a cell waits for the runs. If a backend hangs, the panel opens without them."""
+"""Maximum seconds that a cell waits for the runs. If a backend hangs, the panel opens without
+them.
+"""
 
 
 class Panel(widgets.VBox):  # type: ignore[misc]  # ipywidgets are untyped

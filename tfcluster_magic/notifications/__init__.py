@@ -17,14 +17,14 @@ from msgspec import Meta, field
 from ..spec import NAME_PATTERN, Model, PositiveSeconds
 
 MOST_RULES = 20
-"""The most rules of one user."""
+"""Maximum rules of one user."""
 MOST_KEPT = 200
-"""The most deliveries that are kept for one user."""
+"""Maximum deliveries that are kept for one user."""
 MOST_BYTES_KEPT = 384 * 1024
-"""The most bytes of these deliveries as JSON: a Secret of Kubernetes takes 1 MiB in base64."""
+"""Maximum bytes of these deliveries as JSON: a Secret of Kubernetes takes 1 MiB in base64."""
 TITLE_LENGTH, SENTENCE_LENGTH, PROBLEM_LENGTH, LAB_LENGTH = 200, 2000, 300, 500
 MOST_CLUSTERS = 50
-"""The most names of runs in one rule."""
+"""Maximum names of runs in one rule."""
 # On Kubernetes users write rules without our commands, so these are checked when a message is sent,
 # too. They are not checked by the fields, because one bad rule must not make all rules unreadable.
 _SPECIALS = r"@\s<>,;:\"()\[\]\\\x00-\x1f\x7f"

@@ -36,7 +36,7 @@ from .occasions import NotableEvent, Printed
 from .wording import printed_lines
 
 RETRY_FOR = 24 * 3600.0
-"""Seconds after which a message that nobody accepts is given up."""
+"""Seconds after which an undelivered message is given up."""
 DELAYS = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 """Seconds from each failed attempt to the next one; the last number repeats."""
 

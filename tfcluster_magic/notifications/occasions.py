@@ -186,8 +186,8 @@ def pause_events(name: str, uid: str, cluster: str, pause: Pause) -> list[Notabl
 def budget_events(
     kept: Deliveries, used: Mapping[str, tuple[float, float]], now: float
 ) -> tuple[Deliveries, list[NotableEvent]]:
-    """Return an event for each nearly used budget, and `kept` with the time since when it is nearly
-    used.
+    """Return an event for each budget that is nearly used up, and `kept` with the time at which
+    each became so.
 
     Args:
         kept: the deliveries so far.

@@ -38,9 +38,9 @@ from . import (
 from .wording import Notification, mail, refusal, webhook_request
 
 TIMEOUT = 20.0
-"""The longest duration of one attempt, in seconds."""
+"""Maximum seconds of one attempt."""
 MOST_ADDRESSES = 16
-"""The most addresses of one host that are tried."""
+"""Maximum addresses of one host that are tried."""
 _MOST_ANSWER = 64 * 1024
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _CLOSED = (

@@ -27,14 +27,14 @@ from ..spec import API_VERSION
 from . import LAB_ADDRESS, Delivery, NotificationRule, Occasion, Webhook, WebhookFormat
 
 MOST_LINES, LINES_LENGTH = 10, 1500
-"""The most printed lines of a message, and their characters."""
+"""Maximum printed lines of a message, and maximum characters of these lines."""
 MOST_BYTES = {
     WebhookFormat.WECOM: 2048,
     WebhookFormat.SLACK: 8000,
     WebhookFormat.FEISHU: 8000,
     WebhookFormat.DINGTALK: 8000,
 }
-"""The most bytes of a text for each receiver. WeCom refuses more; the others accept 20 kB."""
+"""Maximum bytes of a text for each receiver. WeCom refuses more; the others accept 20 kB."""
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 A turn of a namespace finds new events in the caches of runs, schedules and options, writes its
 deliveries into the Secret, and then starts the attempts that are due. Threads send the messages;
-each result is written by a later turn. What is written comes first, so a notifier that is killed
-loses no message. It repeats one only if the receiver's answer does not arrive, or if it dies
-between this answer and the next write. A namespace without rules takes no turns. No log line
-contains a rule, a URL or a message.
+each result is written by a later turn. A delivery is written before its message is sent, so a
+notifier that is killed loses no message. It repeats one only if the receiver's answer does not
+arrive, or if it dies between this answer and the next write. A namespace without rules takes no
+turns. No log line contains a rule, a URL or a message.
 """
 
 from __future__ import annotations
@@ -56,11 +56,13 @@ AGAIN = 0.05
 PACE = 0.5
 """Seconds between the starts of two attempts of one namespace."""
 MOST_SENDING, MOST_OF_ONE = 100, 4
-"""Attempts at the same time: of all namespaces, and of one."""
+"""Maximum attempts at the same time: of all namespaces, and of one."""
 END_SECONDS = 25.0
-"""Seconds for which the attempts in progress may go on at the end; one takes 20."""
+"""Maximum seconds for which attempts in progress go on after the notifier is asked to end; one
+takes at most 20.
+"""
 RECORDED = 20
-"""The most messages that the annotation of a run names; the newest ones."""
+"""Maximum messages that the annotation of a run names; they are the newest ones."""
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +73,7 @@ class SecretConflict(Exception):
 
 # -- caches ----------------------------------------------------------------------------------------
 # The caches keep only the parts of objects that cause events: a small run takes about 2.1 KB of
-# memory, one of 600 tasks a few KiB. The limit stands in k8s/base/notifier.yaml.
+# memory, one of 600 tasks a few KiB. The limit is in k8s/base/notifier.yaml.
 
 RUN, USAGE, PAUSE = "run", "usage", "pause"
 BUDGET, HOURS = "budget", "hours"
@@ -276,15 +278,17 @@ class Outbox:
     """The state of a namespace besides its Secret."""
 
     sending: dict[DeliveryKey, str | None] = field(default_factory=dict)
-    """By message: the problem of its attempt, empty without one; None while it goes on."""
+    """By message: the problem of its attempt, empty if it succeeded; None while the attempt goes
+    on.
+    """
     began: float = float("-inf")
     """When the last attempt began (monotonic)."""
     own: Object | None = None
     """The Secret after our last write, until the cache has it."""
     refused: dict[str, str] = field(default_factory=dict)
-    """By the uid of a run: the annotation that could not be written."""
+    """By the uid of a run: the last text for its annotation, written or refused."""
     problem: str = ""
-    """The logged reason for which the Secret cannot be read."""
+    """The logged reason why the Secret cannot be read."""
 
 
 class Notifier:
@@ -589,7 +593,8 @@ class Notifier:
             except ApiError as error:
                 if not error.gone:
                     log.warning("%s/%s: not recorded: %s", namespace, name, error.message)
-            box.refused[uid] = text  # the cache will have it soon; a refused one is not tried again
+            # A written annotation reaches the cache soon, and a refused write is not repeated.
+            box.refused[uid] = text
 
 
 def record_text(told: Sequence[Delivery]) -> str:

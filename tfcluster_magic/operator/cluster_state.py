@@ -124,8 +124,8 @@ class ClusterCaches(InformerGroup):
 REFUSED = "refused"
 """Key of a cached record that is invalid; its value is the reason, as a message."""
 _LONGEST_REFUSAL = 4000
-"""Characters above which only the first problems of a refusal are kept: a record can have
-thousands.
+"""Maximum characters of a refusal; of a longer one, only the first problems are kept, because a
+record can have thousands.
 """
 
 

@@ -34,7 +34,7 @@ RECLAIMS = (0.5, 1, 2, 5, 10, 30, 60, 300)
 TURNS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
 NUMBERS = {
     "turns_total": "Turns taken; in a turn the operator reads one run and acts.",
-    "failed_turns_total": "Turns that failed, and are tried again.",
+    "failed_turns_total": "Turns that failed and are retried.",
     "status_writes_total": "Writes of a run's status.",
     "options_writes_total": "Writes of a namespace's published options.",
     "waiting_turns": "Runs that wait for a turn.",
@@ -48,7 +48,7 @@ NUMBERS = {
 }
 """Help texts of the single numbers."""
 PATIENCE = 60.0
-"""Seconds past its deadline after which a running pod counts as overdue."""
+"""Seconds after its deadline after which a running pod counts as overdue."""
 
 
 class OperatorMetrics:
@@ -75,7 +75,7 @@ class OperatorMetrics:
         )
         self.reclaim = Histogram(
             "reclaim_delay_seconds",
-            "From the moment at which tasks of an ended run had to go until all were gone.",
+            "From the time at which tasks of an ended run should be deleted until all are deleted.",
             buckets=RECLAIMS,
             **more,
         )
@@ -162,8 +162,8 @@ class StateCollector(Collector):
                 continue
             running[task_type] += 1
             overdue[task_type] += self._is_overdue(pod, now)
-        yield labelled_metric("task_pods", "Pods of tasks that are not over.", "type", running)
-        text = "Pods of tasks whose run ended, or is gone, longer ago than they may stay."
+        yield labelled_metric("task_pods", "Task pods that have not ended.", "type", running)
+        text = "Task pods whose run ended or was deleted longer ago than allowed."
         yield labelled_metric("overdue_task_pods", text, "type", overdue)
 
     def _is_overdue(self, pod: Object, now: float) -> bool:

@@ -27,7 +27,7 @@ from .report import LEAST_HOURS, replica_summary
 from .text import PLAIN, Paint, cut, one_line, spreadsheet_cell, table
 
 CELL_COLUMNS = 32
-"""Most terminal columns that a value takes."""
+"""Maximum terminal columns of a value."""
 
 
 class RowGroup(enum.Enum):

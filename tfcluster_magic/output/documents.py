@@ -100,7 +100,7 @@ def total_hours(rows: Sequence[HoursRow]) -> HoursRow:
 def unused_table(
     rows: Sequence[HoursRow], by: Grouping, paint: Paint = PLAIN, most: int | None = None
 ) -> str:
-    """Return a table of what was reserved and what of it was used, and their sums."""
+    """Return a table of reserved and used hours, with their sums."""
     lines = [_unused_cells(row, _hours_key(row)) for row in rows]
     if len(rows) > 1:
         lines.append(_unused_cells(total_hours(rows), _("in total")))
@@ -124,7 +124,7 @@ def _unused_cells(row: HoursRow, key: str) -> tuple[str, ...]:
 
 
 def used_hours(row: HoursRow) -> str:
-    """Return `1.2 of 4`: the CPU-hours used, of those that were measured."""
+    """Return `1.2 of 4`: the used hours and the reserved hours, of the measured CPU-hours."""
     if row.used is None or row.measured is None:
         return _("not measured")
     text = _("{used} of {measured}")

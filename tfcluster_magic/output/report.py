@@ -43,10 +43,10 @@ from .text import (
 
 MOST_TASK_ROWS = 40
 MOST_COLUMNS = 24
-"""Most terminal columns that a display name or the tags of a run take in a list."""
+"""Maximum terminal columns of a run's display name or tags in a list."""
 MOST_EVENTS = 10
 LEAST_HOURS = 0.01
-"""The smallest number of CPU- or GPU-hours that is shown."""
+"""Threshold: fewer CPU- or GPU-hours are not shown."""
 
 
 def replica_summary(cluster: TFCluster, mode: str = "") -> str:
@@ -442,8 +442,8 @@ def task_rows(cluster: TFCluster, seen: Sequence[SeenTask]) -> list[dict[str, An
 
 
 def _telling_line(task: SeenTask) -> str:
-    """Return the last line of a task; none if TensorFlow itself logged it, as on a parameter server
-    that only waits.
+    """Return the last line of a task; an empty text if TensorFlow itself logged it, as on a
+    parameter server that only waits.
     """
     text = "" if task.line is None else last_overwrite(task.line.text)
     return "" if is_tensorflow_log(text) else one_line(text)
@@ -612,9 +612,10 @@ def tab_link(url: str, text: str) -> str:
     return f'<a href="{escape(url)}" target="_blank" rel="noopener">{escape(text)}</a>'
 
 
-# The MIME bundle: text and HTML with the time of their facts, and light JSON without the program's
-# files, which the Lab extension draws live (`kind` is its type, `at` its time). A stored notebook
-# is also read without extension and server, for example on nbviewer.
+# The MIME bundle has text and HTML, which state when their facts were read, and JSON, from which
+# the Lab extension draws a live view (`kind` is its type, `at` its time). The JSON omits the
+# program's files. Text and HTML are for readers of a stored notebook without extension and server,
+# for example on nbviewer.
 
 MIME_TYPE = "application/vnd.tfcluster.v1+json"
 

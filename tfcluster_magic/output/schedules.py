@@ -1,4 +1,6 @@
-"""Schedules in words: a list, one with its next due times, and what became of past ones."""
+"""Schedules as text: a list, one schedule with its next due times, and the results of past due
+times.
+"""
 
 from __future__ import annotations
 

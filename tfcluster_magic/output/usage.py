@@ -37,7 +37,7 @@ def _shown(task: TaskUsage, ended: bool) -> Rates | None:
 
 
 def in_order(usage: RunUsage, order: Order) -> list[TaskUsage]:
-    """Return the tasks with the largest figure first; those without any are last."""
+    """Return the tasks, the one with the largest figure first; tasks without a figure come last."""
     if order == "task":
         return list(usage.tasks)
     key = _KEYS[order]
@@ -101,7 +101,7 @@ def _memory(task: TaskUsage, rates: Rates | None) -> str:
 
 
 def _speed(amount: float | None) -> str:
-    """Return `1.2 MiB/s`; nothing below 1 KiB a second."""
+    """Return `1.2 MiB/s`; an empty text below 1 KiB a second."""
     if amount is None or amount < 1 << 10:
         return ""
     return f"{memory_words(amount, None)}/s" if amount >= 1 << 20 else f"{amount / 1024:.0f} KiB/s"

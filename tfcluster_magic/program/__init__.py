@@ -200,7 +200,7 @@ def _take_snapshot(
 
 
 _NAMES_BYTES = 4 * 1024
-"""Bytes that names, flags and base64 padding may take beside a program in the record."""
+"""Maximum bytes of names, flags and base64 padding beside a program in the record."""
 
 
 def _room_beside(most: int | None, arguments: Sequence[str], taken_bytes: int) -> int | None:

@@ -26,9 +26,9 @@ from .inspection import parse_file, script_text
 from .tree import File, Tree, format_size, is_ignored, is_safe, list_files, read_file
 
 MOST_BYTES_EACH = 1 << 20
-"""Largest file that is copied, in bytes."""
+"""Maximum bytes of a file that is copied."""
 MOST_NAMES = 2000
-"""A folder with more entries than this counts as shared by several programs."""
+"""Threshold: a folder with more entries counts as shared by several programs."""
 _UNNAMED = (
     ".*",
     "*.py",

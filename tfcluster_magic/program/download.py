@@ -186,7 +186,8 @@ def _read(url: str, limit_bytes: int, deadline: Deadline, silence: float) -> tup
         if length is not None and len(content) < length:
             raise http.client.IncompleteRead(bytes(content), length - len(content))
         encoded = response.headers.get("Content-Encoding", "identity") != "identity"
-        if encoded and not url.endswith("gz"):  # some servers call a .tar.gz itself encoded
+        # Some servers send `Content-Encoding: gzip` for a .tar.gz file itself.
+        if encoded and not url.endswith("gz"):
             raise program_refusal(
                 url, _("the server sent it in an encoding that was not asked for")
             )

@@ -20,7 +20,9 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _MOST_ALIASES = 16
-"""Most renamings to follow: two modules may import a name from each other in a circle."""
+"""Maximum renamings to follow, because two modules may import a name from each other in a
+circle.
+"""
 
 
 @dataclass

@@ -30,7 +30,7 @@ ENTRIES = ("run.sh", "main.py", "__main__.py")
 CELL = "cell.py"
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
 TIMEOUT = 120.0
-"""Time limit of a download in seconds."""
+"""Timeout in seconds of a download."""
 _ALLOWED = mark("a program is a .py or .sh file, a folder, or a URL")
 _ARCHIVE = mark("an archive can only come from a URL: unpack it and name the folder")
 _NOTEBOOK = mark(

@@ -20,9 +20,9 @@ from ..i18n import _
 from ..spec import Clause, Message
 
 LIMIT_BYTES = 50 * 1024 * 1024
-"""Most bytes of all files of a program together."""
+"""Maximum bytes of all files of a program together."""
 MAX_FILES = 10_000
-"""Most files of a program; a folder with more is surely not a program."""
+"""Maximum files of a program; a folder with more is surely not a program."""
 
 IGNORED = (
     ".git",

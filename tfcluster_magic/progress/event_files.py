@@ -112,7 +112,7 @@ class EventFile:
 
 
 def _find_header(data: bytes, start: int) -> tuple[int, bool]:
-    """Return the position of the next header from `start`, True; or where to resume, False."""
+    """Return (position of the next header, True), or (position to resume from, False)."""
     tried = 0
     for match in _LENGTH_TOP_BYTE.finditer(data, start):
         for at in range(match.start(), match.start() - 3, -1):

@@ -326,7 +326,7 @@ _TAIL = 64 << 10
 _LINES = 300
 _LOGS = 16
 LOGS_READ = 8
-"""Logs of which one read takes what is new."""
+"""Maximum logs whose new lines one read takes."""
 _LOOK_BACK = 2 << 20
 _KERAS_EPOCH = re.compile(rb"Epoch (\d+)/(\d+)\s*[\r\n]")
 

@@ -1,7 +1,7 @@
 """Budgets of CPU- and GPU-hours within a window of days, and what is left of them. Pure.
 
-The window moves by whole days (UTC), so that it is known on which day how much comes back. Client
-and control plane compute the same answer. The hours are counted by `ledger`.
+The window moves by whole days (UTC), so that the day on which hours become free again is known.
+Client and control plane compute the same answer. The hours are counted by `ledger`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .preflight import cpu_of, gpu_of, total_request
 
 MOST_DAYS = 90
 WARN_FROM = 0.8
-"""The part of a budget from which its user is warned."""
+"""Threshold: the used fraction of a budget from which its user is warned."""
 
 BudgetHours = Annotated[float, Meta(ge=0, le=1e9, description="a number of hours, 0 or more")]
 BudgetDays = Annotated[
@@ -30,7 +30,7 @@ DailyHours = Mapping[str, tuple[float, float]]
 
 
 class Budget(Model, frozen=True):
-    """The hours that all runs of a user may use within so many days; None means no limit."""
+    """The hours that all runs of a user may use within `days` days; None means no limit."""
 
     cpu_hours: BudgetHours | None = None
     """CPU-hours that all tasks of a user may hold within `days`."""
@@ -133,7 +133,7 @@ def used_hours(
 
 
 def warnings(budget: Budget | None, spent: DailyHours, now: float) -> list[str]:
-    """Return warnings about a budget of which most is used."""
+    """Return warnings about a budget that is nearly used up."""
     found = []
     for part in _budget_uses(budget, spent, now):
         if part.most and part.used >= WARN_FROM * part.most:

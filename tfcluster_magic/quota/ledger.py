@@ -32,7 +32,9 @@ MOST_USAGE_DAYS = 60
 
 SecondsByDay = dict[str, dict[str, float]]
 TaskSpan = tuple[str, float | None, float | None]
-"""Task type, when a task began to use resources, and when it ended; None: not yet."""
+"""A task's type, the time when it began to use resources, and the time when it ended; None: not
+yet.
+"""
 
 
 def update_usage(
@@ -45,9 +47,9 @@ def update_usage(
     """Return `before` updated to `now`, the same object if nothing began or ended since.
 
     A span without a beginning uses nothing. If it has ended, it may be a task of `before` whose
-    start is no longer known. It is then counted from there, as long as fewer such tasks are found
-    than there were. `cores` are what a task of a type requests. `used` are the CPU seconds of ended
-    processes, which cover all counted time once no task is left.
+    start is no longer known. It is then counted from that start, as long as fewer such tasks are
+    found than there were. `cores` are what a task of a type requests. `used` are the CPU seconds of
+    ended processes, which cover all counted time once no task is left.
     """
     every, until = list(spans), before.at if before else 0.0
     known = [(kind, since, ended) for kind, since, ended in every if since is not None]
@@ -133,13 +135,17 @@ def _fold_days(found: SecondsByDay) -> SecondsByDay:
 # The ledger of one user: hours by day, group and cluster, also of runs whose records are gone.
 
 FULL_DAYS = 92
-"""Days with hours by cluster; older days have one entry for all clusters."""
+"""Maximum days with hours by cluster; older days have one entry for all clusters."""
 MOST_LEDGER_DAYS = 732
 """Days that are kept; older ones are added to the oldest of them."""
 MOST_CLUSTERS = 20
-"""Clusters of one day; the smallest above this number are one entry with an empty name."""
+"""Maximum clusters listed for a day. The others, with the fewest hours, are summed in one entry
+with an empty name.
+"""
 MOST_NAMES = 5000
-"""Names whose highest run number is kept; above this, those with the lowest number are dropped."""
+"""Maximum names whose highest run number is kept; above this, those with the lowest number are
+dropped.
+"""
 UID_RETENTION = DAY
 """Seconds for which a run without a record is remembered as counted."""
 
@@ -148,7 +154,9 @@ GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 
 
 class Hours(Model, frozen=True):
-    """CPU- and GPU-hours; `used` CPU-hours were really used, of the `measured` part of `cpu`."""
+    """CPU- and GPU-hours. `measured` is the part of `cpu` whose usage was measured, and `used` is
+    the usage measured in it.
+    """
 
     cpu: float = 0.0
     gpu: float = 0.0
@@ -169,8 +177,9 @@ HoursByDay = dict[str, dict[str, dict[str, Hours]]]
 
 
 class AccountedRun(Model, frozen=True):
-    """A run as the ledger needs it. `gpus` are those of one task by type, `until` is when it
-    released everything, and `metered` are the CPU seconds used and those requested meanwhile.
+    """A run as the ledger needs it. `gpus` is the number of GPUs of one task, by type. `until` is
+    when the run released everything. `metered` are the used CPU seconds, and the CPU seconds
+    requested in the same time.
     """
 
     cluster: str
@@ -198,7 +207,7 @@ class Ledger(Model, frozen=True):
 
 class HoursAccount(Model, frozen=True):
     """A user's account: hours of ended runs, the budget, and the highest run number of each name.
-    `numbers` is None where nobody keeps those.
+    `numbers` is None if these numbers are not recorded.
     """
 
     days: HoursByDay = {}
@@ -353,8 +362,8 @@ def hours_rows(
     by: Grouping,
     order: Order = "reserved",
 ) -> list[HoursRow]:
-    """Return the hours from the day `first` to the day `last`: the most reserved first, or those
-    with the most that was measured and not used. Days stay in order.
+    """Return the hours from the day `first` to the day `last`. Rows with the most reserved hours
+    come first, or those with the most unused hours that were measured. Days stay in order.
 
     The key of a cluster includes its user, because two users may use the same name; it does not for
     a single user, whose name is empty.
@@ -402,7 +411,7 @@ def _day_hours(run: AccountedRun, types: Mapping[str, float]) -> Hours:
 
 
 def _bound_days(days: HoursByDay, now: float) -> HoursByDay:
-    """Return the same sums in bounded size."""
+    """Return the sums in bounded size."""
     today = datetime.fromtimestamp(now, timezone.utc).date()
     full, oldest = (
         (today - timedelta(days=back)).isoformat() for back in (FULL_DAYS, MOST_LEDGER_DAYS)
@@ -420,7 +429,7 @@ def _bound_days(days: HoursByDay, now: float) -> HoursByDay:
 def _largest_clusters(
     groups: dict[str, dict[str, Hours]], most: int
 ) -> dict[str, dict[str, Hours]]:
-    """Return the same hours with at most so many clusters by name, the largest."""
+    """Return the same hours; only the largest clusters, up to a maximum, keep their names."""
     named = [(held.cpu + held.gpu, g, c) for g, cs in groups.items() for c, held in cs.items() if c]
     if len(named) <= most:
         return groups

@@ -34,7 +34,7 @@ class Quota(Model, frozen=True):
 
 
 class OverrideTerm(Model, frozen=True):
-    """Until when an administrator's exception applies, and why."""
+    """The end of an administrator's exception, and its reason."""
 
     until: float
     reason: str
@@ -63,8 +63,8 @@ class ResourceTotals:
 
 
 def resource_totals(run: str, spec: Spec, types: Iterable[TaskType] = TaskType) -> ResourceTotals:
-    """Return the total for tasks of these types; tasks without a CPU or memory request count a
-    little.
+    """Return the total for tasks of these types; tasks without a CPU or memory request count with
+    default amounts.
     """
     counts, every = spec.replicas.counts, list(types)
 
@@ -82,7 +82,9 @@ def resource_totals(run: str, spec: Spec, types: Iterable[TaskType] = TaskType) 
 
 
 def workers_that_fit(spec: Spec, others: Iterable[ResourceTotals], limits: Limits) -> int:
-    """Return the most workers, fewer than requested, with which a launch is allowed, or 0."""
+    """Return the maximum number of workers, below the requested number, that a launch may have, or
+    0.
+    """
     running, worker = list(others), spec.replicas.worker
     low, high = 0, max(0, worker.count - 1)
     while low < high:

@@ -97,7 +97,7 @@ class AvailableResources:
 
 
 def memory_of(resources: Resources) -> float:
-    """Return the bytes that one such task may use; 0 without a limit."""
+    """Return the memory limit of one such task in bytes; 0 without a limit."""
     return float(parse_memory(resources.memory)) if resources.memory else 0.0
 
 
@@ -126,7 +126,7 @@ def too_many_replicas(
     task_type: TaskType, fits: int, count: int, each: str, less: Clause, free: Clause
 ) -> Problem:
     """Return the problem of too many workers or parameter servers of `each`. `count` are requested
-    and `fits` (at least one) fit; `less` is another way out, and `free` says what there is.
+    and `fits` (at least one) fit; `less` is another remedy, and `free` says what is free.
     """
     code = "ServersFit" if task_type is TaskType.PS else "WorkersFit"
     rule = Message(

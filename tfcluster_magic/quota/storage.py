@@ -1,8 +1,8 @@
 """The storage used in a user's folders, compared with its limit: a warning from 80 %, a refusal
 when full. Pure.
 
-A warning or refusal says how much there is, how much is allowed, and what is the largest that could
-go. What was not measured stands against nothing.
+A warning or refusal says how much is used, how much is allowed, and which entries are the largest
+that you could delete. A folder that was not measured prevents nothing.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from ..spec import Model
 from ..spec.quantities import format_bytes
 
 WARN_FROM = 0.8
-"""The part of the limit from which the user is warned."""
+"""Threshold: the used fraction of the limit from which the user is warned."""
 OWN_VOLUME_FACTOR = 1.1
-"""A volume of this many times what is allowed, at most, is of the folder or claim alone."""
+"""A volume of at most this many times the limit counts as used by this folder or claim alone."""
 FOLDER_NAMES = ("workspace", "data", "log")
 _MOST_NAMED = 3
 
 
 class FolderEntry(Model, frozen=True, omit_defaults=False):
-    """A folder or a file right below a volume, in a log folder the output of a run; its bytes."""
+    """A folder or file directly below a volume, in a log folder the output of a run, with its
+    bytes.
+    """
 
     name: str
     used: int
@@ -33,8 +35,8 @@ class FolderEntry(Model, frozen=True, omit_defaults=False):
 class FolderUsage(Model, frozen=True, omit_defaults=False):
     """One of the folders: `workspace`, `data`, `log`.
 
-    `used` is None where nobody could measure, and `note` says why; with `at_least` there is more
-    than was counted. `allowed` is None where nothing bounds it.
+    `used` is None if it could not be measured, and `note` says why; with `at_least`, more is used
+    than was counted. `allowed` is None if there is no limit.
     """
 
     name: str
@@ -47,14 +49,14 @@ class FolderUsage(Model, frozen=True, omit_defaults=False):
 
     @property
     def share(self) -> float:
-        """The part of what is allowed that is used; 0 where one of the two is not known."""
+        """The used fraction of the limit; 0 if usage or limit is unknown."""
         if self.used is None or self.allowed is None:
             return 0.0
         return self.used / self.allowed if self.allowed else 1.0
 
 
 def problems(volumes: Iterable[FolderUsage]) -> list[Problem]:
-    """The message why nothing new may start, if a volume is full."""
+    """Return a problem for each full folder: nothing new may start."""
     return [
         Problem(
             f"storage.{each.name}",

@@ -82,17 +82,17 @@ if TYPE_CHECKING:
     from .schedules import ScheduleVerbs
 
 MOST_COMPARED = 50
-"""Runs that are compared in one table."""
+"""Maximum runs that are compared in one table."""
 ENDING_TIMEOUT = 30.0
-"""Seconds beyond the grace period after which a run that was asked to end should be gone."""
+"""Seconds after the grace period at which a run that was asked to end should be gone."""
 
 EARLIER_EVERY = 60.0
-"""Seconds after which a run's earlier runs are looked for again."""
+"""Seconds after which a run's earlier runs are listed again."""
 MOST_EARLIER = 8
-"""Earlier runs of which the samples are read."""
+"""Maximum earlier runs whose samples are read."""
 
 SIGHT_TIMEOUT = 5.0
-"""Seconds for which a deletion waits until the runs that wait for this run have seen its end."""
+"""Maximum seconds that a deletion waits until the runs that wait for this run have seen its end."""
 
 
 class Until(enum.Enum):

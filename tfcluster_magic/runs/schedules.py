@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     )  # only for annotations, because it imports the planning of launches
 
 MOST_SCHEDULES = 1000
-"""The most schedules of one user."""
+"""Maximum schedules of one user."""
 RULES = (*RULE_OPTIONS, "after")
 """Keys of the rules that `create` and `update` accept."""
 NEXT_PLANNED = 5

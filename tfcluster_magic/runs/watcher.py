@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 PROGRESS_INTERVAL = 1.0
 """Seconds between reads of the active runs' progress."""
 PROGRESS_BUDGET = 0.5
-"""Seconds of each pass for ended runs, of which there may be hundreds after a start."""
+"""Maximum seconds that each pass spends on ended runs; after a start there may be hundreds of
+them.
+"""
 RETRY_PAUSES = (1.0, 2.0, 5.0)
 """Seconds before retries of a failed watch; the last value repeats."""
 SILENCE_LIMIT = 3.0
@@ -38,7 +40,7 @@ SILENCE_LIMIT = 3.0
 @dataclass(frozen=True)
 class WatchedRun:
     """The known state of a run: its record, progress, silent tasks, an outage, why it could not be
-    deleted, and once it is over what its tasks used.
+    deleted, and, after its end, what its tasks used.
     """
 
     cluster: TFCluster
@@ -103,7 +105,7 @@ class RunWatcher:
             return dict(self._known)
 
     def complete(self, within: float) -> bool:
-        """Return whether every run is known; wait at most so many seconds for it."""
+        """Wait at most `within` seconds until every run is known; return whether it is."""
         return self._complete.wait(within)
 
     def learn(self, cluster: TFCluster) -> None:

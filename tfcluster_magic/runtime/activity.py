@@ -50,7 +50,7 @@ _COUNTED = re.compile(
     rb"((?:,\d{3})*)(?!\d|\.\d)"
     rb"|(?<![\d/.])(\d{1,15})/\d+ (?:\[|\xe2\x94)"
 )
-# Bytes at the end of a piece of output in which the newest step is looked for.
+# Number of bytes at the end of a piece of output in which the newest step is searched.
 _NEWEST = 2 << 10
 
 
@@ -245,10 +245,11 @@ class Activity:
 
 # ---- start ----
 
-# Seconds for which a sign must last, while the own port may still open: long enough to be read in
-# the log of a pod that is not up, which is read at least every ten seconds.
+# Seconds for which a sign must last before it counts. The operator reads the log of a pod that is
+# not up at least every ten seconds, so it sees the sign in time; meanwhile the task's own port may
+# still open.
 PATIENCE = 12.0
-# The share of a core that counts as activity.
+# Threshold: the fraction of a core that counts as activity.
 WORKS = 0.5
 # Seconds between two looks, and before the first: importing TensorFlow takes longer.
 LOOK, FIRST_LOOK = 1.0, 3.0

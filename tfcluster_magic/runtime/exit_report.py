@@ -51,7 +51,9 @@ class OomWatch:
         return any(_is_own_cgroup(path) for path in self._risen())
 
     def around(self) -> bool:
-        """Return whether it happened in the cgroup, ours or not, or else on this machine."""
+        """Return whether a process was killed for memory in the cgroup, ours or not, or else on
+        this machine.
+        """
         return bool(self._risen())
 
     def _risen(self) -> list[str]:

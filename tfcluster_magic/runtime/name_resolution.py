@@ -29,7 +29,9 @@ GO_ON = 30.0
 # first (`operator/reconcile/`); nothing is printed before that.
 NAMES_QUIET_SECONDS = 12.0
 SAMPLE = 32
-"""Names that have to exist before all are asked for together; a small cluster has no others."""
+"""Maximum names in the sample that has to exist before all names are asked for together. In a small
+cluster, the sample holds all names.
+"""
 
 
 def wait_for_names(
@@ -133,7 +135,7 @@ class UnresolvedNames:
 
 
 def _addresses(name: str) -> int:
-    """Return how many addresses a name has, of the family of which it has more."""
+    """Return the number of IPv4 or of IPv6 addresses of a name, whichever is larger."""
     import socket
 
     try:
@@ -154,10 +156,10 @@ def _is_address(host: str) -> bool:
 RESOLV_CONF = "/etc/resolv.conf"
 DNS_PORT = 53
 DNS_TIMEOUT = 1.0
-"""Timeout of an answer in seconds."""
+"""Timeout in seconds of an answer."""
 DNS_TRIES = 3
-"""Unanswered questions in a row before the resolver is used instead: packets get lost while a pod's
-network is being set up.
+"""Maximum unanswered questions in a row before the resolver is used instead: packets get lost while
+a pod's network is being set up.
 """
 UNASSIGNED_TYPES = (61440, 65534)
 NO_ERROR, NO_NAME, SILENCE = 0, 3, -1

@@ -189,7 +189,7 @@ def now_ms() -> int:
 QUEUE_BYTES = 4 * 1024 * 1024
 HANGS = "the volume does not answer"
 REMOVED = "its file was removed"
-# Bytes that must be free before the copy resumes; else it would stop again after a line or two.
+# Minimum free bytes before the copy resumes; with less, it would stop again after a line or two.
 MIN_FREE_BYTES = 256 * 1024
 
 
@@ -369,7 +369,7 @@ def is_within_line(path: str) -> bool:
 
 STDOUT = 1
 CHUNK = 64 * 1024
-# Bytes that a pipe takes without blocking when poll() reports it writable.
+# Number of bytes that a pipe takes without blocking when poll() reports it writable.
 PAGE = 4096
 
 

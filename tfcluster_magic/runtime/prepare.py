@@ -52,7 +52,7 @@ class Preparation:
         self.finished = False
         self.problem = ""
         self.problem_message: dict[str, Any] | None = None
-        """The same as a code, if it has one."""
+        """The problem as a message with a code, if it has one."""
         self.owns_folder = False
         """Whether the output folder exists and belongs to this run."""
         self.earlier: EarlierCheckpoints | None = None

@@ -22,9 +22,9 @@ TAIL_BYTES = 64 * 1024
 MAX_LINES = 20
 MAX_CHARS = 500
 MAX_ERROR = 300
-# So many lines after an error that a pipe hid may be its message or the script's last lines.
+# Maximum lines after an error hidden by a pipe that may be its message or the script's last lines.
 MORE_LINES = 3
-# Bytes kept of an error that a thread or a child process printed long before the end.
+# Maximum bytes kept of an error that a thread or a child process printed long before the end.
 ASIDE_BYTES = 8 * 1024
 ASIDE = re.compile(rb"^(?:Exception in thread |Process [^\n:]*:$)", re.MULTILINE)
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -132,7 +132,7 @@ def _last(lines: list[str], error: PrintedError | None) -> list[str]:
 
 
 def _went_on(lines: list[str], error: PrintedError) -> bool:
-    """Return whether more was printed after an error than a multi-line message has."""
+    """Return whether more lines were printed after an error than a multi-line message has."""
     plain = [n for n in lines[error.said_at + 1 :] if not (_is_noise(n) or n[0] in " \t|")]
     return sum(not (DECORATION.match(line) or FRAME.match(line)) for line in plain) > MORE_LINES
 

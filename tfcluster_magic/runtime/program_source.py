@@ -28,24 +28,26 @@ if TYPE_CHECKING:
     from task_config import TaskConfig
 
 ENTRIES = ("run.sh", "main.py", "__main__.py")
-"""Files that start a folder, the first that exists; without them its only `.py` file. The same as
-in `program/sources.py`.
+"""Files that start a folder, the first that exists; without them its only `.py` file.
+`program/sources.py` has the same list.
 """
 SCRIPTS = (".py", ".sh")
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
 MOST_BYTES = 50 << 20
-"""The largest program: a file, a hashed folder, a download, and what an archive unpacks to."""
+"""Maximum bytes of a program: a file, a hashed folder, a download, or the content of an archive."""
 MOST_FILES = 10000
 MOST_HEADER = 1 << 20
-"""The largest header of an entry in a .tar.gz, which tarfile keeps in memory many times."""
+"""Maximum bytes of an entry's header in a .tar.gz, because tarfile keeps several copies in
+memory.
+"""
 PATH_PATIENCE = 60.0
-"""Seconds in which a volume may come to see an existing file: NFS caches its absence for so long.
-Ref: https://man7.org/linux/man-pages/man5/nfs.5.html (acdirmax)
+"""Maximum seconds until a volume shows an existing file: NFS caches its absence for so long. Ref:
+https://man7.org/linux/man-pages/man5/nfs.5.html (acdirmax)
 """
 NEVER_SEEN = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
 URL_PATIENCE = 60.0
-"""Seconds in which a URL has to answer, as a pod's network policy may be late, and then to send the
-program.
+"""Maximum seconds until a URL answers, because a pod's network policy may be late, and then until
+it has sent the program.
 """
 TOO_SLOW = "the server sends too slowly"
 CONNECT_SECONDS = 10.0
@@ -102,7 +104,7 @@ def _find_path(config: TaskConfig, patience: float, say: Callable[[str], None]) 
     except PermissionError as error:
         named = str(error.filename or path)
         raise ConfigError(
-            f"the task has no right to read {named}", code="ProgramForbidden", path=named
+            f"the task may not read {named}", code="ProgramForbidden", path=named
         ) from None
     except OSError as error:
         raise ConfigError(f"the program {path} cannot be read: {error.strerror}") from None
@@ -349,7 +351,7 @@ def _fetched(
     patience: float,
     say: Callable[[str], None],
 ) -> tuple[str, bytes]:
-    """Return the same, without a total time limit."""
+    """Return the name and content of a URL, without a total time limit. Raises ConfigError."""
     import urllib.error
     from http.client import HTTPException
 
@@ -450,7 +452,7 @@ def _unpack(content: bytes, name: str, folder: str) -> str:
 
 
 def _copy(stream: Any, file: Any, most: int) -> int:
-    """Copy a stream, but hardly more than `most` bytes; return how many there were."""
+    """Copy a stream, but stop just above `most` bytes; return the number of copied bytes."""
     count = 0
     while count <= most:
         block = stream.read(1 << 16)
@@ -536,7 +538,7 @@ https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT (4.3.12)
 
 
 def _count_listed(block: bytes) -> int:
-    """Count consecutive entries of a .zip's list, hardly beyond the limit."""
+    """Count consecutive entries in a .zip's directory; stop just above the limit."""
     import struct
 
     count = place = 0
@@ -642,7 +644,7 @@ def _serves(program: dict[str, Any]) -> bool | None:
 
 
 def _scripts(program: dict[str, Any]) -> list[str]:
-    """Return the files with which it is known to begin."""
+    """Return the names of the files that are known to start it."""
     folder = program.get("dir") or ""
     if program.get("command"):
         words = [word for word in program["command"] if word.endswith(SCRIPTS)]

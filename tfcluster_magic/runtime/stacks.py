@@ -31,18 +31,19 @@ FOLDER = ".tfcluster-stacks"
 # As in site/sitecustomize.py.
 SIGNAL = getattr(signal, "SIGRTMAX", 64) - 7
 MEMORY = "/memfd:tfcluster-stacks"
-# Seconds for the answer of a process, for the answer of a whole task, and without growth after
+# Maximum seconds for the answer of a process and of a whole task; seconds without growth after
 # which an answer is complete.
 ANSWER, ALL, SETTLED = 3.0, 15.0, 0.4
-# Seconds for which a process must use no CPU before it gets the signal, and for which such a moment
-# is looked for.
+# Seconds for which a process must use no CPU before it gets the signal, and maximum seconds to wait
+# for such a moment.
 STILL, LOOK = 0.1, 2.0
 MOST_PROCESSES = 32
 MOST_BYTES = 256 << 10
 MOST_WORDS = 200
-# Bytes of the stacks that a run keeps, and at least a task.
+# Maximum bytes of the stacks that a run keeps, and the minimum share of each task.
 KEPT_BYTES, LEAST_KEPT = 8 << 20, 16 << 10
-# Requests that are answered in a look. An answer that nobody fetched is removed after so long.
+# Maximum requests that are answered in one check; seconds after which an answer that nobody fetched
+# is removed.
 MOST_REQUESTS = 4
 FORGOTTEN = 600.0
 _NAME = re.compile(r"\.([0-9a-f]{32})\.(ask|json)")
@@ -79,8 +80,8 @@ def answer(folder: str, task: str, family: Callable[[], list[int]]) -> None:
 def keep(
     folder: str, task: str, family: Callable[[], list[int]], since: float, attempt: int, tasks: int
 ) -> None:
-    """Keep the stacks of this task, which has done nothing since then, in place of earlier ones.
-    `tasks` is how many the run has. Raises nothing for a volume that fails.
+    """Replace the kept stacks of this task by the current ones; the task has been inactive since
+    `since`. `tasks` is the number of tasks of the run. A failing volume raises no error.
     """
     try:
         path = os.path.join(folder, FOLDER)

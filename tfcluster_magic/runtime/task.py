@@ -47,7 +47,7 @@ HEADROOM = 1.0
 GIVE_UP = 5.0
 DRAIN = 5.0
 COPY = 2.0
-# The quiet line in a pod's log is repeated after so many equal lines of TensorFlow, because only
+# The quiet line in a pod's log is repeated after this many equal lines of TensorFlow, because only
 # the last twenty lines are read.
 REPEAT_QUIET = 8
 # The longest search for a program's last writes.
@@ -177,8 +177,8 @@ class Task:
         look()
 
     def _ready(self, sign: dict[str, Any]) -> None:
-        """Report that the program counts as started: its own port is open or not needed, or by a
-        sign.
+        """Report that the program counts as started, because its port is open, it needs none, or a
+        sign shows it.
         """
         self.activity.words.looks_for_steps = False
         self.report.event("ready", **sign)

@@ -49,10 +49,10 @@ def tf_cluster(addresses: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 def build(addresses: Mapping[str, Sequence[str]], task_type: str, index: int) -> TFConfig:
     """Return the TF_CONFIG of one task.
 
-    Without parameter servers an evaluator is in its own "cluster": MultiWorkerMirroredStrategy,
-    which programs with Estimators create in each task, counts the tasks of its own type there;
-    RunConfig does not read it (tensorflow/python/distribute/multi_worker_util.py, worker_count;
-    tensorflow_estimator/python/estimator/run_config.py).
+    Without parameter servers, an evaluator is listed in its own "cluster". Programs with Estimators
+    create a MultiWorkerMirroredStrategy in each task, and it counts the tasks of that task's type
+    there. RunConfig ignores the entry (tensorflow/python/distribute/multi_worker_util.py,
+    worker_count; tensorflow_estimator/python/estimator/run_config.py).
     """
     cluster = tf_cluster(addresses)
     if task_type == "evaluator" and cluster and "ps" not in cluster and addresses.get(task_type):

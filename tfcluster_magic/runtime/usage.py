@@ -41,7 +41,7 @@ MOST_SHARE = 0.003
 # The longest pause after a costly sample: half of the time after which `usage/summary.py` takes a
 # sample for stale. Requests for stacks are looked for more often.
 LONGEST, MOST_LOOK = 15.0, 10.0
-# A family is listed again after so many samples, or when one of its processes has ended: finding
+# A family is listed again after this many samples, or when one of its processes has ended: finding
 # the children of a hundred threads costs more than all the rest.
 LIST_EVERY = 3
 # Samples of `activity` without any activity after which the stacks of a program are kept: a run is
@@ -361,10 +361,10 @@ class Cgroup:
 
 
 class Gpus:
-    """The task's NVIDIA GPUs by NVML, the driver's own library; none where that is not installed.
+    """The task's NVIDIA GPUs by NVML, the driver's own library; none if NVML is not installed.
 
-    `CUDA_VISIBLE_DEVICES` names them; numbers count as NVML's. Use and memory are those of the
-    whole device.
+    `CUDA_VISIBLE_DEVICES` names them, and its numbers are read as NVML's. Utilisation and memory
+    are those of the whole device.
     """
 
     def __init__(self, visible: str | None) -> None:

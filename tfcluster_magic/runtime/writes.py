@@ -1,4 +1,4 @@
-"""The places where a program writes its results, and the checkpoint with which it began.
+"""The places where a program writes its results, and the checkpoint from which it started.
 
 Event files and checkpoints outside of the run's folder get links in its folder `written`, so that
 TensorBoard and progress find them. Files on a pod's own disk, which is lost with the pod, are

@@ -17,13 +17,13 @@ from ..spec.resource_form import Form, any_form, many_seconds_form, seconds_form
 from ..spec.spec import MOST_DEPENDENCIES
 
 MOST_OCCURRENCES = 500
-"""The most settled occurrences that a status keeps."""
+"""Maximum settled occurrences that a status keeps."""
 MOST_WAITING = 100
-"""The most due times of one schedule that wait at the same time; later ones follow when some are
+"""Maximum due times of one schedule that wait at the same time; later ones follow when some are
 launched.
 """
 MOST_BACKFILL = 10_000
-"""The most due times of one backfill."""
+"""Maximum due times of one backfill."""
 ASK_ABOVE = 300
 """Number of due times above which a backfill asks first."""
 SCHEDULE_STATES = ("Active", "Paused", "Invalid")

@@ -36,17 +36,17 @@ from . import OccurrenceState as State
 from .cron import CronTimes
 
 ON_TIME = 60.0
-"""Seconds for which a due time counts as on time; later it was missed."""
+"""Maximum seconds for which a due time counts as on time; later it was missed."""
 ROOM_DELAY, LONGEST_ROOM_DELAY = 30.0, 300.0
 """Seconds until a launch without room is tried again: the first delay and the longest one. Each
 delay is twice the one before.
 """
 MOST_COUNTED = 1000
-"""The most missed due times that are counted one by one."""
+"""Maximum missed due times that are counted one by one."""
 _MOST_TAKEN = 1000
-"""The most due times of a backfill that one call handles."""
+"""Maximum due times of a backfill that one call handles."""
 MOST_BACKFILLS = 20
-"""The most finished backfills that a status keeps; unfinished ones are always kept."""
+"""Maximum finished backfills that a status keeps; unfinished ones are always kept."""
 
 
 FindSchedule = Callable[[str], Schedule | None]

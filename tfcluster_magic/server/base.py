@@ -30,7 +30,7 @@ T = TypeVar("T")
 RESOURCE = "tfcluster"
 """The resource for which Jupyter Server's `Authorizer` is asked about `read` or `write`."""
 MOST_BYTES = 4 * 1024 * 1024
-"""Largest request body in bytes; a cell with its arguments is far smaller."""
+"""Maximum bytes of a request body; a cell with its arguments is far smaller."""
 
 
 class GuardedHandler(ProblemResponses, JupyterHandler, StreamedBody):

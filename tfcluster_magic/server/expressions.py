@@ -20,11 +20,11 @@ from collections.abc import Iterator, Sequence
 from typing import IO
 
 MOST_SOURCE = 1000
-"""Longest expression, in characters."""
+"""Maximum characters of an expression."""
 CPU_SECONDS = 1.0
-"""CPU time for compiling the expression, and for each batch of lines."""
+"""Maximum CPU seconds for compiling the expression, and for each batch of lines."""
 MOST_CPU_SECONDS = 600
-"""CPU time for all lines of a search."""
+"""Maximum CPU seconds for all lines of a search."""
 MOST_MEMORY = 512 << 20
 LOOK_UP = 0.3
 """Seconds after which a caller that waits for an answer regains control."""

@@ -33,17 +33,17 @@ from .expressions import ExpressionRefused, Matcher, TooSlow
 
 MOST_LINES = 500
 MOST_CHARACTERS = 256 * 1024
-"""Characters in a batch, not counting its last line."""
+"""Maximum characters in a batch, not counting its last line."""
 MOST_STREAMS = 32
 HANGS_AFTER = 2.0
-"""Seconds after its end at which a stream whose thread still runs counts as hanging."""
+"""A stream counts as hanging if its thread still runs this many seconds after its end."""
 
 MOST_SEARCHED = 20_000
-"""Characters of a line that are searched."""
+"""Maximum characters of a line that are searched."""
 MOST_AROUND = 20_000
-"""Most lines before and after a line."""
+"""Maximum lines before and after a line."""
 MOST_CHARACTERS_AROUND = 8 << 20
-"""Most characters before and after a line, not counting the first and last line."""
+"""Maximum characters before and after a line, not counting the first and last line."""
 LOOK_UP = 0.3
 """Seconds after which a reader that skips lines checks whether it is still needed."""
 

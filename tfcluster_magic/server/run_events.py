@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 SCHEMA = Path(__file__).parent / "event_schemas" / "run.yaml"
 SCHEMA_ID = "https://tfcluster.dev/events/run/v1"
 EVERY = 0.25
-"""Shortest interval between two events of one run, in seconds."""
+"""Minimum seconds between two events of one run."""
 MOST_A_SECOND = 200
-"""Most events per second in total; the more runs change, the fewer events each gets."""
+"""Maximum events per second in total; the more runs change, the fewer events each gets."""
 LOOK_EVERY = 1.0
 
 

@@ -41,7 +41,7 @@ from .worker import READ_WITHIN
 HEARTBEAT = 15.0
 """Seconds after which a silent log stream sends a heartbeat."""
 GONE_WITHIN = 2.0
-"""Seconds for which a request waits for a removal; a longer removal is reported when it ends."""
+"""Maximum seconds that a request waits for a removal; a longer removal is reported when it ends."""
 
 
 class StopBody(Model, frozen=True):
@@ -157,7 +157,7 @@ class VerbHandler(TFClusterHandler):
 
 
 MOST_LISTED = 50
-"""Runs whose tasks one request lists: each is a call of the backend."""
+"""Maximum runs whose tasks one request lists, because each run is a call of the backend."""
 COMPARE_WITHIN = 15.0
 """Timeout in seconds of a comparison, which reads up to 50 runs one after the other."""
 
@@ -188,7 +188,7 @@ def _is_telling(text: str) -> bool:
 
 
 MOST_POINTS = 1000
-"""Points of a graph that can be asked for."""
+"""Maximum points of a graph in a request."""
 
 
 class UsageHandler(TFClusterHandler):

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from logging import Logger
 
 GRAPHS_KEPT = 600.0
-"""Seconds for which the address of graphs is not asked for again."""
+"""Seconds for which the address of graphs is cached."""
 
 
 def files_root(serverapp: Any) -> Path | None:
@@ -109,7 +109,7 @@ def _real_path(root: Path) -> str:
 # reason until the next removal.
 
 REMOVE_OUTPUT_WITHIN = 60.0
-"""Seconds for removing a run's output, added to the seconds for its end."""
+"""Maximum seconds for the removal of a run's output, in addition to the seconds for its end."""
 
 
 class Removals:

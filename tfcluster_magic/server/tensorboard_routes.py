@@ -147,7 +147,7 @@ def _file_headers(name: str, hashed: bool) -> dict[str, str]:
 PAGE = "tfcluster/tensorboard"
 """Path below base_url of a board's pages, followed by its id."""
 PATIENCE = 2.5
-"""Seconds for which a request waits for its board before the starting page is shown."""
+"""Maximum seconds that a request waits for its board before the starting page is shown."""
 
 _SECRET_PARAMETERS = re.compile(r"(token|_xsrf)(=|$)")
 """Query parameters not to forward: the server's token, and the XSRF token."""

@@ -365,8 +365,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "workspace, a full one in the image and its volumes"
         ),
         "ProgramForbidden": mark(
-            "the task has no right to read {path}: give the user that it runs as the right to read "
-            "the file and to enter its folders"
+            "the task may not read {path}: allow its user to read the file and to enter its folders"
         ),
         "NameWithoutChecksum": mark(
             "the folder {folder} holds {name}, a name that sha256sum writes in another way, so no "
@@ -670,7 +669,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "there is no claim {claim} in this namespace: make it, or name one that exists"
         ),
         "ClaimDeleted": mark("the claim {claim} is being deleted"),
-        "ClaimUnbound": mark("a claim of it has no volume yet"),
+        "ClaimUnbound": mark("one of its claims has no volume yet"),
         "ClaimsUnbound": "{parts:sentences}",
         "ClaimClassMissing": mark(
             "the claim {claim} asks for the storage class {name}, which does not exist: "
@@ -718,7 +717,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "the image {image} is private: name a secret that opens it with --image-pull-secret"
         ),
         "ImageOtherProcessor": mark("the image {image} is not made for this node's processor"),
-        "ImageDiskFull": mark("the node's disk is full: the image {image} has no room"),
+        "ImageDiskFull": mark("the node's disk is full: there is no space for the image {image}"),
         "ImageNotFound": mark("there is no image {image}: check its name and tag"),
         "RegistryUnreachable": mark(
             "the node does not reach the registry of the image {image}: {why}"
@@ -936,7 +935,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "ClaimAtMost": mark("a claim may have at most {most} here"),
         "SecretsNotSeen": mark(
             "the operator may not see which secrets of this namespace are labelled for tasks: "
-            "an administrator binds the ClusterRole tfcluster-operator-secrets to it there"
+            "ask an administrator to bind the ClusterRole tfcluster-operator-secrets to the "
+            "operator there"
         ),
         "SecretNotForTasks": mark(
             "tasks may use secrets that an administrator labelled {label}=true; there are: "
@@ -1034,8 +1034,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "least {least:g} s are needed (the first {start:g} s of a task do not count)"
         ),
         "AdviceThrottled": mark(
-            "{task} had to wait for its limit of {limit:g} CPU for {percent} % of the time "
-            "(it used {cpu:g} CPU): raise the limit"
+            "{task} was throttled at its limit of {limit:g} CPU for {percent} % of the time (it "
+            "used {cpu:g} CPU): raise the limit"
         ),
         "AdviceServerCpu": mark_plural(
             "{tasks:and} limits the training: it uses {cpu:g} CPU while each worker waits and uses "
@@ -1050,23 +1050,24 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "while each worker waits and uses {workers:g} CPU: add parameter servers",
         ),
         "AdviceServerCpuAlone": mark_plural(
-            "{tasks:and} limits the training alone: it uses {cpu:g} CPU, the other parameter "
-            "servers {others:g} each, and each worker waits and uses {workers:g}; more servers do "
-            "not help where one variable is that large: split it with a partitioner",
-            "{tasks:and} limit the training alone: they use up to {cpu:g} CPU each, the other "
-            "parameter servers {others:g}, and each worker waits and uses {workers:g}; more "
-            "servers do not help where single variables are that large: split them with a "
+            "Only {tasks:and} limits the training: it uses {cpu:g} CPU, the other parameter "
+            "servers {others:g} each, and each worker waits and uses {workers:g}. More servers "
+            "do not help if a single large variable causes this: split the variable with a "
             "partitioner",
+            "Only {tasks:and} limit the training: they use up to {cpu:g} CPU each, the other "
+            "parameter servers {others:g}, and each worker waits and uses {workers:g}. More "
+            "servers do not help if single large variables cause this: split the variables with "
+            "a partitioner",
         ),
         "AdviceServerNetworkAlone": mark_plural(
-            "{tasks:and} limits the training alone, by its network: it transfers {speed}B/s, the "
-            "other parameter servers {others}B/s each, and each worker waits and uses {workers:g} "
-            "CPU; more servers do not help where one variable is that large: split it with a "
-            "partitioner",
-            "{tasks:and} limit the training alone, by their network: they transfer up to "
+            "Only {tasks:and} limits the training, by its network: it transfers {speed}B/s, the "
+            "other parameter servers {others}B/s each, and each worker waits and uses "
+            "{workers:g} CPU. More servers do not help if a single large variable causes this: "
+            "split the variable with a partitioner",
+            "Only {tasks:and} limit the training, by their network: they transfer up to "
             "{speed}B/s each, the other parameter servers {others}B/s, and each worker waits and "
-            "uses {workers:g} CPU; more servers do not help where single variables are that large: "
-            "split them with a partitioner",
+            "uses {workers:g} CPU. More servers do not help if single large variables cause "
+            "this: split the variables with a partitioner",
         ),
         "AdviceInputDisk": mark_plural(
             "The worker waits for input: it uses {cpu:g} CPU and reads {speed}B/s from a disk: "
@@ -1081,12 +1082,12 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "task of the run has sent: read in parallel and prefetch (`dataset.prefetch`)",
         ),
         "AdviceSlowWorker": mark(
-            "{task} is slower than the other workers: {rate:g} steps/s, theirs is {others:g}; look "
-            "at its part of the data and at the machine that it runs on"
+            "{task} is slower than the other workers: {rate:g} steps/s instead of {others:g}; "
+            "check its part of the data and the machine that it runs on"
         ),
         "AdviceAwaitedWorker": mark(
-            "The other workers wait for {task}: it uses {cpu:g} CPU, they use {others:g}; look at "
-            "its part of the data and at the machine that it runs on"
+            "The other workers wait for {task}: it uses {cpu:g} CPU, they use {others:g}; check "
+            "its part of the data and the machine that it runs on"
         ),
         "AdviceTooManyWorkers": mark_plural(
             "{workers} workers are hardly faster than {count} was: {rate:g} steps/s, and {run} "

@@ -21,19 +21,21 @@ from . import resource_form
 from .spec import Model, Pods, Program, SecretUse, Spec, Volume
 
 MARK_BYTES = 32 * 1024
-"""Bytes that the labels and annotations of a record may have together."""
+"""Maximum bytes of all labels and annotations of a record."""
 TEXT_BYTES = 96 * 1024
-"""Bytes of all these texts, labels and annotations as stored: files in base64 take a third more
+"""Maximum bytes of all texts, labels and annotations as stored: files in base64 take a third more
 than they count.
 """
 OWNER_BYTES = 16 * 1024
-"""Bytes of managedFields."""
+"""Maximum bytes of managedFields."""
 STATUS_BYTES = 32 * 1024
-"""Bytes of a status; a larger one is shortened."""
+"""Maximum bytes of a status; a larger one is shortened."""
 OTHER_BYTES = 16 * 1024
-"""Bytes of all other fields, which have bounds of their own: counts, durations, names, a stop."""
+"""Maximum bytes of all other fields, which have bounds of their own: counts, durations, names, a
+stop.
+"""
 RECORD_BYTES = TEXT_BYTES + OWNER_BYTES + STATUS_BYTES + OTHER_BYTES
-"""Bytes of the largest record."""
+"""Maximum bytes of a record."""
 
 AROUND = 3
 """Bytes around a text: its quotation marks and the separator."""
@@ -48,7 +50,7 @@ def json_bytes(content: object) -> int:
 
 
 _LONGER = {b"<": 5, b">": 5, b"&": 5, "\u2028".encode(): 4, "\u2029".encode(): 4}
-"""Bytes beyond those of UTF-8, at most."""
+"""Maximum additional bytes of these characters as stored, beyond UTF-8."""
 
 
 def stored_bytes(text: str) -> int:
@@ -65,7 +67,9 @@ def text_bytes(text: str) -> int:
 
 
 def file_bytes(path: str, size: int) -> int:
-    """Return how many bytes a file of so many bytes counts: in threes, as its base64 shows."""
+    """Return the counted bytes of a file. Its size is rounded up to a multiple of three, because
+    base64 shows no more.
+    """
     return text_bytes(path) + -(-size // 3) * 3 + AROUND
 
 

@@ -118,7 +118,9 @@ _BINARY: dict[str, int] = {f"{unit}i": 1024**power for power, unit in enumerate(
 
 
 _MOST_DIGITS = 30
-"""Digits before or after the point of a quantity; Kubernetes counts to 2^63 and to 10^-9."""
+"""Maximum digits before or after the point of a quantity; Kubernetes counts to 2^63 and to
+10^-9.
+"""
 
 
 def parse_quantity(said: object) -> Decimal:

@@ -152,15 +152,15 @@ class Pods(Model, frozen=True):
 IMAGE_PATTERN = r"^[A-Za-z0-9\[][A-Za-z0-9._:@\[\]-]*(/[A-Za-z0-9._:@-]+)*$"
 
 MOST_CORES = 1024
-"""CPU cores of one task."""
+"""Maximum CPU cores of one task."""
 PROGRAM_PATH_PATTERN = r"^[^\x00-\x1f]+$"
 PROGRAM_URL_PATTERN = r"^https?://[!-~]+$"
 PAYLOAD_BYTES = 64 * 1024
-"""The most bytes of environment, arguments and the program inside a record together; see
+"""Maximum bytes of environment, arguments and the program inside a record together; see
 `record_size`.
 """
 MOST_FILES = 1000
-"""The most files of a program inside the record; larger programs are in the workspace."""
+"""Maximum files of a program inside the record; larger programs are in the workspace."""
 
 LongText = Annotated[str, Meta(max_length=PAYLOAD_BYTES * 4 // 3 + 4)]
 ShortText = Annotated[str, Meta(max_length=4096)]
@@ -514,7 +514,7 @@ class Lifecycle(Model, frozen=True):
 
 
 STOP_LENGTH, ASKER_LENGTH = 1000, 300
-"""The most characters of a stop's reason, and of the name of the person who asked for it."""
+"""Maximum characters of a stop's reason, and of the name of the person who asked for it."""
 
 
 class AwaitedOutcome(str, enum.Enum):
@@ -526,7 +526,7 @@ class AwaitedOutcome(str, enum.Enum):
 
 RUN_NAME_PATTERN = NAME_PATTERN[:-1] + "-[1-9][0-9]{0,8}$"
 MOST_DEPENDENCIES = 10
-"""The most runs that one run may wait for."""
+"""Maximum runs that one run may wait for."""
 
 
 class Dependency(Model, frozen=True):
@@ -613,8 +613,8 @@ class Spec(Model, frozen=True):
         Meta(
             max_length=MOST_DEPENDENCIES,
             description=(
-                "runs that this one waits for. Meanwhile it is Queued and takes no room. It "
-                "fails once one of them can no longer do what is waited for"
+                "runs that this one waits for. Meanwhile it is Queued and uses no resources. It "
+                "fails once one of them can no longer succeed or end as required"
             ),
         ),
     ] = ()

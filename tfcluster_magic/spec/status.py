@@ -72,7 +72,7 @@ class Reason(str, enum.Enum):
     START_FAILED = "StartFailed"
     """A task could not be started."""
     DEPENDENCY_FAILED = "DependencyFailed"
-    """A run that it waited for (`after`) can no longer do what was waited for."""
+    """A run that it waited for (`after`) can no longer succeed or end as required."""
     QUEUE_TIMEOUT = "QueueTimeout"
     """Waited longer than `queueTimeout`."""
     START_TIMEOUT = "StartTimeout"
@@ -249,7 +249,8 @@ class AwaitedRun(Model, frozen=True):
     uid: Annotated[str, Meta(description="its uid, which tells it from a later run of this name")]
     done_at: (
         Annotated[
-            float, Meta(description="time at which it was found to have done what was waited for")
+            float,
+            Meta(description="time at which it was found to have succeeded or ended as required"),
         ]
         | None
     ) = None

@@ -189,7 +189,7 @@ with tf.summary.create_file_writer(folder).as_default():
 IDLE_TIMEOUT = 1800.0
 """Seconds without a connection after which a board ends by itself."""
 START_TIMEOUT = 60.0
-"""Seconds that a board may take to listen; about one on an idle machine."""
+"""Maximum seconds until a board listens; it takes about one on an idle machine."""
 
 _ANSWER_TIMEOUT = 10.0
 _GRACE = 5.0
@@ -221,7 +221,8 @@ def open(  # noqa: A001 - read as tensorboard.open
     it, has become a link. The board stays with the folder that it was opened on, even if the path
     leads elsewhere later, and calls it `shown`. While there is no event file, its page says so and
     names `looked_at`. `idle_timeout` (seconds above 0), `shown` and `until` apply only to a new
-    board; it ends with the process `until`, in a kernel with its notebook server if that is None.
+    board. It ends with the process `until`; if that is None, a kernel's board ends with the
+    notebook server.
 
     Raises:
         NotFound: no such folder, or it cannot be read.

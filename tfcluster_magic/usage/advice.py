@@ -24,30 +24,40 @@ from ..spec.quantities import format_bytes, parse_memory
 from .samples import Attempt, Interval
 
 START = 10.0
-"""Seconds after the start of a task that do not count: it imports and loads."""
+"""Seconds after the start of a task that do not count, because it imports modules and loads
+data.
+"""
 LEAST = 20.0
-"""Seconds with all workers at work without which there is no advice."""
+"""Minimum seconds with all workers at work; with fewer there is no advice."""
 NEWEST = 300.0
-"""Seconds of a run that goes on which count."""
+"""For an active run, only this many newest seconds count."""
 LONG = 600.0
 """Seconds after which a run that has not succeeded has shown how much memory it needs."""
 
 BUSY, WAITING = 0.7, 0.5
-"""Parts of a core that a task uses at least if it limits others, and at most if it waits."""
+"""Thresholds as fractions of a core: a task that limits others uses at least the first, and a
+waiting task at most the second.
+"""
 NETWORK = 40 << 20
-"""Bytes a second from which a parameter server may be limited by its network."""
+"""Threshold in bytes per second from which the network may limit a parameter server."""
 INPUT = 256 << 10
-"""Bytes a second from which a worker that waits is said to wait for input."""
+"""Threshold in bytes per second from which a waiting worker counts as waiting for input."""
 SLOW, APART = 0.7, 2.5
-"""Part of the others' step rate below which a worker is slow; factor between unequal tasks."""
+"""Thresholds: a worker is slow at or below this fraction of the others' step rate; tasks are
+unequal if they differ by this factor.
+"""
 FEWER, AS_FAST = 0.67, 0.85
-"""Parts of the workers and of their step rate with which an earlier run was about as fast."""
+"""Thresholds: an earlier run was about as fast if it had at most the first fraction of the workers,
+and at least the second fraction of their step rate.
+"""
 THROTTLED = 0.1
-"""Part of the time in which a task waits for its limit of CPU from which more is advised."""
+"""More CPU is advised if a task is throttled for at least this fraction of the time."""
 NEARLY_OUT, FAR_TOO_HIGH = 0.9, 0.3
-"""Parts of the requested memory: used at the peak, so that more or less is advised."""
+"""Thresholds as fractions of the requested memory: more is advised if the peak is at or above the
+first, less if it is at or below the second.
+"""
 MOST_FACTOR = 2.0
-"""Largest factor by which advice raises a number."""
+"""Maximum factor by which advice raises a number."""
 GPU_IDLE = 0.1
 _TRAINERS = (TaskType.CHIEF, TaskType.WORKER)
 _GIB = 1 << 30
@@ -130,7 +140,7 @@ def repeats_smaller(old: TFCluster, cluster: TFCluster) -> bool:
 def earlier_run(
     old: TFCluster, samples: Mapping[str, Sequence[Attempt]], counts: Mapping[str, int]
 ) -> EarlierRun | None:
-    """Return what is compared of an earlier run; None if its samples or steps are not known."""
+    """Return the compared figures of an earlier run; None if its samples or steps are unknown."""
     rates = mean_step_rates(old, samples, counts)
     window = _common_window(old, samples)
     if window is None or window[1] - window[0] < LEAST or not rates:
@@ -147,10 +157,10 @@ def earlier_run(
 
 @dataclass(frozen=True)
 class _Task:
-    """What one task used a second, in the time that counts.
+    """What one task used per second, in the time that counts.
 
-    `core` is one core, or its limit of CPU if that is less: what a task keeps busy that limits
-    others by one thread, and leaves idle while it waits.
+    `core` is one core, or the CPU limit if that is less. A task whose single thread limits the
+    others uses this much, and a waiting task leaves this much idle.
     """
 
     name: str
@@ -181,7 +191,7 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Found:
-    """A piece of advice before its sentence is made; of two for one `cause` the first counts."""
+    """A piece of advice before its sentence is made; if two have one `cause`, the first counts."""
 
     task: str
     code: str
@@ -220,7 +230,8 @@ def advise(
 
 
 def _told(cluster: TFCluster, found: _Found) -> Advice:
-    from ..launch.launch_as_command import option_texts  # with it comes the reading of programs
+    # Imported late, because it loads the program parser.
+    from ..launch.launch_as_command import option_texts
 
     words = ["tfcluster", "rerun", cluster.metadata.name]
     for key, value in found.options.items():
@@ -236,8 +247,8 @@ def _told(cluster: TFCluster, found: _Found) -> Advice:
 
 
 def advised_options(advice: Sequence[Advice]) -> dict[str, int | float | str]:
-    """Return the launch options, by key, of all of this advice; of two values for one option that
-    of the more important advice.
+    """Return the launch options, by key, of all of this advice. If two pieces of advice set one
+    option, the more important one counts.
     """
     found: dict[str, int | float | str] = {}
     for each in advice:
@@ -396,7 +407,7 @@ def _throttled(tasks: Sequence[_Task]) -> Iterator[_Found]:
 def _saturated(
     cluster: TFCluster, servers: Sequence[_Task], workers: Sequence[_Task]
 ) -> Iterator[_Found]:
-    """Yield the parameter servers for which the workers wait."""
+    """Yield advice about the parameter servers for which the workers wait."""
     hot = [task for task in servers if task.works]
     by_network = not hot
     if by_network:
@@ -454,8 +465,8 @@ def _input(
 
 
 def _straggler(cluster: TFCluster, workers: Sequence[_Task]) -> Iterator[_Found]:
-    """Yield one worker that is slower than the others, or without parameter servers, where workers
-    make each step together, one for which the others wait.
+    """Yield one worker that is slower than the others. Without parameter servers, workers make each
+    step together: then yield one for which the others wait.
     """
     if cluster.spec.mode is Mode.IN_GRAPH:
         return
@@ -480,8 +491,8 @@ def _straggler(cluster: TFCluster, workers: Sequence[_Task]) -> Iterator[_Found]
 def _too_many(
     cluster: TFCluster, workers: Sequence[_Task], earlier: Sequence[EarlierRun]
 ) -> Iterator[_Found]:
-    """Yield fewer workers with which an earlier run was about as fast. Workers that did more
-    together may make larger steps: then nothing is said.
+    """Yield advice to use fewer workers, if an earlier run with fewer was about as fast. If the
+    workers now use more CPU or GPU in total, they may make larger steps, and there is no advice.
     """
     rates = [task.steps for task in workers if task.steps]
     count = cluster.spec.replicas.counts.get(TaskType.WORKER, 0)

@@ -1,7 +1,7 @@
 """Graphs of what the tasks of a run used over time: a few for each type, on one time axis. Pure.
 
-Of a type with many tasks a graph has the middle, the lowest and the highest value, and as lines the
-tasks that differ most from the others.
+For a type with many tasks, a graph shows the median, minimum and maximum, and a line for each task
+that differs most from the others.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from .summary import RunUsage, TypeUsage
 Figure = Literal["cpu", "memory", "network", "steps"]
 FIGURES: tuple[Figure, ...] = ("cpu", "memory", "network", "steps")
 MOST_LINES = 6
-"""Tasks of a type that are all drawn as lines; of more tasks, at most so many outliers are."""
+"""Maximum tasks of a type that are all drawn as lines; of more tasks, at most this many outliers
+are drawn.
+"""
 APART = 0.25
-"""An outlier is at least by this part of the middle away from it, and by three times the usual
-distance.
+"""Threshold: an outlier differs from the median by at least this fraction of it, and by three times
+the usual distance.
 """
 _LEAST: dict[Figure, float] = {"cpu": 0.1, "memory": 64 << 20, "network": 64 << 10, "steps": 0.01}
-"""Distances that are never worth a word."""
+"""Thresholds: smaller distances never make an outlier."""
 
 Values = tuple[float | None, ...]
 
@@ -129,7 +131,7 @@ class _Axis(NamedTuple):
 
 
 def _axis(every: Iterable[Sequence[Attempt]], points: int) -> _Axis:
-    """Return the common time axis; a part of it is at least as long as most samples are."""
+    """Return the common time axis. Its intervals are at least as long as the median sample."""
     attempts = [attempt for told in every for attempt in told]
     if not attempts:
         return _Axis(0.0, 1.0, ())
@@ -158,7 +160,7 @@ def _type_graphs(
 
 def _columns(attempts: Sequence[Attempt], axis: _Axis) -> dict[Figure, Values]:
     """Return the values of one task in each part of the axis. An interval counts in each part that
-    it overlaps, by how long it does.
+    it overlaps, in proportion to the overlap.
     """
     count = len(axis.ends)
     cpu, network, lasted = [0.0] * count, [0.0] * count, [0.0] * count
@@ -196,7 +198,9 @@ def _rates(amounts: Sequence[float], lasted: Sequence[float], digits: int) -> Va
 
 
 def _step_points(attempt: Attempt) -> list[tuple[float, int]]:
-    """Return when a task told which step; a lower one begins anew, as after a restart."""
+    """Return the reported steps of a task with their times; a lower step, as after a restart,
+    discards the earlier ones.
+    """
     found: list[tuple[float, int]] = []
     for each in attempt.intervals:
         if each.step:
@@ -226,7 +230,7 @@ def _step_rates(attempts: Sequence[Attempt], axis: _Axis) -> Values:
 
 
 def _step_at(points: Sequence[tuple[float, int]], times: Sequence[float], at: float) -> float:
-    """Return the step at a time, as if steps were equally long between two that were told."""
+    """Return the step at a time, interpolated between two reported steps."""
     after = bisect.bisect_left(times, at)
     if after == 0:
         return points[0][1]
@@ -269,8 +273,8 @@ def _graph(figure: Figure, columns: Mapping[str, Values], requested: float | Non
 
 
 def _outliers(figure: Figure, columns: Mapping[str, Values]) -> list[str]:
-    """Return the tasks whose mean is far away from that of the others, the furthest first; none of
-    fewer than three tasks, of which nobody can say which is the usual one.
+    """Return the tasks whose mean differs much from that of the others, the most different first.
+    Return none for fewer than three tasks, because it is then unclear which one is usual.
     """
     means = {
         task: statistics.fmean(known)

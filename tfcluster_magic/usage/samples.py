@@ -18,11 +18,11 @@ from .. import state_files
 
 FOLDER = ".tfcluster-usage"
 MOST_BYTES = 64 << 10
-"""The most bytes that are read of a file; its task keeps it below half of this."""
+"""Maximum bytes that are read of a file; its task keeps it below half of this."""
 _FIELDS = 12
 _TENTH, _HUNDREDTH, _KIB, _BLOCK = 0.1, 0.01, 1 << 10, 64 << 10
 _MOST_COUNT = 1 << 53
-"""Largest number of a field, so that sums stay exact in JSON."""
+"""Maximum number of a field, so that sums stay exact in JSON."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from ..spec import Model
 
 FOLDER = ".tfcluster-stacks"
 WITHIN = 30.0
-"""Seconds to wait for answers; a task checks for requests every two to ten seconds."""
+"""Maximum seconds to wait for answers; a task checks for requests every two to ten seconds."""
 _MOST_BYTES = 9 << 20
 _POLL = 0.1
 
@@ -53,8 +53,8 @@ class ProcessStack(Model, frozen=True, omit_defaults=False):
 
 
 class TaskStack(Model, frozen=True, omit_defaults=False):
-    """The processes of a task as they were at `at`; None if the task has not answered. Of stacks
-    that were taken by themselves, `since` is when the task did something last.
+    """The processes of a task as they were at `at`; None if the task has not answered. For stacks
+    that were taken automatically, `since` is the time of the task's last activity.
     """
 
     task: str

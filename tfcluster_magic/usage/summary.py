@@ -1,6 +1,6 @@
 """The current and average usage of a run's tasks, compared with their requests. Pure.
 
-All attempts of a task count: amounts are summed, and of memory the largest value is taken.
+All attempts of a task count: amounts are summed; for memory, the maximum is taken.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from .samples import Attempt, Interval
 WINDOW = 6.0
 """Seconds over which the current rates are computed."""
 STALE = 30.0
-"""Seconds after which the last sample of a task says nothing about now: the task has ended, or its
-volume does not answer.
+"""Seconds after which the last sample of a task no longer counts as current: the task has ended, or
+its volume does not answer.
 """
 
 
 class Rates(Model, frozen=True, omit_defaults=False):
     """The usage of a task over `seconds`.
 
-    `cpu` and `gpu` are busy cores and GPUs, `throttled` is the part of the time in which the CPU
-    limit made it wait, `memory` and `gpu_memory` are in bytes, the others in bytes a second.
+    `cpu` and `gpu` are busy cores and GPUs, `throttled` is the fraction of the time in which the
+    CPU limit made it wait, `memory` and `gpu_memory` are in bytes, the others in bytes a second.
     """
 
     seconds: float
@@ -251,8 +251,8 @@ def series(attempts: Sequence[Attempt], points: int | None = None) -> Series:
 def _grouped(
     attempts: Sequence[Attempt], points: int | None
 ) -> Iterator[tuple[Attempt, list[Interval]]]:
-    """Yield the intervals of each attempt; those that end in the same of `points` equal parts of
-    the whole time are one group.
+    """Divide the whole time into `points` equal parts, and yield each attempt's intervals grouped
+    by the part in which they end.
     """
     begin = attempts[0].intervals[0].at
     step = (attempts[-1].intervals[-1].at - begin) / points if points else 0.0
@@ -298,7 +298,9 @@ def usage_lines(usage: RunUsage) -> list[str]:
 
 
 def type_lines(types: Iterable[TypeUsage], counts: Mapping[TaskType, int]) -> list[str]:
-    """Return such a sentence for each of these types; `counts` has the number of their tasks."""
+    """Return a sentence with request and usage for each of these types; `counts` has the number of
+    their tasks.
+    """
     return [_type_line(each, counts.get(each.task_type, each.tasks)) for each in types]
 
 

@@ -148,7 +148,7 @@ export interface Spec {
   lifecycle?: Lifecycle;
   resumeFrom?: string | null;
   /**
-   * runs that this one waits for. Meanwhile it is Queued and takes no room. It fails once one of them can no longer do what is waited for
+   * runs that this one waits for. Meanwhile it is Queued and uses no resources. It fails once one of them can no longer succeed or end as required
    *
    * @maxItems 10
    */

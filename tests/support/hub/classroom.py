@@ -19,8 +19,8 @@ from .make_run import LAB_CONFIG, PASSWORD, Hub
 from .pages import PATIENCE, fill_password
 
 AT_A_TIME = 4
-"""Students with a notebook at the same time; with more students than cores, the others would only
-wait.
+"""Maximum students with a notebook at the same time; with more students than cores, the others
+would only wait.
 """
 PROGRAM = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
 

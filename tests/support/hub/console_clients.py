@@ -78,7 +78,7 @@ def sign_in_to(page: Page, hub: Hub, name: str) -> None:
 def looked_at(page: Page, shots: Path, ready: Locator | None = None) -> None:
     """Take a screenshot of a page in both themes, and check each for accessibility.
 
-    With `ready`, an element that shows that the page has loaded, also do so in Chinese.
+    With `ready`, an element that shows that the page has loaded, repeat this in Chinese.
     """
     from .pages import accessible, in_every_look  # benchmarks use this module without axe
 

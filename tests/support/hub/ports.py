@@ -6,7 +6,7 @@ import random
 import socket
 
 RANGE = range(10_000, 32_000)
-"""A number below Linux's ports for outgoing connections (net.ipv4.ip_local_port_range), because
+"""Port numbers below Linux's range for outgoing connections (net.ipv4.ip_local_port_range), because
 such a connection could take the port of a server that is down.
 """
 

@@ -159,7 +159,7 @@ class RealHub:
         return made
 
     def tail(self, lines: int = 40) -> str:
-        """Return the end of the hub's log without the proxy's lines, of which each request adds ten
+        """Return the end of the hub's log without the proxy's lines: each request adds ten of them
         while the hub starts.
         """
         said = self.log.read_text(errors="replace").splitlines()

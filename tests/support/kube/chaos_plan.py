@@ -7,7 +7,9 @@ from __future__ import annotations
 from support.chaos.plan import OBEYS
 
 WORD = "tmp/word"
-"""Below the root of a task's container."""
+"""The path, below the root of a task's container, of the file that a program reads commands
+from.
+"""
 LINES = 40
 """The number of lines that a successful program prints; all of them must be in /log."""
 MEMBER = (

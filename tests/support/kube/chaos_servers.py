@@ -22,7 +22,7 @@ from kubenode.processes import children, members, namespace_of
 from support.kube.operator_modes import Process
 
 SHAKEN, AFTERMATH = 15.0, 60.0
-"""Seconds after a server returns, in which the test waits for nothing and clients may still
+"""Seconds after a server returns in which the test makes no checks, and in which clients may still
 fail.
 """
 LOST = gluster.BRICKS[-1]

@@ -1,6 +1,6 @@
 """Users' runs on a real cluster under chaos, and their invariants.
 
-This module manages two namespaces, of which the second has few resources; their operators; and the
+This module manages two namespaces (the second has few resources), their operators, and the
 observers of all runs. The operators reach the API server through relays that can be cut.
 """
 

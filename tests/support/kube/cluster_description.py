@@ -17,7 +17,8 @@ from kubenode.errors import NodeError
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib  # tomllib is called so before Python 3.11; pytest needs it there too
+    # Before Python 3.11, tomllib is the package tomli, which pytest installs there anyway.
+    import tomli as tomllib
 
 # Features that tests may need, and the other words that each requires.
 ABILITIES: dict[str, tuple[str, ...]] = {

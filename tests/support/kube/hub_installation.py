@@ -29,7 +29,7 @@ NAMESPACE = "tfcluster-hub"
 STATE, AUDIT, ARCHIVES = "hub-state", "console-audit", "console-archives"
 """Claims of the hub, and their folders on node-1."""
 ROOM = "24m"
-"""Size of the volume of archives; a user's data can be larger."""
+"""Size of the volume for archives; a user's data can be larger."""
 PREFIX = "/tf/"
 TOKEN = "tests-" + "0" * 32
 SCOPES = ["admin:users", "admin:servers", "admin:groups", "tokens", "access:servers"]

@@ -108,4 +108,4 @@ CAUSES: Mapping[str, Planted] = {
         changes={"worker_memory": "512Mi"},
     ),
 }
-"""The causes by name; `balanced` has none, and nothing may be said of it."""
+"""The causes by name; `balanced` has none, and must get no advice."""

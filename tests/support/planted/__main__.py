@@ -80,7 +80,7 @@ def throttled(task: str, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def privileged() -> Iterator[None]:
-    """Take the cores before other programs of this machine, if root may do that here."""
+    """Get a higher CPU priority than other programs of this machine, if root may set it here."""
     try:
         _PRIVILEGED.mkdir()
     except OSError:

@@ -17,7 +17,7 @@ HEAD = struct.Struct("!QI")
 
 
 def burn(seconds):
-    """Use the CPU for so many seconds."""
+    """Use the CPU for this many seconds."""
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         pass

@@ -21,8 +21,8 @@ class Findings:
         self.all: list[str] = []
 
     def look(self, selector: str, name: str) -> None:
-        """Check the parts of the page that match the selector. The page stays in the second theme,
-        with which the next call begins.
+        """Check the parts of the page that match the selector. The page stays in the second theme;
+        the next call begins with it.
         """
         for theme in self._themes:
             self._lab.theme(theme)

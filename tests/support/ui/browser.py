@@ -26,7 +26,7 @@ from .page import SHOTS, TRACED, LabPage
 ROOT = Path(__file__).parents[3]
 BUILT = ROOT / "tfcluster_magic" / "labextension"
 PATIENCE = 60_000
-"""Timeout in milliseconds for any element on a busy machine."""
+"""Timeout in milliseconds for an element to appear on a busy machine."""
 BUILDING = 60.0
 """Timeout in seconds for a build that runs at the same time."""
 FAILED = pytest.StashKey[bool]()

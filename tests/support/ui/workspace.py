@@ -82,8 +82,8 @@ def notebook(
 ) -> None:
     """Write a notebook of code cells; the first ones have these outputs (nbformat 4).
 
-    With the `metadata` of a notebook that JupyterLab has saved, JupyterLab does not change it when
-    it opens it.
+    Pass the `metadata` of a notebook saved by JupyterLab, so that JupyterLab does not modify the
+    new notebook on opening it.
     """
     written = [
         {

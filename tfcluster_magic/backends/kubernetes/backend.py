@@ -81,7 +81,7 @@ def read_record(found: Object) -> TFCluster | None:
 LAUNCH_ANNOTATION = f"{labels.GROUP}/launch"
 """Annotation with a random mark of the launch that created a run."""
 ANNOTATE_TRIES = 10
-"""Attempts to write annotations while others change the same run."""
+"""Maximum attempts to write annotations while others change the same run."""
 RETRY_PAUSES = (0.5, 1.0, 2.0)
 """Seconds before a POST that had no answer and no effect is sent again."""
 _UNKNOWN_FIELD = re.compile(r'unknown field "([^"]+)"')
@@ -152,9 +152,11 @@ WATCH_INTERVAL = 0.4
 OUTAGE_PATIENCE = 600.0
 """Seconds that a watch of one run waits for a server that does not answer."""
 REFUSAL_PATIENCE = 10.0
-"""The same for a server that refuses, as it does for some seconds after its own restart."""
+"""Seconds that such a watch waits for a server that refuses, as it does for some seconds after its
+own restart.
+"""
 REPORT_OUTAGE_AFTER = 3.0
-"""The same for a watch of all runs."""
+"""Seconds after which a watch of all runs reports that the server does not answer."""
 
 ReadRecord = Callable[[Object], TFCluster | None]
 
@@ -246,9 +248,11 @@ def _updates(
 
 _NAME_TRIES = 20
 ROOM_PATIENCE = 5.0
-"""Seconds for which a launch waits until the operator has deleted old records to make room."""
+"""Maximum seconds that a launch waits for the operator to delete old records."""
 NOTE_PATIENCE = 10.0
-"""Seconds for which a deletion waits until the run's number is published; it takes at most six."""
+"""Maximum seconds that a deletion waits for the run's number to be published, which takes at most
+six.
+"""
 # Informers log their retries; in a shell or a notebook the verbs report what matters.
 logging.getLogger("tfcluster_magic").addHandler(logging.NullHandler())
 Clusters = list[TFCluster]
@@ -454,11 +458,11 @@ class KubernetesBackend(Backend):
         )
 
     def _post(self, body: Object) -> Object | None:
-        """Post a run, as `post_run`; wait a moment if the operator will delete records that are in
-        the way.
+        """Post a run, as `post_run`; wait a moment if the operator will delete old records to make
+        room.
 
         Raises:
-            PreflightRefused: the namespace has as many records as it may have.
+            PreflightRefused: the namespace has the maximum number of records.
         """
         until = time.monotonic() + ROOM_PATIENCE
         while True:

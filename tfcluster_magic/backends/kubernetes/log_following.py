@@ -1,10 +1,10 @@
 """Logs of all tasks of a run, once or followed: from pods while they exist, then from /log.
 
-Each line comes once, although pods come and go. Lines come in the order of printing as far as
-polling allows; those of one task always do. None comes at least twice a second, however slow the
-API server or a node is, and a sentence says which tasks cannot be read. A few connections poll the
-tasks in turn, so that 600 tasks can be followed. If /log is not mounted, the last lines of a
-deleted pod may be missing, which is reported.
+Each line comes once, although pods come and go. The lines of one task come in the order of
+printing; those of all tasks do as far as polling allows. None comes at least twice a second,
+however slow the API server or a node is, and a sentence says which tasks cannot be read. A few
+connections poll the tasks in turn, so that 600 tasks can be followed. If /log is not mounted, the
+last lines of a deleted pod may be missing, which is reported.
 
 Why polling instead of streams (`follow=true`): a stream keeps a connection here, in the API server
 and to the kubelet, and a thread here, for each of 600 tasks, and one that died with its node looks
@@ -40,9 +40,9 @@ from .pod_log import PodLog
 SHORTEST_PAUSE = 1.0
 """Seconds after which a task that printed is polled again."""
 LONGEST_PAUSE = 8.0
-"""The same for a quiet task, at most; the pause doubles each time."""
+"""Maximum seconds after which a quiet task is polled again; the pause doubles each time."""
 REQUESTS_PER_SECOND = 40.0
-"""Polls a second for all tasks together, besides the first ones."""
+"""Maximum polls per second for all tasks together, not counting the first poll of each."""
 
 
 @dataclass
@@ -87,13 +87,15 @@ class PollSchedule:
 # -- sorting lines of polled tasks -----------------------------------------------------------------
 
 PATIENCE = 1.0
-"""Seconds that a line waits for the answers of other tasks, which may have earlier lines."""
+"""Maximum seconds that a line waits for the answers of other tasks, which may have earlier
+lines.
+"""
 FIRST_PATIENCE = 3.0
-"""The same until every task has answered once."""
+"""Maximum seconds that a line waits until every task has answered once."""
 MOST_WAITING = 100_000
-"""Waiting lines; above this the earliest are released, however short they waited."""
+"""Maximum waiting lines; above this number, the earliest are released at once."""
 MOST_CHARACTERS = 64 << 20
-"""Characters of these lines in total."""
+"""Maximum characters of all waiting lines."""
 
 
 class TimeSorter:
@@ -200,13 +202,15 @@ def cut_off_notice(tasks: Sequence[str], folder: str) -> str:
 # -- the logs of a run -----------------------------------------------------------------------------
 
 HEARTBEAT = 0.3
-"""Seconds between two items, at most."""
+"""Maximum seconds between two items."""
 _TICK = 0.1
 CONNECTIONS = 16
 _PART = 1 << 20
-"""Bytes of one task read before its lines are shown, in so many tasks at once."""
+"""Maximum bytes of one task that one read takes, before its lines are shown."""
 REFUSAL_PATIENCE = 10.0
-"""Seconds to wait for a server that refuses, as it does for some after its own restart."""
+"""Maximum seconds to wait for a server that refuses, as it does for some seconds after its
+restart.
+"""
 
 QUICK = 2.0
 """Seconds within which a refusal at a run's end counts as a broken connection and is retried."""

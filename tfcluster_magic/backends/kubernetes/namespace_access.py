@@ -78,7 +78,7 @@ def _is_installed(api: Api) -> bool:
 
 
 def read_published(api: Api, namespace: str) -> tuple[Options, LaunchFacts, str]:
-    """Return the options of a namespace, the offer behind them, and the hours as text.
+    """Return the launch options of a namespace, the facts behind them, and the hours as text.
 
     Raises:
         ApiError: the API server refuses or does not answer.
@@ -177,7 +177,7 @@ def not_creatable(api: Api, namespace: str) -> list[str]:
 CHECK_INTERVAL = 4.0
 """Seconds between two checks."""
 CHECK_INTERVAL_WHEN_UNKNOWN = 60.0
-"""The same if the Lease may not be read, or its place is only assumed and it is not there."""
+"""Seconds between two checks if the Lease may not be read, or if it is not at its assumed place."""
 DAY = 86400.0
 
 
@@ -196,8 +196,8 @@ class OperatorStatus:
         self._lock = threading.Lock()
         self._not_before = 0.0
         self._away: tuple[float, str] | None = None
-        """Since when the operator has not answered, by this machine's clock, and the place of its
-        Lease.
+        """The time since which the operator has not answered, by this machine's clock, and the
+        place of its Lease.
         """
 
     def notice(self) -> str:

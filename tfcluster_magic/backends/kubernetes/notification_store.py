@@ -29,11 +29,11 @@ from ..base import Notifications
 
 T = TypeVar("T")
 TRIES = 10
-"""Attempts to write the Secret while others change it."""
+"""Maximum attempts to write the Secret while others change it."""
 ANSWER_SECONDS = 60.0
-"""Seconds for which a test waits for the notifier; one attempt takes 20 at most."""
+"""Maximum seconds that a test waits for the notifier; one attempt takes at most 20."""
 POLL_SECONDS = 0.3
-"""Seconds between two readings of the Secret meanwhile, because the account may not watch it."""
+"""Seconds between two reads of the Secret during a test, because the account may not watch it."""
 
 
 class KubernetesNotifications(Notifications):
@@ -76,7 +76,7 @@ class KubernetesNotifications(Notifications):
         return _readable(notification_secret.read_deliveries, self._secret()).deliveries
 
     def test(self, rule: NotificationRule, request: TestRequest) -> None:
-        """See `Notifications.test`: by the notifier.
+        """Ask the notifier to send the test message; see `Notifications.test`.
 
         Raises:
             BackendUnavailable: it did not answer.

@@ -35,9 +35,9 @@ class LogCursor:
 
     stamp: str = ""
     same: int = 0
-    """Consecutive lines given up to this one that have this very stamp."""
+    """Number of consecutive yielded lines, up to this one, that have the same time stamp."""
     length: int = 0
-    """Bytes given of it: a line without an end still grows."""
+    """Number of yielded bytes of the line, because a line without an end still grows."""
 
     def move(self, line: StampedLine) -> None:
         """Move to the line that follows."""
@@ -80,16 +80,20 @@ def position_after(lines: Sequence[str], given: Sequence[str]) -> int | None:
 # -- the log ---------------------------------------------------------------------------------------
 
 _SILENCE = 10.0
-"""Seconds between two bytes after which a kubelet counts as silent."""
+"""Seconds without a byte after which a kubelet counts as silent."""
 _RECENT = 2000
-"""Lines requested from the end: for `sinceTime` alone a kubelet reads the whole file."""
+"""Number of lines requested from the end, because with `sinceTime` alone a kubelet reads the whole
+file.
+"""
 _FEW = 5
-"""The same if nothing was new last time, and for the lines before the wanted ones."""
+"""Number of lines requested if nothing was new last time, and for the lines before the wanted
+ones.
+"""
 _MARGIN = 5.0
 """Seconds by which a clock may step back between two polls of a task that prints all the time."""
 _KEPT = 20
 _REST = ""
-"""Stands in place of a time stamp before text that continues the previous line."""
+"""Replaces the time stamp of text that continues the previous line."""
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}\S+")
 
 
@@ -106,7 +110,7 @@ class PodLogState:
     read: bool = False
     gone: bool = False
     problem: ApiError | None = None
-    """Why the last request failed: its node or the API server is away."""
+    """Why the last request failed: the node or the API server does not answer."""
 
 
 class PodLog:
@@ -154,7 +158,7 @@ class PodLog:
 
     @property
     def problem(self) -> ApiError | None:
-        """Why an existing pod could not be read; None if it was, or its copy is."""
+        """Why an existing pod's log could not be read; None if the log or its copy was read."""
         asked = (pod.problem for pod in self._pods.values() if pod.here)
         return next(filter(None, asked), None) if self._copy is None else None
 

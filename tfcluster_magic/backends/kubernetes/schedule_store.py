@@ -23,7 +23,7 @@ from ..base import Schedules
 
 RESOURCE = "tfclusterschedules"
 TRIES = 10
-"""Attempts to write a schedule while others change it."""
+"""Maximum attempts to write a schedule while others change it."""
 
 
 class KubernetesSchedules(Schedules):

@@ -291,7 +291,7 @@ class LocalBackend(Backend):
         return made
 
     def _made_before(self, request: LaunchRequest, run: int) -> TFCluster | None:
-        """Return the run of this number if it is that of the request; None if the number is free.
+        """Return the run of this number if this request created it; None if the number is free.
 
         Raises:
             NameTaken: another run has or had it, or the launch was interrupted before its tasks.
@@ -484,8 +484,8 @@ def _logs_of(
 
 
 def _terminate(folder: RunFolder, cluster: TFCluster) -> bool:
-    """Signal the supervisor of a run if nobody listens to its pipe; return whether there was one. A
-    starting supervisor is left alone: it will find the written stop.
+    """Signal the supervisor of a run if it does not read its pipe; return whether there is a
+    supervisor. A starting supervisor is left alone: it will find the written stop.
     """
     if cluster.status.phase is Phase.QUEUED:
         return False

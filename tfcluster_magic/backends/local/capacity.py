@@ -28,7 +28,7 @@ from . import processes, quota
 from .store import RunFolder
 
 NVIDIA_SMI_TIMEOUT = 20.0
-"""Seconds; a driver that has to wake up takes several."""
+"""Timeout in seconds of nvidia-smi; a driver that has to wake up takes several."""
 
 
 def has_gpu_driver() -> bool:
@@ -121,7 +121,7 @@ def waits_to_start(cluster: TFCluster) -> bool:
 
 
 def room_facts(spec: Spec, runs: ActiveRuns, hours: quota.HoursFile, now: float) -> RoomFacts:
-    """Return the facts by which it is judged whether there is room for `spec` beside `runs`.
+    """Return the facts that decide whether `spec` fits on this machine beside `runs`.
 
     Raises:
         TFClusterError: the hub's limits cannot be read.

@@ -58,7 +58,9 @@ if TYPE_CHECKING:
 LOOK_INTERVAL = 1.0
 """Seconds between two checks of active runs."""
 LONGEST_SLEEP = 60.0
-"""Seconds after which it reads the machine's clock again, which may have been set."""
+"""Maximum seconds until the clock process reads the machine's clock again, which may have
+been set.
+"""
 _PATIENCE = 5.0
 """Seconds after which a run is read although none of its files changed: its supervisor may have
 died.
@@ -185,7 +187,7 @@ class Clock:
         return min(wakes, default=float("inf"))
 
     def _outcome(self, occurrence: Occurrence) -> RunOutcome:
-        """Return how a run stands."""
+        """Return the state of a run."""
         cluster, number = names.parse_ref(occurrence.run)
         folder = self._runs.folder(cluster, number or 0)
         stamp, at = _stamps(folder), time.monotonic()

@@ -17,7 +17,7 @@ from .schedule_store import clock_command
 
 UNIT = "tfcluster-clock.service"
 _PATIENCE = 30.0
-"""Seconds for one call of systemctl."""
+"""Timeout in seconds of one call of systemctl."""
 
 
 def unit_file() -> Path:

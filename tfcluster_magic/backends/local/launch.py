@@ -34,7 +34,9 @@ from .store import RunFolder, Store
 from .task_processes import scrubbed
 
 START_TIMEOUT = 30.0
-"""Seconds to wait for a supervisor's ready signal; a slow one then goes on, as its lock shows."""
+"""Maximum seconds to wait for a supervisor's ready signal. A slow supervisor then goes on, as its
+lock shows.
+"""
 _BOOTSTRAP = Path(__file__).with_name("__main__.py")
 
 

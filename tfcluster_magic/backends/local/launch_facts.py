@@ -1,6 +1,6 @@
 """The facts by which a launch on this machine is judged (`launch_checks.local`), gathered once.
 
-Nothing is created. Whether a Python has TensorFlow is found out without importing it.
+Nothing is created. Finding out whether a Python has TensorFlow does not import TensorFlow.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class ControlGroupFiles:
     """The file names of one version."""
 
     limit: str
-    swap: tuple[str, str | None]  # file, and its content (None: the limit again)
+    swap: tuple[str, str | None]  # file name and content; None: same value as `limit`
     events: str
     peak: str
 
@@ -236,7 +236,7 @@ class MemoryGuard:
         return group.members
 
     def watched(self, tasks: Iterable[str]) -> list[str]:
-        """Return those of `tasks` whose limit the kernel does not enforce."""
+        """Return the `tasks` whose limit the kernel does not enforce."""
         return [t for t in tasks if t in self._limits and t not in self._groups]
 
     def enforce(self, roots: dict[str, int]) -> None:

@@ -118,7 +118,9 @@ class HoursFile:
     def account_of(
         self, runs: Iterable[tuple[str, ledger.AccountedRun]], now: float, said: Limits | None
     ) -> ledger.HoursAccount:
-        """Return the same for runs, by their uids, of which the usage was read before."""
+        """Return the account of hours from `runs`, pairs of a uid and a run whose usage is already
+        known.
+        """
         (group, most), kept = _group_and_budget(said), self._read()
         open_runs = (
             msgspec.structs.replace(run, group=group)

@@ -215,7 +215,7 @@ class LocalSchedules(Schedules):
 
 
 def control_file(state_dir: Path) -> Path:
-    """Return the pipe by which the clock process is told of changes."""
+    """Return the pipe that notifies the clock process of changes."""
     return state_dir / "schedules" / "control"
 
 

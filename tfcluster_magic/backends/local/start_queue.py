@@ -31,7 +31,7 @@ class StartQueue:
         self._store = Store(folder.path.parents[2])
 
     def awaited(self, after: Iterable[Dependency]) -> dict[str, SeenRun]:
-        """Return those of the awaited runs that exist."""
+        """Return the awaited runs that exist."""
         found = {}
         for each in after:
             name, number = names.parse_ref(each.run)

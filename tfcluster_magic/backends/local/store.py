@@ -53,7 +53,9 @@ if TYPE_CHECKING:
     from .quota import HoursFile
 
 LOCK_TIMEOUT = 60.0
-"""Seconds that a launch waits for others; each holds the lock for a fraction of one."""
+"""Maximum seconds that a launch waits for the lock; other launches hold it for a fraction of a
+second.
+"""
 
 
 @contextlib.contextmanager

@@ -265,13 +265,16 @@ TERMINATED = mark(
 )
 REMOVED = mark("its record was removed")
 PATROL_INTERVAL = 5.0
-"""Seconds after which it takes a turn although nothing happened. Nobody reports that its folder was
-removed or that a client wrote a stop and died, and the kernel takes no sleep of weeks.
+"""Seconds after which the supervisor takes a turn although nothing happened. Nothing reports that
+its folder was removed, or that a client died after it wrote a stop, and the kernel accepts no sleep
+of weeks.
 """
 
 
 WAIT_INTERVAL = 1.0
-"""The same while the run waits for other runs or for room: no other process reports those."""
+"""Seconds after which it takes a turn while the run waits for other runs or for free resources,
+which no other process reports.
+"""
 
 
 def _start_queue(folder: RunFolder, cluster: TFCluster) -> StartQueue | None:

@@ -24,11 +24,15 @@ from ...spec import Stop, TaskExit
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _EPOCH = time.time() - time.clock_gettime(_STEADY)
 _JUMP = 1.0
-"""Seconds of difference that count as a clock jump, not as time between two looks."""
+"""Threshold: a larger difference in seconds between the two clocks counts as a clock jump, not as
+time between two reads.
+"""
 
 
 def steady_now() -> float:
-    """Return epoch seconds that started with the machine's clock when this process began."""
+    """Return the time in epoch seconds of a steady clock, set from the machine's clock when this
+    process began.
+    """
     return _EPOCH + time.clock_gettime(_STEADY)
 
 
@@ -41,7 +45,7 @@ def from_wall_clock(at: float) -> float:
 # -- events ----------------------------------------------------------------------------------------
 
 _LONGEST_REPORT = 64 * 1024
-"""Largest unterminated report, in bytes; a task's are shorter than 4 KiB."""
+"""Maximum bytes of an unterminated report; a task's reports are shorter than 4 KiB."""
 _MOST_READ = 1 << 20
 
 

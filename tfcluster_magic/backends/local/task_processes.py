@@ -297,7 +297,9 @@ def _exit_from_wait_status(wait_status: int, log: Path) -> TaskExit:
 
 
 def last_log_lines(log: Path) -> tuple[str, ...]:
-    """Return the last lines of a log file, as many and as long as a termination message holds."""
+    """Return the last lines of a log file, limited in number and length as in a termination
+    message.
+    """
     text = state_files.read_tail(log, 2 * _MOST_LINES * _MOST_CHARACTERS).decode("utf-8", "replace")
     return tuple(line[:_MOST_CHARACTERS] for line in text.splitlines()[-_MOST_LINES:])
 
@@ -305,7 +307,7 @@ def last_log_lines(log: Path) -> tuple[str, ...]:
 # -- all tasks of a run ----------------------------------------------------------------------------
 
 KILL_MARGIN = 2.0
-"""Seconds beyond the grace period for a `task.py` to end its child and report its exit."""
+"""Seconds after the grace period in which a `task.py` may end its child and report the exit."""
 
 
 class TaskGroup:

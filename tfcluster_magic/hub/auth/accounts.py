@@ -48,7 +48,7 @@ KEYBOARD_ROWS = (
 )
 """Alphabet, digits, and keyboard rows and columns; neighbours in them form a sequence."""
 RUN = 3
-"""A sequence has more characters than this."""
+"""Threshold: more neighbouring characters than this form a sequence."""
 BESIDE = 4
 """Extra characters that make a password based on a common word acceptable."""
 
@@ -188,7 +188,7 @@ def _digest(password: str, salt: bytes, log_n: int, r: int, p: int) -> bytes:
 # -- account file
 
 LINK_HOURS = 24
-"""How long a link is valid."""
+"""Hours for which a link is valid."""
 LONGEST_NAME = 64
 
 

@@ -34,7 +34,7 @@ URL = "url"
 LAST_URL = "last_url"
 """File with the last address of a stopped hub, for links that are made meanwhile."""
 PATIENCE = 60.0
-"""Longest wait in seconds for a running hub to stop a notebook, delete a user or end sessions."""
+"""Maximum seconds to wait for a running hub to stop a notebook, delete a user or end sessions."""
 
 
 @click.group()

@@ -47,7 +47,7 @@ class OpenIDAuthenticator(GenericOAuthenticator):
         super().delete_user(user)
 
     def get_handlers(self, app: Any) -> list[tuple[str, type]]:
-        """Return oauthenticator's handlers and the list's."""
+        """Return the handlers of oauthenticator and of the allow list."""
         return [*super().get_handlers(app), *ALLOW_LIST_HANDLERS]
 
     @default("login_service")

@@ -42,7 +42,7 @@ from .accounts import (
 )
 
 KEYS = 10_000
-"""Limit of remembered keys; the key used longest ago is dropped first."""
+"""Maximum remembered keys; the key used longest ago is dropped first."""
 
 
 class Throttle:
@@ -190,7 +190,7 @@ class SignInAttempt:
 # -- sign-in
 
 LONGEST_QUEUE = 256
-"""Most passwords that may wait in a queue; more are refused."""
+"""Maximum passwords that wait in a queue; more are refused."""
 BROWSER_DAYS = 180
 """Days for which the hub remembers a browser in which somebody has signed in."""
 REFRESH = 60

@@ -38,7 +38,7 @@ class Revocation:
         self._untold: list[str] = []
 
     def begin(self) -> None:
-        """Carry out the noted resets while the hub starts; notebooks are told later."""
+        """Carry out the recorded resets while the hub starts; notebooks are notified later."""
         try:
             for name, mark in self._store.resets().items():
                 end_sessions(self._app.db, name)

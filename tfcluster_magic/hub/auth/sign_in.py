@@ -229,7 +229,9 @@ ALLOW_LIST_HANDLERS = [(r"/api/allowed", AllowedAPI), (r"/api/allowed/([^/]+)", 
 KINDS = ("accounts", "oidc")
 EVERYBODY = "*"
 COOKIE_DAYS = 1
-"""Days of a session; groups are read at sign-in, so a change takes effect within this time."""
+"""Maximum days of a session. Groups are read at sign-in, so a change takes effect within this
+time.
+"""
 SCOPES = ("profile", "email", "groups")
 """Scopes requested besides `openid`, if the provider has them."""
 REQUIRED = {

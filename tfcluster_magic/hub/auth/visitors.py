@@ -22,7 +22,7 @@ from traitlets import default
 from ..shared_settings import RECHECK
 
 REMEMBERED = 60
-"""Seconds for which an answer of the hub is cached, in case the hub's request gets lost."""
+"""Maximum seconds for which an answer of the hub is cached, in case the hub's request gets lost."""
 PAUSE = 1.0
 """Minimum interval between two rounds of checks in seconds, because anybody may request one."""
 POLICY_VIOLATION = 1008

@@ -103,7 +103,7 @@ async def serve() -> None:
 
 
 def main() -> None:
-    """Run the console until it is told to end."""
+    """Run the console until it is asked to end."""
     service.run_as_service(os.environ)
     if os.environ.get("TFCLUSTER_HUB") == "on_kubernetes":
         from .on_kubernetes import serve_pod  # the Kubernetes client is optional

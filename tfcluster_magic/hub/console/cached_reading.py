@@ -130,11 +130,11 @@ class CachedReading(Generic[T]):
 # the console makes. Stopping a run asks the site and never relies on these rows.
 
 RUNS_FRESH, RUNS_OLD, RUNS_LAST = 1.5, 3.0, 10.0
-"""Seconds for which a reading is current; after which callers wait for another; and after which a
-page shows the last one meanwhile.
+"""Seconds for which a reading is current; after which callers wait for a new one; and after which a
+page shows the old one while a new one is read.
 """
 RUNS_PATIENCE = 0.1
-"""Seconds that a page waits for a new reading before it shows the last one."""
+"""Maximum seconds that such a page waits for the new reading before it shows the old one."""
 
 
 class CachedRuns(Model, frozen=True):

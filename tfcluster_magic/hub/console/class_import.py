@@ -109,7 +109,8 @@ def _refused(field: str, value: object, rule: str) -> InvalidRequest:
 # -- carrying it out
 
 PORTION = 25
-"""Lines in a batch; the hub answers nothing else while it creates the users of one."""
+"""Maximum lines in a batch. The hub answers no other request while it creates the users of a batch.
+"""
 
 
 class ImportedLine(Model, frozen=True, omit_defaults=False):

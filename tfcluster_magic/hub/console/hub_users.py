@@ -31,7 +31,7 @@ from ..auth.commands import AccountState
 from .cached_reading import CachedReading
 
 PAGE = 50
-"""Users in one page; the hub does nothing else while it writes one."""
+"""Maximum users in one page; the hub answers no other request while it writes one."""
 WITHIN = 20.0
 FRESH, OLD, PATIENCE = 2.0, 10.0, 0.05
 """Seconds for which a listing is current; for which it is used while the hub is slow; and that
@@ -158,7 +158,7 @@ class HubUsers:
 
         Raises:
             NotFound, Conflict, InvalidRequest: the hub answers 404, 409, or 400 or 422.
-            BackendUnavailable: it does not answer, or with something else.
+            BackendUnavailable: it does not answer, or answers with another code.
         """
         try:
             answer = await AsyncHTTPClient().fetch(

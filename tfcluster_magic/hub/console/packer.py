@@ -79,7 +79,7 @@ def _write(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _add(tar: tarfile.TarFile, name: str, path: Path, files: list[dict[str, Any]]) -> str:
-    """Add a file; return why it cannot be packed, empty if it is."""
+    """Add a file; return why it cannot be packed, or an empty text."""
     tar.inodes = {}  # type: ignore[attr-defined]  # a second name of a file is a file of its own
     try:
         info = tar.gettarinfo(str(path), name)

@@ -25,11 +25,11 @@ TOKEN = "TFCLUSTER_ARCHIVE_TOKEN"  # noqa: S105 - the name of a variable
 MOUNT = Path("/archive")
 """Folder of the mounted claims, each in a folder with its name."""
 UNUSED = 300.0
-"""Seconds to wait for a client."""
+"""Maximum seconds to wait for a client."""
 SILENCE = 300.0
 """Seconds without progress after which a client is dropped."""
 MOST_BYTES = 256 * 1024 * 1024
-"""Largest request, which holds the records of a user's runs, in bytes."""
+"""Maximum bytes of a request, which holds the records of a user's runs."""
 _BLOCK = 256 * 1024
 
 

@@ -29,7 +29,7 @@ from .sites.base import SiteRun, SiteSchedule, SiteStorage
 R = TypeVar("R")
 
 MOST = 1000
-"""Most rows of a page."""
+"""Maximum rows of a page."""
 ALWAYS = ("limit", "offset", "q", "sort")
 """Query parameters of every table."""
 
@@ -39,8 +39,8 @@ ALWAYS = ("limit", "offset", "q", "sort")
 
 @dataclass(frozen=True)
 class Column(Generic[R]):
-    """One column: the key by which rows are sorted, and the texts that `q` searches. Without `sort`
-    the table cannot be sorted by it; without `text` it is not searched.
+    """One column: the key by which rows are sorted, and the texts that `q` searches. Without
+    `sort`, the table cannot be sorted by this column; without `text`, the column is not searched.
     """
 
     name: str

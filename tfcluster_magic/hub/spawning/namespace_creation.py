@@ -109,7 +109,7 @@ REMOVED_DATA = f"{GROUP}/removed-data"
 ENFORCE = "pod-security.kubernetes.io/enforce"
 EVERY = 0.2
 TERMINATING_SECONDS = 180.0
-"""Longest wait in seconds for a namespace that is being deleted."""
+"""Maximum seconds to wait for a namespace that is being deleted."""
 
 
 class NotProvisioned(Exception):

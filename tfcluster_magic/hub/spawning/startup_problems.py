@@ -33,7 +33,7 @@ ENDED, PENDING = "Ended", "ClaimPending"
 _NO_CLASS = re.compile(r'storageclass\S* "([^"]+)" not found')
 _NO_CLAIM = re.compile(r'persistentvolumeclaim "([^"]+)" (?:not found|is being deleted)')
 NEW_SECONDS = 20.0
-"""Age in seconds below which a claim counts as being created."""
+"""Threshold: a claim younger than this many seconds counts as being created."""
 
 
 class _NotebookRequest(PodContext):
@@ -129,9 +129,7 @@ def needs_claims(pod: Object) -> bool:
 
 
 def events_of(found: Object, events: Sequence[Object]) -> list[Object]:
-    """Return the events of this object; those of an earlier object of the same name are left
-    out.
-    """
+    """Return the events of this object, without those of an earlier object with the same name."""
     uid = found["metadata"]["uid"]
     return [each for each in events if each["involvedObject"].get("uid") == uid]
 

@@ -53,7 +53,7 @@ class RecordsLoad:
 
     users: int = 0
     unbounded: int = 0
-    """Users without a limit in the policy (`quota.records: null`)."""
+    """Number of users without a limit in the policy (`quota.records: null`)."""
     most: int = 0
     budget: int = 0
 

@@ -234,7 +234,7 @@ class Image(Model, frozen=True):
 
 
 ETCD_BUDGET = "256Mi"
-"""Bytes of etcd for TFClusters: an eighth of etcd's default of 2 GiB.
+"""Maximum bytes of etcd for TFClusters: an eighth of etcd's default of 2 GiB.
 
 etcd keeps old versions for some minutes and holds other objects too. The operator reads all
 TFClusters when it starts: 256Mi in less than five seconds.

@@ -38,7 +38,7 @@ from .entitlements import ContainerAmounts, ContainerLimits, Entitlement, Grant
 PREFIX_VARIABLE = "TFCLUSTER_TENANT_PREFIX"
 DEFAULT_PREFIX = "tfcluster-u-"
 SLUG_LENGTH = 48
-"""Longest slug that KubeSpawner makes of a user name in a template."""
+"""Maximum length of the slug that KubeSpawner makes of a user name in a template."""
 _PREFIX = re.compile(r"[a-z][-a-z0-9]{0,13}-")
 
 

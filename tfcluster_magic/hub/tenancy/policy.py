@@ -255,9 +255,9 @@ class _PolicyReader:
                 why = str(error)
             else:
                 if need_digest and not found.digest:
-                    why = _("a group requires a digest; to find it: {command}").format(
-                        command=f"`docker buildx imagetools inspect {each.image}`"
-                    )
+                    why = _(
+                        "a group requires images with a digest. To find the digest: {command}"
+                    ).format(command=f"`docker buildx imagetools inspect {each.image}`")
             if why:
                 where = ("images", place, "image")
                 raise self._mistake(
@@ -355,7 +355,7 @@ def _shown(where: Where) -> str:
 # -- overrides: other limits for one user until a time
 
 LONGEST = 366 * 86400.0
-"""Longest duration of an override in seconds; a longer change belongs in the policy."""
+"""Maximum seconds of an override; a longer change belongs in the policy."""
 MOST_REASON = 500
 PARTS = ("quota", "storage", "budget")
 _STORAGE = ("workspace", "data", "log")

@@ -181,7 +181,7 @@ def _change(wanted: Object, found: Object) -> Object:
 # Nothing is reported while a claim waits for its first pod as intended, or is new.
 
 CLAIM_SECONDS = 15.0
-"""Seconds for which a claim may be pending before it is reported."""
+"""Seconds after which a pending claim is reported."""
 
 
 def claim_problems(

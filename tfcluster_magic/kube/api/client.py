@@ -93,7 +93,7 @@ noticed.
 SILENCE = 10.0
 """Further seconds without a byte after which a watch counts as dead."""
 FIRST_PAGE, PAGE = 50, 200
-"""Objects in the first page of a list, and the most in any other page. Ref: api-concepts,
+"""Number of objects in the first page of a list, and maximum in any other page. Ref: api-concepts,
 "Retrieving large results sets in chunks".
 """
 PAGE_BYTES = 8 * 1024 * 1024

@@ -167,7 +167,9 @@ _OF_RECORD = (
     *("deletionTimestamp", "finalizers"),
 )
 _TOLD_BYTES = 16 * 1024
-"""Longest of our own annotations that is kept; a launch writes shorter ones."""
+"""Maximum characters of our own annotations; longer ones are dropped, and a launch writes shorter
+ones.
+"""
 _SHOWN = ("interpreter", *(f"program.{name}" for name in ("source", "entrypoint", "path", "url")))
 """Texts that turns read; each has at most 4096 characters."""
 _PAYLOAD = {each.path for each in PAYLOAD if each.names[0] != "pods"}.difference(_SHOWN)
@@ -178,7 +180,7 @@ _OF_ENDED_STATUS = (
     "observedGeneration",
 )
 _LONGEST_SHOWN = 100
-"""Characters kept of a pod annotation; a refusal shows no more."""
+"""Maximum characters kept of a pod annotation; a refusal shows no more."""
 
 
 def trim_tfcluster(found: Object) -> Object:

@@ -21,7 +21,7 @@ from .client import Api, ApiError, Object, StreamCloser, WatchEvent
 from .decoding import WHOLE_SHAPE, Shape
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
-"""Most seconds before the first retry and before any later one; half of the time is random."""
+"""Maximum seconds before the first retry and before any later one; half of the time is random."""
 SHORT_LIVED = 1.0
 """A watch shorter than this many seconds counts as an error: API servers close watches under load,
 and the next watch would start at once.

@@ -167,13 +167,13 @@ def _count_down(counted: Counter[Hashable], share: Hashable) -> None:
 
 WORKERS = 8
 MOST_OF_ONE = WORKERS - 2
-"""Most workers for one share at a time; the others are for other shares."""
+"""Maximum workers for one share at a time; the others are for other shares."""
 SHARE, LONGEST_REST = 0.05, 0.3
-"""Share of a core that turns of one constantly changing key may use, and its longest pause in
-seconds. Hundreds of starting pods are thus handled together.
+"""Maximum fraction of a core that turns of one constantly changing key use, and its longest pause
+in seconds. Hundreds of starting pods are thus handled together.
 """
 CHANGING, LONGEST_OF_MANY = 50.0, 1.0
-"""Turns per second of all constantly changing keys, and their longest pause."""
+"""Maximum turns per second of all constantly changing keys, and their longest pause in seconds."""
 
 
 def rest_seconds(used: float, others: int) -> float:

@@ -246,8 +246,8 @@ def _characters(root: str, row: PayloadField) -> str:
 
 
 _PAYLOAD = " + ".join(_characters("self", row) for row in PAYLOAD)
-"""Most characters of all texts without a limit of their own. `k8s/base/admission.yaml` limits their
-bytes, which would cost too much in CEL here.
+"""Maximum characters of all texts without a limit of their own. `k8s/base/admission.yaml` limits
+their bytes, which would cost too much in CEL here.
 """
 
 

@@ -29,7 +29,7 @@ from ..api.client import Object
 
 RULES_KEY, TEST_KEY, DELIVERIES_KEY = "rules.json", "test.json", "deliveries.json"
 MOST_BYTES = 700 * 1024
-"""The most characters of the Secret in base64; see k8s/base/admission-notifier.yaml."""
+"""Maximum characters of the Secret in base64; see k8s/base/admission-notifier.yaml."""
 POLICY_KEY = "notifications.json"
 """Key of the ConfigMap `labels.OPTIONS`: the policy, without the mail server's account."""
 MANAGER = "tfcluster-notifier"

@@ -194,7 +194,7 @@ PATIENCE = 2**31 - 1
 HEADROOM = 2
 """Seconds between the end of a task's own grace period and SIGKILL by the kubelet."""
 NODE_LOST_SECONDS = 30
-"""Time for which a pod stays on a node that does not answer."""
+"""Seconds for which a pod stays on a node that does not answer."""
 NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 VOLCANO = "volcano"
 GROUP_NAME = "scheduling.k8s.io/group-name"

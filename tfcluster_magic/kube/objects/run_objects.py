@@ -29,7 +29,9 @@ TTL_SECONDS = 3600
 parameter servers stay as long.
 """
 RETRIES = 1_000_000
-"""Failures of an index after which a Job would give up; the lifecycle decides much earlier."""
+"""Number of failures of an index after which a Job would give up; the lifecycle decides much
+earlier.
+"""
 
 
 def objects_of_run(cluster: TFCluster, policy: Policy, *, namespace: str) -> list[Object]:

@@ -50,13 +50,15 @@ log = logging.getLogger(__name__)
 
 KIND = "TFClusterSchedule"
 MOST_SETTLED = 100
-"""The most settled occurrences of a status; each write of a status contains all of them."""
+"""Maximum settled occurrences in a status; each write of a status contains all of them."""
 STATUS_BYTES = 64 * 1024
-"""Most bytes of a status; in a larger one the reasons of the oldest occurrences are left out."""
+"""Maximum bytes of a status; in a larger one, the reasons of the oldest occurrences are left
+out.
+"""
 FUTURE = 3600.0
-"""Seconds by which a requester's clock may be ahead; a request with a later time waits."""
+"""Maximum seconds by which a requester's clock may be ahead; a request with a later time waits."""
 MOST_REQUESTS = 20
-"""The most open requests for runs, and for backfills."""
+"""Maximum open requests for runs, and for backfills."""
 WORDS_LENGTH = 64 * 1024
 TAKEN_AT = f"{GROUP}/snapshot-time"
 """Annotation with the time at which the template's snapshot was taken."""

@@ -88,11 +88,11 @@ T = TypeVar("T")
 
 LOG_QUESTION = "log"
 _PATIENCE = 3.0
-"""Seconds for which a pod may be starting before its events are read."""
+"""Seconds after which the events of a pod that is still starting are read."""
 _UNPLACED = 3.0
-"""Seconds within which the scheduler reports on a pod that does not wait for a claim."""
+"""Maximum seconds until the scheduler reports on a pod that does not wait for a claim."""
 _QUIET = 4.0
-"""Seconds for which a running program may keep its port closed before its output is read."""
+"""Seconds after which the output of a running program with a closed port is read."""
 _SPEAKING = {"ContainerCreating", "PodInitializing", ""}
 
 SilentState = tuple[str, str, str]

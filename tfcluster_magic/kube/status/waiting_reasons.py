@@ -129,7 +129,7 @@ def missing_peers(
 
 MOST_QUESTIONS = 6
 _PATIENCE = 3.0
-"""Seconds for which a Job may create no pod before its events are read."""
+"""Seconds after which the events of a Job that has created no pod are read."""
 
 
 @dataclass(frozen=True)

@@ -263,11 +263,11 @@ def _key(cluster: TFCluster) -> Key:
 # https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/
 
 ADDRESS_PAUSE = 1.0
-"""Seconds without a new address after which the others are not waited for: a task may have no
-room.
+"""Seconds without a new address after which the wait for the others ends: a task may lack
+resources.
 """
 ADDRESS_WAIT = 10.0
-"""Seconds after the first address after which the others are not waited for."""
+"""Seconds after the first address at which the wait for the others ends."""
 
 
 class ServiceCreation:

@@ -70,13 +70,13 @@ def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float
 # refuses a launch.
 
 SPARE = 0.1
-"""Part of the limit that is kept free for launches at the same time."""
+"""Fraction of the limit that is kept free for simultaneous launches."""
 SEEN_AFTER = 600.0
-"""Seconds for which an ended record is kept, while half of that part is free, because somebody may
-read it.
+"""Seconds for which an ended record is kept, because somebody may read it, while half of that
+fraction is free.
 """
 MOST_AT_ONCE = 20
-"""Records that one turn deletes, so that other runs need not wait long."""
+"""Maximum records that one turn deletes, so that other runs need not wait long."""
 
 
 def make_room(context: ReconcileContext, namespace: str) -> None:

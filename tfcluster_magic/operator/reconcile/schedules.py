@@ -48,11 +48,11 @@ from ..scheduling.launch_queue import phase_of
 
 RESOURCE = "tfclusterschedules"
 LONGEST_SLEEP = 60.0
-"""Seconds after which it reads the clock again, which may have been set."""
+"""Maximum seconds until the clock is read again, which may have been set."""
 AGAIN = 0.05
 """Seconds until a turn is taken again after somebody else wrote the object."""
 NAME_TRIES = 5
-"""Names of runs that are tried in one turn, while others launch runs of the same name."""
+"""Maximum names of runs that are tried in one turn, while others launch runs of the same name."""
 _REPLACED = "its schedule replaces it by the run of a later due time"
 _FINAL = {phase.value for phase in Phase if phase.is_final}
 
@@ -119,8 +119,8 @@ class ScheduleController:
         self._deleted: dict[Key, CacheUpdate] = {}
         """By run that was active when it was deleted: its deletion."""
         self._ended: set[Key] = set()
-        """Schedules of which a run has ended since their last turn, or a schedule that they wait
-        for has changed.
+        """Schedules that need a turn: since their last one, a run of theirs has ended, or a
+        schedule that they wait for has changed.
         """
         self._awaiting: dict[Key, set[Key]] = {}
         """By schedule: the schedules that wait for it (`after`)."""
@@ -313,7 +313,7 @@ class ScheduleController:
         return max(0.0, min(LONGEST_SLEEP, self._clock.seconds_until(wake_at)))
 
     def _outcome(self, namespace: str, run: str) -> RunOutcome:
-        """Return how a run stands. Raises ApiError."""
+        """Return the state of a run. Raises ApiError."""
         found = cached = self._runs.get(namespace, run)
         phase = None if found is None else phase_of(found)
         if (phase in _FINAL and phase != Phase.SUCCEEDED.value) or phase is None:

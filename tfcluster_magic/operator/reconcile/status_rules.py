@@ -27,7 +27,7 @@ from ...spec.names import task_name
 from ..scheduling.admission import Waiting
 
 CLOCKS_DIFFER = 120.0
-"""Seconds by which a node's clock may be ahead before its times are ignored."""
+"""Threshold: if a node's clock is ahead by more seconds than this, its times are ignored."""
 
 
 QUIET_PAUSE = 60.0

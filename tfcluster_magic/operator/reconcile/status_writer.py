@@ -128,11 +128,13 @@ def _end_counts(status: Status) -> list[tuple[int, int, int]]:
 # together, eleven writes for each of them were a fifth of its work.
 
 SECONDS_A_WRITE, SECONDS_A_TASK = 0.2, 0.001
-"""Seconds of the limit that a write uses, and each task of its run: thus five small runs a second,
-or one of 800 tasks.
+"""Seconds by which one write, and each task of its run, use up the rate limit. This allows five
+writes of small runs per second, or one of a run of 800 tasks.
 """
 BURST, LONGEST_WAIT = 1.0, 10.0
-"""Seconds that may be used at once after a pause, and the longest wait before a write."""
+"""Maximum seconds of the rate limit that are used at once after a pause, and maximum seconds before
+a write.
+"""
 
 
 class WriteRateLimit:

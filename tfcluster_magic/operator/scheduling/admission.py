@@ -28,8 +28,8 @@ from .launch_queue import AT_ONCE, LaunchPace, QueuedRun, runs_ahead
 from .snapshot import Snapshotter
 
 PATIENCE = 600.0
-"""Seconds for which a waiting run stays Queued although the current offer can never hold it: a
-restarting node or device plugin offers nothing for a while.
+"""Seconds for which a waiting run stays Queued although it can never fit into the published
+options: a restarting node or device plugin reports no resources for a while.
 """
 
 
@@ -93,9 +93,9 @@ class Admission:
         self._lock, self.pace = threading.Lock(), LaunchPace()
         self._refusals: dict[str, tuple[LaunchFacts, tuple[Problem, ...]]] = {}
         self._new: dict[str, float] = {}
-        """By uid: since when a run has been known that was never found possible."""
+        """By uid: the time since which a run is known that was never found possible."""
         self._doubted: dict[str, float] = {}
-        """By uid: since when a run has no longer been possible."""
+        """By uid: the time since which a run is no longer possible."""
 
     def decide(self, cluster: TFCluster) -> Verdict:
         """Return whether this run may begin now.
@@ -199,7 +199,7 @@ class Admission:
         return Waiting(_waits_for(short, asked, there)) if short else None
 
     def _never(self, cluster: TFCluster) -> tuple[Problem, ...]:
-        """Return why the run can never start; computed again only when the offer changes."""
+        """Return why the run can never start; recomputed only when the published options change."""
         namespace, uid = cluster.metadata.owner, cluster.metadata.uid
         offer = replace(self._snapshotter.published(namespace), enforced=self._enforced())
         known = self._refusals.get(uid)
@@ -210,7 +210,7 @@ class Admission:
         return known[1]
 
     def _with_secrets(self, offer: LaunchFacts, cluster: TFCluster) -> LaunchFacts:
-        """Return the offer with the secrets for tasks, if this run names any."""
+        """Return the published options with the secrets for tasks, if this run names any."""
         if not names_secrets(cluster.spec):
             return offer
         secrets = self._cluster_state.secrets(cluster.metadata.owner)

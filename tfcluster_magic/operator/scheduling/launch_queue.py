@@ -92,11 +92,11 @@ def phase_of(found: Object) -> str:
 # launches and deletes all the time would take most of the API server's capacity.
 
 AT_ONCE = 30
-"""Runs of one namespace that may begin at once, after a pause."""
+"""Maximum runs of one namespace that begin at once after a pause."""
 EVERY = 1.0
 """Seconds after which one more run may begin."""
 NEARLY = 6
-"""The pace is holding up the queue while fewer runs than this may begin at once."""
+"""Threshold: while fewer runs than this may begin at once, the pace delays the queue."""
 
 
 class LaunchPace:

@@ -40,8 +40,8 @@ WRITES_A_SECOND = 50.0
 ANEW = 600.0
 """Seconds after which all ConfigMaps are written again, which repairs changes by others."""
 _STEPS = ((1 / 4, 8), (1 / 16, 32), (0.0, 128))
-"""If more than this part of the total is free, the free amount is rounded to this number of
-steps.
+"""Pairs: if more than this fraction of the total is free, the free amount is rounded to this number
+of steps.
 """
 
 log = logging.getLogger(__name__)

@@ -153,7 +153,9 @@ class Snapshotter:
         )
 
     def published(self, namespace: str) -> LaunchFacts:
-        """Return the offer of a namespace as clients see it, computed once for each snapshot."""
+        """Return the published options of a namespace as clients see them, computed once for each
+        snapshot.
+        """
         snapshot = self.current()
         known = self._published.get(namespace)
         if known is None or known[0] != snapshot.at:

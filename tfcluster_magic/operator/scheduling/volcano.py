@@ -28,7 +28,7 @@ from ..pending_tasks import PodGroupEvents
 OPEN = "Open"
 """The state of a queue that accepts PodGroups."""
 MESSAGE_LENGTH = 300
-"""Characters kept of a Volcano message, which is long for 600 tasks."""
+"""Maximum characters kept of a Volcano message, which is long for 600 tasks."""
 _QUEUE = re.compile(
     r"queue\S* [`\"]?(?P<name>[^`\"\s]+)[`\"]? (?:not found|status is `(?P<state>\w+)`)"
 )

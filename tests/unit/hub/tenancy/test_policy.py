@@ -103,7 +103,10 @@ MISTAKES = [
     (
         "groups:\n  a: {requireDigest: true}\nimages:\n  - {name: a, image: x}\n",
         4,
-        "a group requires a digest; to find it: `docker buildx imagetools inspect x`",
+        (
+            "a group requires images with a digest. To find the digest: "
+            "`docker buildx imagetools inspect x`"
+        ),
     ),
     ("default:\n  limits:\n    max: {cpu: 1}\n    default: {cpu: 2}\n", 4, "2.0 is more than 1.0"),
     (

@@ -23,7 +23,7 @@ from ..sites.base import SiteRun
 from .base import MOST_REASON, ConsoleHandler, ConsolePage, write_audit
 
 PATIENCE = 180.0
-"""Longest wait in seconds for a user's servers and clusters to end."""
+"""Maximum seconds to wait for a user's servers and clusters to end."""
 _BLOCK = 256 * 1024
 
 

@@ -22,7 +22,7 @@ from ....schedules.cron import CronTimes
 from ....spec import Message, Model, Stop, TaskState, TaskType, TFCluster
 
 MOST_ACTIVE, MOST_ENDED = 100, 20
-"""Most runs of a user on the home page."""
+"""Maximum active and ended runs of a user on the home page."""
 RUNS_KEPT = 600.0
 """Seconds without requests after which the cached runs are dropped."""
 
@@ -56,7 +56,7 @@ class SiteRun(Model, frozen=True, omit_defaults=False):
 
 
 class ScheduleMark(Model, frozen=True, omit_defaults=False):
-    """A past due time of a schedule in its row: what became of it, and by which run."""
+    """A past due time of a schedule in its row: its result and its run."""
 
     due: float
     state: OccurrenceState
@@ -151,7 +151,7 @@ class Site(Protocol):
         """Filter an earlier reading to people who may still be shown, without reading again."""
 
     async def runs_of(self, owner: str, /) -> SiteRuns:
-        """Return every run of a user whom the hub has named; read nobody else's."""
+        """Return every run of a user of the hub; read no other user's runs."""
 
     async def graphs(self, rows: Sequence[SiteRun], /) -> Mapping[str, str]:
         """Return the addresses of these runs' graphs by uid; none if the site has no Grafana."""
@@ -203,7 +203,8 @@ class Site(Protocol):
 # -- rows
 
 LONGEST, MOST_MESSAGE, MOST_CODED, MOST_NAMES = 100, 1000, 4000, 40
-"""Most characters of a text, of a message and of its codes; most names of nodes or tasks in a row.
+"""Maximum characters of a text, of a message and of its codes; maximum names of nodes or tasks in a
+row.
 """
 
 
@@ -236,7 +237,7 @@ def run_row(cluster: TFCluster, nodes: tuple[str, ...] = ()) -> SiteRun:
 
 
 MOST_MARKS = 10
-"""Past due times in the row of a schedule."""
+"""Maximum past due times in the row of a schedule."""
 
 
 def schedule_row(schedule: Schedule, now: float) -> SiteSchedule:
@@ -279,7 +280,7 @@ def refuse_to_resume(name: str, pause: Pause | None) -> None:
 
 
 def current_schedule(row: SiteSchedule, now: float) -> SiteSchedule:
-    """Return a row with the due time that comes next; most rows have it."""
+    """Return the row with its next due time; most rows already have it and stay unchanged."""
     if row.next_at is None or row.next_at > now:
         return row
     try:

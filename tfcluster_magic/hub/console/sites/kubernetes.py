@@ -164,7 +164,7 @@ def _of_node(api: Api, node: str, missed: list[Missed]) -> dict[tuple[str, str],
 # -- site
 
 FIRST_SECONDS = 10.0
-"""Seconds to wait for the first lists."""
+"""Maximum seconds to wait for the first lists."""
 WITHIN_SECONDS = 60.0
 """Timeout of one operation on the API server, in seconds."""
 OPTIONS_FRESH = 60.0
@@ -521,7 +521,7 @@ class KubernetesSite:
         return mine[0]
 
     def _wait(self) -> None:
-        """Wait for the first lists, without which nobody's objects can be attributed.
+        """Wait for the first lists; without them, objects cannot be attributed to users.
 
         Raises:
             BackendUnavailable: it takes too long, or the API server refuses.

@@ -38,7 +38,7 @@ BEGIN = "archive-"
 OURS = f"{MANAGED_BY}={MANAGER},{ARCHIVE}=true"
 CONTAINER = "archive"
 LONGEST = 6 * 3600
-"""Longest time for one archive, in seconds."""
+"""Maximum seconds for one archive."""
 KEPT = 600
 """Seconds after which Kubernetes deletes an ended Job that no console has deleted."""
 
@@ -170,11 +170,11 @@ Tell = Callable[[str], None]
 EVERY = 0.5
 """Poll interval in seconds."""
 PATIENCE = 300.0
-"""Seconds for a pod to start, or for an earlier one to end."""
+"""Maximum seconds until a pod starts, or an earlier one ends."""
 QUOTA_SECONDS = 30.0
-"""Seconds for a quota to be released by the ending notebook."""
+"""Maximum seconds until the ending notebook releases its quota."""
 ANSWERS = 30.0
-"""Seconds for a running pod to listen."""
+"""Maximum seconds until a running pod listens."""
 _CONNECT = 10.0
 _BLOCK = 1024 * 1024
 CONSOLE = "app=tfcluster-console"

@@ -48,7 +48,7 @@ from .person_reader import (
 )
 
 ANSWER_SECONDS = 15.0
-"""Timeout of a reader's answer in seconds, including its start on a busy machine."""
+"""Timeout in seconds of a reader's answer, including the reader's start on a busy machine."""
 _MOST_BYTES = 64 * 1024 * 1024
 _DECODER = msgspec.json.Decoder(ReaderAnswer)
 
@@ -245,9 +245,9 @@ def program(module: str) -> list[str]:
 # -- site
 
 LISTING_SECONDS = 5.0
-"""Seconds that a listing waits for readers."""
+"""Maximum seconds that a listing waits for readers."""
 UNUSED_SECONDS = 60.0
-"""Seconds after the last request when readers end; their rows are kept for `RUNS_KEPT`."""
+"""Seconds without requests after which readers end; their rows are kept for `RUNS_KEPT`."""
 _NAMES_KEPT = 30.0
 
 UserNames = Callable[[], Awaitable[Iterable[str]]]

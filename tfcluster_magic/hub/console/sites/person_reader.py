@@ -51,7 +51,7 @@ from .base import (
 MOST_LINES = 1000
 _LONGEST_LINE = 4000
 _YOUNG = 60.0
-"""Seconds for which a folder without a record may belong to a launch in progress."""
+"""Maximum seconds for which a folder without a record may belong to a launch in progress."""
 Stamp = tuple[state_files.Stamp | None, ...]
 
 
@@ -308,7 +308,7 @@ def answer_requests(asked: BinaryIO, out: BinaryIO) -> None:
 # fork server kills only readers of its own that have not ended.
 
 LONGEST_COMMAND = 256 * 1024
-"""Largest command in bytes; environments are the largest part."""
+"""Maximum bytes of a command; environments are the largest part."""
 
 
 class StartReader(Model, frozen=True):
