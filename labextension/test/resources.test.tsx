@@ -107,6 +107,20 @@ it('asks once for all tasks in view, and of an ended run once for each', async (
   lines.dispose();
 });
 
+it('asks no more once nothing of a run can be read', async () => {
+  const { usage: none } = usage([]);
+  server.answers[ASKED] = { usage: none, series: {}, unseen: 'not mounted' };
+  server.model.start();
+  await vi.waitFor(() => expect(server.model.find('digits-1')).toBeDefined());
+  const lines = new TaskUsage(server.model, server.model.find('digits-1')!);
+  lines.show('worker-0', true);
+  await vi.waitFor(() => expect(asked()).toBe(1));
+  lines.show('worker-1', true);
+  await new Promise(resolve => setTimeout(resolve, 400));
+  expect(asked()).toBe(1);
+  lines.dispose();
+});
+
 it('draws a line from zero to what was requested', () => {
   expect(line([0, 2, 4], 4)).toBe('M1.0 13.0L20.0 7.0L39.0 1.0');
   expect(line([1], 4)).toBe('M1.0 10.0L39.0 10.0');

@@ -16,7 +16,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -28,10 +28,14 @@ from ..errors import Conflict, InvalidRequest, NotFound, Problem
 from ..i18n import _
 from ..paths import private, state_dir
 from .auth import FILE as ACCOUNTS
+from .auth.sign_in import ALLOW_LIST_FILE
 from .shared_settings import DATABASE, is_open
+from .user_limits import OVERRIDES, POLICY
 
 COOKIES = "cookie_secret"
-FILES = (DATABASE, ACCOUNTS, COOKIES)
+LIMITS = (ALLOW_LIST_FILE, POLICY, OVERRIDES)
+"""Files that a restore replaces only if the backup has them; older backups have none of them."""
+FILES = (DATABASE, ACCOUNTS, COOKIES, *LIMITS)
 MANIFEST = "manifest.json"
 FORMAT = 1
 LARGEST = 1 << 30
@@ -105,8 +109,8 @@ def pack(state: Path) -> bytes:
         raise NotFound(text.format(folder=state, name=DATABASE))
     found = {DATABASE: _copied(database)}
     with state_files.locked(state / ACCOUNTS, shared=True):
-        for name in (ACCOUNTS, COOKIES):
-            with suppress(FileNotFoundError):  # missing with OpenID Connect and on Kubernetes
+        for name in FILES[1:]:
+            with suppress(FileNotFoundError):  # depends on sign-in and world
                 found[name] = (state / name).read_bytes()
     about = {"format": FORMAT, "jupyterhub": version("jupyterhub"), "saved": _now()}
     found[MANIFEST] = json.dumps(about, indent=1).encode()
@@ -136,7 +140,7 @@ def unpack(packed: bytes, state: Path) -> Path | None:
                     out.flush()
                     os.fsync(out.fileno())
             _check(fresh / DATABASE)
-            aside = _put_aside(state)
+            aside = _put_aside(state, found.keys())
             for name in found:
                 (fresh / name).replace(state / name)
         finally:
@@ -199,9 +203,10 @@ def _check(database: Path) -> None:
         raise _damaged(said)
 
 
-def _put_aside(state: Path) -> Path | None:
+def _put_aside(state: Path, found: Collection[str]) -> Path | None:
     """Move the current files into a new folder and return it; None if there are no files."""
-    there = [file for name in FILES for file in state.glob(f"{name}*") if file.is_file()]
+    replaced = [name for name in FILES if name in found or name not in LIMITS]
+    there = [file for name in replaced for file in state.glob(f"{name}*") if file.is_file()]
     if not there:
         return None
     aside = state / f"replaced-{_now().replace(':', '')}"

@@ -302,8 +302,9 @@ def main() -> None:
         min(PEOPLE_SECONDS, 5 * every),
     )
     ended: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _frame: ended.append(number))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the hub ends it
+    # JupyterHub ends a service by SIGINT, and only ten seconds later by SIGTERM.
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda number, _frame: ended.append(number))
     while os.getppid() == hub and not ended:
         keeper.turn()
 

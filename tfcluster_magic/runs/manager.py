@@ -881,15 +881,18 @@ class ClusterManager(LoggingConfigurable):
         found = self._samples(cluster, wanted)
         return {task: series(told, points) for task, told in found.items()}
 
+    def unseen(self, cluster: TFCluster) -> str | None:
+        """Return why the output of a run cannot be read here; None if it can, or there is none."""
+        folder = cluster.status.paths.get("output")
+        return None if folder is None else self.backend.unseen(folder)
+
     def _samples(self, cluster: TFCluster, tasks: Sequence[str]) -> Mapping[str, Sequence[Attempt]]:
         from ..usage.samples import read_samples
 
-        folder = cluster.status.paths.get("output")
-        if folder is None:
-            return {}
-        if why := self.backend.unseen(folder):
+        if why := self.unseen(cluster):
             raise Conflict(why)
-        return read_samples(folder, tasks)
+        folder = cluster.status.paths.get("output")
+        return {} if folder is None else read_samples(folder, tasks)
 
     def compare(
         self,

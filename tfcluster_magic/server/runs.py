@@ -32,6 +32,7 @@ from ..output.report import task_rows
 from ..output.text import PLAIN, Prefixer, task_names
 from ..spec import DISPLAY_NAME_LENGTH, MOST_TAGS, NOTE_LENGTH, TAG_LENGTH, Model, TFCluster
 from ..usage.stacks import stack_text
+from ..usage.summary import run_usage
 from ..web import problem
 from .base import TFClusterHandler, abort_connection, guarded
 from .log_streams import MOST_AROUND, Encode, Lines, LogStream, NumberedLine, Search, around
@@ -202,6 +203,15 @@ class UsageHandler(TFClusterHandler):
         points, graphs = self._points("points"), self._points("graphs")
         only = tasks if self.get_query_argument("only", "") == "1" else None
         cluster = await self.call(manager.status, ref)
+        if (
+            only is not None
+            and graphs is None
+            and (why := await self.call(manager.unseen, cluster))
+        ):
+            # Rows of tasks are shown without lines then, and their page need not ask again.
+            usage = run_usage(cluster, {}, {}, time.time(), only=frozenset())
+            self.reply({"usage": msgspec.to_builtins(usage), "series": {}, "unseen": why})
+            return
         usage = await self.call(manager.usage, cluster, only)
         series = await self.call(manager.usage_series, cluster, tasks, points) if tasks else {}
         columns = msgspec.to_builtins(series)

@@ -90,6 +90,9 @@ export class TaskUsage implements IDisposable {
 
   /** Return the tasks to ask for now: of an ended run those that were not loaded since its end. */
   private _wanted(): string[] {
+    if (this._isUnseen) {
+      return [];
+    }
     const isOver = !isActive(this._now);
     return [...this._shown]
       .filter(task => !(isOver && this._lines.get(task)?.ended))
@@ -136,7 +139,8 @@ export class TaskUsage implements IDisposable {
     }
   }
 
-  private _take({ usage, series }: IUsage): void {
+  private _take({ usage, series, unseen }: IUsage): void {
+    this._isUnseen = unseen !== undefined;
     const lines = new Map(this._lines);
     for (const task of usage.tasks) {
       const told = series[task.name];
@@ -153,6 +157,8 @@ export class TaskUsage implements IDisposable {
 
   private _lines: TaskLines = new Map<string, ITaskLines>();
   private _isOver = false;
+  /** The output of the run cannot be read where the server runs. */
+  private _isUnseen = false;
   private _timer = 0;
   private readonly _shown = new Set<string>();
   private readonly _asked = new Set<string>();

@@ -166,6 +166,8 @@ export interface IUsage {
     >
   >;
   readonly graphs?: IRunGraphs;
+  /** Why nothing can be read here, if so. */
+  readonly unseen?: string;
 }
 
 /** The stacks that were taken by themselves when these tasks stalled, as text. */

@@ -29,7 +29,7 @@ from .visitor import Visitor
 
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "hub_config" / "jupyterhub_config.py"
-HUB_LINE = re.compile(r"\[[DIWEC] |Traceback|[ \t]+File |\w+(\.\w+)*(Error|Exception)\b")
+PROXY_LINE = re.compile(r"\S+ \[ConfigProxy\]|[ \t]+(at|errno|code|syscall|address|port)\b|\}$")
 START = 180.0
 """Seconds until the hub answers on a busy machine."""
 DROPPED = ("TFCLUSTER_", "JUPYTER", "JPY_", "XDG_", "PYTEST_", "CONFIGPROXY_", "OIDC_")
@@ -163,7 +163,7 @@ class RealHub:
         while the hub starts.
         """
         said = self.log.read_text(errors="replace").splitlines()
-        return "\n".join([line for line in said if HUB_LINE.match(line)][-lines:])
+        return "\n".join([line for line in said if not PROXY_LINE.match(line)][-lines:])
 
 
 def password(name: str) -> str:
