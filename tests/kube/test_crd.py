@@ -251,5 +251,5 @@ def test_kubectl_explains_what_a_field_is_for(kubectl: Kubectl) -> None:
     mode = " ".join(kubectl("explain", "tfc.spec.mode").split())
     assert "one notebook (InGraph). Default: BetweenGraph." in mode
     lifecycle = " ".join(kubectl("explain", "tfc.spec.lifecycle").split())
-    assert "from its start. In seconds. Default: 86400." in lifecycle
+    assert "Longest time from start to end. In seconds. Default: 86400." in lifecycle
     assert "lastTransitionTime" in kubectl("explain", "tfc.status.conditions")
