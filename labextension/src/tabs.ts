@@ -9,7 +9,11 @@ import {
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import {
+  MainAreaWidget,
+  ReactWidget,
+  WidgetTracker
+} from '@jupyterlab/apputils';
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import {
   ITranslator,
@@ -17,10 +21,46 @@ import {
   type TranslationBundle
 } from '@jupyterlab/translation';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import type { IDisposable } from '@lumino/disposable';
+import type { Message } from '@lumino/messaging';
 import type { ISignal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
 import type { IClusters } from './api/state';
 import { DOMAIN, IClustersToken } from './tokens';
+
+/** A model that makes requests only while its widget is seen. */
+interface ISeenModel extends IDisposable {
+  isSeen: boolean;
+}
+
+/** A widget that tells its model whether it is seen, and disposes it. */
+export abstract class SeenWidget<M extends ISeenModel> extends ReactWidget {
+  constructor(readonly model: M) {
+    super();
+  }
+
+  override dispose(): void {
+    if (!this.isDisposed) {
+      this.model.dispose();
+      super.dispose();
+    }
+  }
+
+  protected override onAfterShow(msg: Message): void {
+    super.onAfterShow(msg);
+    this.model.isSeen = true;
+  }
+
+  protected override onAfterHide(msg: Message): void {
+    super.onAfterHide(msg);
+    this.model.isSeen = false;
+  }
+
+  protected override onAfterAttach(msg: Message): void {
+    super.onAfterAttach(msg);
+    this.model.isSeen = this.isVisible;
+  }
+}
 
 export interface ITabsOptions<T extends Widget> {
   /** The layout's name for this kind of tabs. */

@@ -1,4 +1,4 @@
-"""What tasks use, and where they hang, as their user sees it in a notebook's pod.
+"""The usage and the stacks of tasks, as a user reads them in a notebook's pod.
 
 All pods are under "restricted"; CLI and REST have the user's rights alone.
 """
@@ -160,7 +160,7 @@ def test_a_deadlocked_worker_shows_its_line(home: Tenant) -> None:
 
 
 def test_usage_is_kept_with_the_output(home: Tenant) -> None:
-    """What an ended run used is shown until its output is removed, and the samples with it."""
+    """The usage of an ended run is shown until its output, which has the samples, is removed."""
     _cli(home, "stop used")
     home.wait("used-1", lambda status: status.get("releasedAt"), "it is over")
     kept = json.loads(_cli(home, "top -o json used"))

@@ -1,4 +1,4 @@
-"""What tasks use, in a browser: small lines in rows, a tab of graphs, what a notebook keeps, and
+"""The usage of tasks in a browser: small lines in rows, a tab of graphs, what a notebook keeps, and
 the stacks of a run that stalls.
 """
 

@@ -518,7 +518,7 @@ STOP_LENGTH, ASKER_LENGTH = 1000, 300
 
 
 class AwaitedOutcome(str, enum.Enum):
-    """What an awaited run must do: succeed, or end in any way."""
+    """The required end of an awaited run: success, or any end."""
 
     SUCCESS = "success"
     END = "end"

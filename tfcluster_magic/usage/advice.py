@@ -157,7 +157,7 @@ def earlier_run(
 
 @dataclass(frozen=True)
 class _Task:
-    """What one task used per second, in the time that counts.
+    """The usage of one task per second, in the time that counts.
 
     `core` is one core, or the CPU limit if that is less. A task whose single thread limits the
     others uses this much, and a waiting task leaves this much idle.

@@ -4,18 +4,17 @@
  * Rows with differences come first and are marked, or are shown alone. Text from programs and users
  * is never markup.
  */
-import { ReactWidget } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import type { Message } from '@lumino/messaging';
 import { ISignal, Signal } from '@lumino/signaling';
 import * as React from 'react';
 import type { IClusters } from '../api/clusters';
 import type { IComparedRow, IComparison } from '../api/types';
 import { boardIcon, compareIcon } from '../icons';
 import { PhaseBadge, Sentence } from '../run/parts';
+import { SeenWidget } from '../tabs';
 import { ComparisonModel } from './model';
 
-export class ComparisonWidget extends ReactWidget {
+export class ComparisonWidget extends SeenWidget<ComparisonModel> {
   constructor(
     clusters: IClusters,
     readonly names: ReadonlyArray<string>,
@@ -23,8 +22,7 @@ export class ComparisonWidget extends ReactWidget {
     private readonly _onCurves: (() => void) | null,
     private _onlyDifferences = false
   ) {
-    super();
-    this.model = new ComparisonModel(clusters, names);
+    super(new ComparisonModel(clusters, names));
     this.addClass('tfc-Comparison');
     this.title.label = _trans.__('%1 · Comparison', names.join(', '));
     this.title.caption = this.title.label;
@@ -33,8 +31,6 @@ export class ComparisonWidget extends ReactWidget {
     this.node.tabIndex = -1;
   }
 
-  readonly model: ComparisonModel;
-
   /** Whether only rows with differences are shown. */
   get onlyDifferences(): boolean {
     return this._onlyDifferences;
@@ -42,28 +38,6 @@ export class ComparisonWidget extends ReactWidget {
 
   get onlyDifferencesChanged(): ISignal<this, boolean> {
     return this._onlyDifferencesChanged;
-  }
-
-  override dispose(): void {
-    if (!this.isDisposed) {
-      this.model.dispose();
-      super.dispose();
-    }
-  }
-
-  protected override onAfterShow(msg: Message): void {
-    super.onAfterShow(msg);
-    this.model.isSeen = true;
-  }
-
-  protected override onAfterHide(msg: Message): void {
-    super.onAfterHide(msg);
-    this.model.isSeen = false;
-  }
-
-  protected override onAfterAttach(msg: Message): void {
-    super.onAfterAttach(msg);
-    this.model.isSeen = this.isVisible;
   }
 
   protected override onActivateRequest(): void {

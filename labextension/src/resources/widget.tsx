@@ -1,8 +1,6 @@
 /** What the tasks of one run use over time, as a widget for a tab. */
-import { ReactWidget } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
-import type { Message } from '@lumino/messaging';
 import * as React from 'react';
 import { isActive } from '../api/runs';
 import type { IClusters } from '../api/state';
@@ -11,6 +9,7 @@ import { resourcesIcon } from '../icons';
 import { useRun } from '../run/hooks';
 import { PhaseBadge, Sentence } from '../run/parts';
 import { isFailing } from '../run/words';
+import { SeenWidget } from '../tabs';
 import { CommandIDs } from '../tokens';
 import { Advice, Graphs } from './graphs';
 import { ResourcesModel } from './model';
@@ -22,11 +21,10 @@ export interface IResourcesOptions {
   readonly trans: TranslationBundle;
 }
 
-export class ResourcesWidget extends ReactWidget {
+export class ResourcesWidget extends SeenWidget<ResourcesModel> {
   constructor(private readonly _options: IResourcesOptions) {
-    super();
-    const { clusters, name, trans } = _options;
-    this.model = new ResourcesModel(clusters, name);
+    super(new ResourcesModel(_options.clusters, _options.name));
+    const { name, trans } = _options;
     this.addClass('tfc-Resources');
     this.title.label = trans.__('%1 · Resources', name);
     this.title.caption = trans.__('What the tasks of %1 use', name);
@@ -35,32 +33,8 @@ export class ResourcesWidget extends ReactWidget {
     this.node.tabIndex = -1;
   }
 
-  readonly model: ResourcesModel;
-
   get name(): string {
     return this._options.name;
-  }
-
-  override dispose(): void {
-    if (!this.isDisposed) {
-      this.model.dispose();
-      super.dispose();
-    }
-  }
-
-  protected override onAfterShow(msg: Message): void {
-    super.onAfterShow(msg);
-    this.model.isSeen = true;
-  }
-
-  protected override onAfterHide(msg: Message): void {
-    super.onAfterHide(msg);
-    this.model.isSeen = false;
-  }
-
-  protected override onAfterAttach(msg: Message): void {
-    super.onAfterAttach(msg);
-    this.model.isSeen = this.isVisible;
   }
 
   protected override onActivateRequest(): void {

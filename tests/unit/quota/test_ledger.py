@@ -149,7 +149,7 @@ def test_what_nobody_measured_is_not_zero() -> None:
 
 
 def test_the_most_unused_hours_are_first_on_request() -> None:
-    """Who asks for more than is used comes first, and who was not measured last."""
+    """The row with the most unused hours is first; rows that were not measured are last."""
     days = {
         "ada": ledger.add_run({}, run(used=3500.0), NOON + 4000),
         "bob": ledger.add_run({}, run(used=600.0), NOON + 4000),

@@ -331,7 +331,7 @@ def test_the_mean_step_rate_is_not_that_of_a_resumed_run() -> None:
 
 
 def test_the_options_of_all_advice_are_one_change() -> None:
-    """Of two values for one option the more important advice counts; a line shows old and new."""
+    """If two pieces of advice set one option, the first counts; a line shows old and new value."""
     samples = {
         "worker-0": attempt(cpu=0.25, throttled=0.6, limit=0.25, memory=0.95 * GIB),
         "worker-1": attempt(cpu=0.2, limit=0.25, memory=0.5 * GIB),

@@ -79,7 +79,7 @@ def test_fewer_points_keep_the_sums() -> None:
 
 
 def test_outliers_come_first_and_alone_of_many_tasks() -> None:
-    """Of many tasks only those that differ are lines; the others are the band."""
+    """With many tasks, only those that differ get a line; the others are in the band."""
     samples = {f"worker-{n}": steady(2 + n % 3 / 100) for n in range(40)}
     samples["worker-7"], samples["worker-9"] = steady(0.2), steady(0.9)
     (cpu, *_others) = drawn(samples).types[0].graphs

@@ -153,6 +153,15 @@ def _local_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
+def _site_hours(
+    words: dict[str, str], hub: str | None, token_file: str | None
+) -> tuple[dict[str, Any], list[HoursRow]]:
+    """Return the hub's answer about everyone's hours, and its rows."""
+    asked = {key: text for key, text in words.items() if text}
+    told = HubAPI.of(hub, token_file).ask("GET", "hours", asked)
+    return told, msgspec.convert(told["items"], list[HoursRow])
+
+
 # `admin hours`
 
 
@@ -175,10 +184,8 @@ def hours_command(
 
     Active clusters count until now. Days are in UTC, such as 2026-11-22.
     """
-    words = {"by": by, "from": first, "to": last}
-    asked = {key: text for key, text in words.items() if text}
-    told = HubAPI.of(hub, token_file).ask("GET", "hours", asked)
-    rows = msgspec.convert(told["items"], list[HoursRow])
+    words: dict[str, str] = {"by": by, "from": first, "to": last}
+    told, rows = _site_hours(words, hub, token_file)
     show_hours(terminal, rows, by, form, {key: told[key] for key in words})
     note_unreadable(terminal, told)
 
@@ -206,10 +213,8 @@ def usage_command(
     Only hours whose use was measured are compared: of clusters that have ended, and on Kubernetes
     also of active ones, if the cluster has metrics.
     """
-    words = {"by": by, "from": first, "to": last, "sort": "unused"}
-    asked = {key: text for key, text in words.items() if text}
-    told = HubAPI.of(hub, token_file).ask("GET", "hours", asked)
-    rows = msgspec.convert(told["items"], list[HoursRow])
+    words: dict[str, str] = {"by": by, "from": first, "to": last, "sort": "unused"}
+    told, rows = _site_hours(words, hub, token_file)
     about = {key: told[key] for key in words}
     show_hours(terminal, rows, by, form, about, unused_table)
     note_unreadable(terminal, told)
