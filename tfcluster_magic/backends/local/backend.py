@@ -58,7 +58,7 @@ from ..base import (
 )
 from ..run_names import is_record_expired
 from . import capacity, launch_facts, lost_supervisor, processes, quota
-from .store import RunFolder, Store
+from .run_store import RunFolder, Store
 
 if TYPE_CHECKING:
     from .notification_store import LocalNotifications

@@ -25,7 +25,7 @@ from ...quota.preflight import AvailableResources, Limit, cpu_of, gpu_of, memory
 from ...spec import Phase, Spec, TaskType, TFCluster
 from ...spec.names import task_name
 from . import processes, quota
-from .store import RunFolder
+from .run_store import RunFolder
 
 NVIDIA_SMI_TIMEOUT = 20.0
 """Timeout in seconds of nvidia-smi; a driver that has to wake up takes several."""

@@ -48,8 +48,8 @@ from ...schedules.due import (
 from ...spec import Message, ScheduledRun, Stop, names
 from . import lost_supervisor, notification_work, schedule_store, supervisor_events
 from .notification_store import has_rules
+from .run_store import RunFolder, Store
 from .schedule_store import LocalSchedules, with_status
-from .store import RunFolder, Store
 from .supervisor_events import SupervisorEvents
 
 if TYPE_CHECKING:

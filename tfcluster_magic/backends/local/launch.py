@@ -30,7 +30,7 @@ from ...spec import Metadata, Phase, Reason, Spec, Status, TFCluster, names, tas
 from ...spec.task_file import guard_path
 from . import capacity, lost_supervisor
 from .lost_supervisor import last_supervisor_lines
-from .store import RunFolder, Store
+from .run_store import RunFolder, Store
 from .task_processes import scrubbed
 
 START_TIMEOUT = 30.0

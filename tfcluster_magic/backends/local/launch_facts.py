@@ -19,7 +19,7 @@ from ...launch_checks.local import LocalFacts, TaskPython, WrittenFolder, emptie
 from ...spec import Spec, TFCluster
 from ...spec.task_file import guard_path
 from . import capacity, quota
-from .store import RunFolder
+from .run_store import RunFolder
 from .task_processes import scrubbed
 
 # -- the Python of the tasks -----------------------------------------------------------------------

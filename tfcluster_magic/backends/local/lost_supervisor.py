@@ -20,7 +20,7 @@ from ...lifecycle import messages
 from ...quota import ledger
 from ...spec import Message, Phase, Reason, Status, TaskState, TFCluster, TypeCounts, Usage
 from . import memory_limits, processes
-from .store import RunFolder
+from .run_store import RunFolder
 
 _BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 _BOOT_ID_FORMAT = re.compile(rb"[0-9a-f-]{36}")

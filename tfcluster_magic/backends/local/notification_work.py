@@ -29,7 +29,7 @@ from ...schedules import Schedule
 from ...spec import names
 from . import lost_supervisor, quota
 from .notification_store import DeliveryFile, LocalNotifications, rules_file
-from .store import RunFolder, Store
+from .run_store import RunFolder, Store
 
 LOOK_INTERVAL = 1.0
 """Seconds between two checks of active runs, and between two children of one rule."""

@@ -20,7 +20,7 @@ from ...lifecycle import SeenRun, waits_for_runs
 from ...lifecycle.dependencies import awaited_since
 from ...spec import Dependency, Message, Status, TFCluster, names
 from . import capacity, lost_supervisor
-from .store import RunFolder, Store
+from .run_store import RunFolder, Store
 
 
 class StartQueue:

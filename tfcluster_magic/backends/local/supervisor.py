@@ -31,7 +31,7 @@ from ...lifecycle.dependencies import open_dependencies
 from ...progress.run_progress import newest_checkpoint
 from ...spec import Model, Phase, Spec, Status, Stop, TFCluster
 from . import lost_supervisor, supervisor_events, task_processes
-from .store import RunFolder
+from .run_store import RunFolder
 from .supervisor_events import SupervisorEvents
 from .task_processes import TaskGroup
 

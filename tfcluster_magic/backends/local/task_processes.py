@@ -39,7 +39,7 @@ from ...spec.task_file import RUNTIME
 from . import memory_limits, processes, supervisor_events
 from .memory_limits import CHECK_INTERVAL, MemoryGuard
 from .processes import TASK_VARIABLE, UID_VARIABLE
-from .store import RunFolder
+from .run_store import RunFolder
 from .supervisor_events import TaskReport
 
 LOOPBACK = "127.0.0.1"

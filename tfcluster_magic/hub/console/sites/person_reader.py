@@ -27,8 +27,8 @@ from .... import paths, state_files
 from ....backends import folder_sizes, run_names
 from ....backends.local import lost_supervisor, processes
 from ....backends.local.backend import LocalBackend
+from ....backends.local.run_store import Record, RunFolder, Store
 from ....backends.local.schedule_store import NO_CLOCK, LocalSchedules, with_status
-from ....backends.local.store import Record, RunFolder, Store
 from ....errors import Conflict, InvalidRequest, NotFound, TFClusterError
 from ....i18n import _
 from ....lifecycle.messages import shown
