@@ -12,7 +12,7 @@ import msgspec
 
 from ..errors import UsageError
 from ..i18n import _, ngettext
-from ..output import documents, report
+from ..output import documents, report, run_card
 from ..output import usage as usage_output
 from ..output.documents import document, to_yaml
 from ..output.text import one_line
@@ -113,7 +113,7 @@ def _show_status(terminal: Terminal, cluster: TFCluster, form: str) -> None:
         terminal.emit(_status_text(terminal, cluster))
         return
     progress = terminal.manager.progress(cluster) if form != "name" else None
-    beside = {"progress": report.progress_view(progress)} if progress else None
+    beside = {"progress": run_card.progress_view(progress)} if progress else None
     terminal.emit(document(cluster, form, beside))
 
 

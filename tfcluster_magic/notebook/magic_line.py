@@ -24,7 +24,7 @@ from ..cli.terminal import Detached, Interrupted, Terminal
 from ..errors import UsageError, with_magic_commands
 from ..i18n import _, mark
 from ..output import report
-from ..output.report import board_bundle, followed_bundle, run_bundle
+from ..output.run_card import board_bundle, followed_bundle, run_bundle
 from ..runs.handle import Cluster
 from ..runs.manager import ClusterManager
 from ..runs.watcher import RunWatcher

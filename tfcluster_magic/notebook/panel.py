@@ -21,7 +21,7 @@ import ipywidgets as widgets
 from ..errors import Conflict, with_magic_commands
 from ..i18n import _, ngettext
 from ..output import report
-from ..output.report import board_bundle, run_card
+from ..output.run_card import board_bundle, run_card
 from ..output.text import PLAIN, Prefixer, clock, task_names
 from ..progress.run_progress import note_lines
 from ..runs.manager import ClusterManager, newest

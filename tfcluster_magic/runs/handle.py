@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import TFClusterError, WaitInterrupted
 from ..i18n import _
 from ..output import report
-from ..output.report import ready_count, run_bundle
+from ..output.report import ready_count
+from ..output.run_card import run_bundle
 from ..output.text import PLAIN, Prefixer, task_names
 from ..spec import Status, TFCluster
 from .manager import ClusterManager, Until

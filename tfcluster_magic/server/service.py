@@ -25,7 +25,7 @@ from ..errors import InvalidRequest, Problem, TFClusterError
 from ..i18n import _
 from ..launch.launch_as_command import portable_source
 from ..launch.project import ProjectFinder
-from ..output.report import run_bundle, run_view
+from ..output.run_card import run_bundle, run_view
 from ..output.usage import graphs_link
 from ..progress.run_progress import Progress
 from ..runs.manager import ENDING_TIMEOUT, ClusterManager

@@ -25,6 +25,7 @@ from ...quota.preflight import AvailableResources, Limit, cpu_of, gpu_of, memory
 from ...spec import Phase, Spec, TaskType, TFCluster
 from ...spec.names import task_name
 from . import processes, quota
+from .hours_file import HoursFile
 from .run_store import RunFolder
 
 NVIDIA_SMI_TIMEOUT = 20.0
@@ -120,7 +121,7 @@ def waits_to_start(cluster: TFCluster) -> bool:
     return cluster.status.phase is Phase.QUEUED and bool(cluster.spec.after)
 
 
-def room_facts(spec: Spec, runs: ActiveRuns, hours: quota.HoursFile, now: float) -> RoomFacts:
+def room_facts(spec: Spec, runs: ActiveRuns, hours: HoursFile, now: float) -> RoomFacts:
     """Return the facts that decide whether `spec` fits on this machine beside `runs`.
 
     Raises:

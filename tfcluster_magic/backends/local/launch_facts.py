@@ -19,6 +19,7 @@ from ...launch_checks.local import LocalFacts, TaskPython, WrittenFolder, emptie
 from ...spec import Spec, TFCluster
 from ...spec.task_file import guard_path
 from . import capacity, quota
+from .hours_file import HoursFile
 from .run_store import RunFolder
 from .task_processes import scrubbed
 
@@ -53,7 +54,7 @@ NEEDED_DISK = 1 << 20
 def gather_facts(
     spec: Spec,
     runs: Sequence[tuple[RunFolder, TFCluster]],
-    hours: quota.HoursFile,
+    hours: HoursFile,
     folders: Mapping[str, Path],
     state_dir: Path,
     resume_from: Path | None,

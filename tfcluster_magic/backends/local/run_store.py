@@ -50,7 +50,7 @@ from ..run_names import is_record_expired
 from . import processes
 
 if TYPE_CHECKING:
-    from .quota import HoursFile
+    from .hours_file import HoursFile
 
 LOCK_TIMEOUT = 60.0
 """Maximum seconds that a launch waits for the lock; other launches hold it for a fraction of a
@@ -515,7 +515,7 @@ class Store:
     @cached_property
     def hours(self) -> HoursFile:
         """The ledger of hours and numbers."""
-        from .quota import HoursFile  # not needed by supervisors, which stay small
+        from .hours_file import HoursFile  # not needed by supervisors, which stay small
 
         return HoursFile(self.state_dir)
 

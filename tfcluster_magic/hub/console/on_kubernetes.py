@@ -27,7 +27,8 @@ from ..shared_settings import base_url
 from ..tenancy import entitlement_sources, namespace_objects
 from ..tenancy.entitlement_sources import ACCEPTED_POLICY_MAP, POLICY_KEY
 from ..tenancy.entitlements import HubPolicy
-from ..tenancy.policy import Override, PolicyMistake, parse_policy
+from ..tenancy.overrides import Override
+from ..tenancy.policy import PolicyMistake, parse_policy
 from ..user_limits import SitePolicy
 from . import service
 from .hub_users import HubUsers

@@ -41,7 +41,7 @@ from .namespace_objects import (
     namespace_annotations,
     tenant_objects,
 )
-from .policy import entitled
+from .overrides import entitled
 from .provisioning import PullSecrets
 
 Object = dict[str, Any]

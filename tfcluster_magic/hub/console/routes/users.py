@@ -26,7 +26,7 @@ from ....spec import Model
 from ...audit import AuditEntry
 from ...auth.accounts import LINK_HOURS, allowed_name, normalized_name
 from ...auth.commands import AccountState
-from ...tenancy.policy import Override, checked_override, entitled
+from ...tenancy.overrides import Override, checked_override, entitled
 from .. import class_import, tables
 from ..class_import import ClassImport, ImportedLine, browser_link
 from ..hub_users import HubUser
