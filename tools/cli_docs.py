@@ -5,7 +5,7 @@ docs/reference/api.md: `python tools/cli_docs.py`. A test checks that both are c
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -65,13 +65,18 @@ def _blocks(title: str, command: click.Command, context: click.Context) -> Itera
         yield from _blocks(f"{title} {name}", below, inner)
 
 
+def _takes(fields: Sequence[str]) -> str:
+    named = ", ".join(f"`{field}`" for field in fields)
+    return f"; takes {named}" if named else ""
+
+
 def api_page() -> str:
     """Return the REST page, with a row for each verb of `VERB_BODIES`."""
     from tfcluster_magic.server.runs import VERB_BODIES
 
     rows = [
-        f"{VERB_ROUTE}{verb}` | {(body.__doc__ or '').rstrip('.')}; takes "
-        f"{', '.join(f'`{field}`' for field in body.__struct_encode_fields__)} |"
+        f"{VERB_ROUTE}{verb}` | {(body.__doc__ or '').rstrip('.')}"
+        f"{_takes(body.__struct_encode_fields__)} |"
         for verb, body in VERB_BODIES.items()
     ]
     made = []

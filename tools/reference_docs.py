@@ -197,7 +197,8 @@ def _route(
     if body := route.get("requestBody"):
         taken = _resolved(document, next(iter(body["content"].values()))["schema"])
         fields = ", ".join(f"`{name}`" for name in taken.get("properties", ()))
-        yield f"The body takes {fields}.\n"
+        if fields:
+            yield f"The body takes {fields}.\n"
     answers = [
         (f"`{code}`", str(_resolved(document, answer).get("description", "")))
         for code, answer in route["responses"].items()
