@@ -280,7 +280,7 @@ class Backend(abc.ABC):
 
     name: str
     is_here = False
-    """Whether tasks run on this machine, and so with the Pythons of this machine."""
+    """Whether tasks run on this machine, and therefore with the Pythons of this machine."""
 
     def workspace(self) -> Path:
         """Return the user's folder that tasks also see, for programs too large for a record.

@@ -3,7 +3,7 @@
 Measuring always ends: if a folder is a file system of its own, its usage is read; any other folder
 is walked for a bounded time, and a result says if its walk was cut off. Results are cached in
 memory and in the state folder, since every command is a process of its own. Results of nearly full
-folders are cached only for seconds, because users free space there.
+folders are cached only for seconds, because their users will soon free space.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class _BoundedWalk:
         self._until, self._left, self._others = until, MOST_ENTRIES, others
 
     def parts(self, folder: MeasuredFolder) -> list[FolderEntry]:
-        """Return the entries directly below a folder, or its runs, with their total sizes. Raises
-        OSError.
+        """Return the entries directly below a folder, or the runs in it, with their total sizes.
+        Raises OSError.
         """
         found = []
         for entry in list(os.scandir(folder.path)):

@@ -3,8 +3,8 @@ printing.
 
 In a file in the log's folder, the task records when each line was printed (runtime/output.py). A
 line is yielded once and as a whole: the beginning of a line waits for its newline. Invalid UTF-8 is
-replaced. If the log in the state folder is gone, its copy in the output folder is read. Following
-polls, because file systems such as NFS and GlusterFS report no changes.
+replaced. If the log in the state folder is gone, its copy in the output folder is read. Logs are
+followed by polling, because file systems such as NFS and GlusterFS report no changes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ parts.
 
 
 TIMES_FOLDER, TIMES_RECORD = ".tfcluster-times", struct.Struct(">QQ")
-"""File of the times at which a log grew, and its record format, as in runtime/output.py."""
+"""Folder of the files with the times at which logs grew, and their record format, as in
+runtime/output.py.
+"""
 _RECORDS = 4096
 """Number of time records that are read together."""
 

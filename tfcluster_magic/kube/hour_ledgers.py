@@ -117,7 +117,7 @@ def last_numbers(told: str) -> Mapping[str, int] | None:
 
 
 def has_budget(told: str) -> bool:
-    """Return whether the published hours have a budget."""
+    """Return whether the published hours contain a budget."""
     return read_account(told, (), 0.0).budget is not None
 
 

@@ -1,7 +1,7 @@
 """The options of a launch as fields of a form: the section, bounds and default of each. Pure.
 
 A form shows exactly the options of the command line: fields are derived from the table in
-`options.py` and from the bounds in `spec/`. Values are checked elsewhere.
+`options.py` and from the bounds in `spec/`. Other modules check the values.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def _of_each(option: Option) -> str:
 
 
 def option_for(field: str, said: Mapping[str, object]) -> str | None:
-    """Return the input of a form that a problem's `field` concerns; `said` are the options in use.
-    Besides the options, `program`, `name`, `arguments`, `sha256`, `config` and `kernelspec` are
-    inputs.
+    """Return the input of a form that a problem's `field` concerns; `said` are the options that
+    were given. Besides the options, `program`, `name`, `arguments`, `sha256`, `config` and
+    `kernelspec` are inputs.
     """
     if field == _("arguments after --"):
         return "arguments"

@@ -242,7 +242,7 @@ def _implied_value(option: Option, spec: Spec) -> object:
 
 
 def _findings(program: Program | None) -> Findings | None:
-    """Return what the text of a program says, if its files are in the record."""
+    """Return the findings in the text of a program, if its files are in the record."""
     if program is None or program.files is None:
         return None
     try:

@@ -1,9 +1,9 @@
 """The options of a launch: the table, and how their values are read.
 
 Command line, magic, forms and Python keywords use this table. `read_options` turns option values
-into a `Spec` in JSON form: it finds every problem at once, and names each by the option that caused
-it. Short forms (`images:/mnt/images:ro`) and default numbers of tasks are defined here. Bounds and
-rules between fields are checked in `validation/`.
+into a `Spec` in JSON form: it finds every problem at once, and names the option that caused each
+problem. Short forms (`images:/mnt/images:ro`) and default numbers of tasks are defined here. Bounds
+and rules between fields are checked in `validation/`.
 """
 
 from __future__ import annotations
@@ -315,7 +315,7 @@ DEFAULT_WORKERS = 2
 
 
 def unknown_options(options: Mapping[str, object]) -> list[Problem]:
-    """Return a problem for each unknown key in `options`."""
+    """Return a problem for each unknown key of `options`."""
     problems = []
     for key in sorted(options.keys() - BY_KEY.keys()):
         close = difflib.get_close_matches(key, BY_KEY, 1)
@@ -523,7 +523,9 @@ class OptionValues:
             self.origin[path] = origin
 
     def by_option(self, problems: Iterable[Problem]) -> list[Problem]:
-        """Return the problems, each named by the option that set the field."""
+        """Return the problems, each with the option that set the field in place of the field's
+        name.
+        """
         return [Problem(self._called(str(p.field)), p.value, p.allowed) for p in problems]
 
     def _called(self, name: str) -> str:

@@ -91,8 +91,8 @@ class ProgramSource:
 
     `workspace` is the folder for a snapshot too large for the record, `folder` the user's working
     folder (this process's if None). If `fetch` is false, no URL is read. `beside_bytes` is the size
-    limit for a single file together with the small files beside it. `entry` is the file that starts
-    a folder.
+    limit for a single file together with the small files in its folder. `entry` is the file that
+    starts a folder.
     """
 
     workspace: Path
@@ -130,8 +130,8 @@ class LaunchDraft:
     named: str | None = None
 
     def attempt(self, make: Callable[[], T]) -> T | None:
-        """Return the result of `make`; add its problems to the list and return None if it is
-        refused.
+        """Return the result of `make`; if it raises InvalidRequest, add the problems to the list
+        and return None.
         """
         try:
             return make()
@@ -161,8 +161,8 @@ def request_launch(
     not given here, with `config` also those of that configuration.
 
     `workspace` is the folder for a snapshot too large for the record, `beside_bytes` the size limit
-    for a single file together with the small files beside it. `runs` returns the existing runs, in
-    which the names in `after` are looked up.
+    for a single file together with the small files in its folder. `runs` returns the existing runs,
+    in which the names in `after` are looked up.
 
     Raises:
         InvalidRequest: with every problem.
@@ -353,7 +353,7 @@ def _unknown_run(ref: str, known: Sequence[TFCluster]) -> str:
 
 
 def _why_never(run: TFCluster, until: str) -> str:
-    """Return why a run will never succeed or end as required; empty if it has, or still can."""
+    """Return why a run will never succeed or end as required; empty if it did, or still can."""
     name, phase = run.metadata.name, run.status.phase
     if until != AwaitedOutcome.SUCCESS.value or phase is Phase.SUCCEEDED:
         return ""
@@ -521,7 +521,7 @@ _OVERRIDES = {
     "NeededChief": "chief",
     "StrategyUnclear": "ps",
 }
-"""The key of the option that overrides what a message says about counts."""
+"""The keys of the options that override the numbers of tasks in messages, by message code."""
 _LEFT_OUT = ("FlagUnclear", "FlagUnrelated", "FlagOfSubcommand")
 
 

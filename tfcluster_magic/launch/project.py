@@ -79,7 +79,9 @@ class Setting:
 
     @property
     def is_pairs(self) -> bool:
-        """Whether a configuration and an option add to it instead of replacing it."""
+        """Whether a configuration and an option add pairs to this setting instead of replacing
+        it.
+        """
         return isinstance(self.value, dict)
 
     def __str__(self) -> str:
@@ -157,7 +159,7 @@ class Project:
         return text.format(file=self.called, names=", ".join(self.configurations))
 
     def origin(self, setting: Setting) -> str:
-        """Return the place of a setting for problems: file, line and key."""
+        """Return the place of a setting (file, line and key), for problems."""
         return f"{self.called}:{setting.line} {setting.key}"
 
     def words(self, config: str | None, given: Mapping[str, object]) -> ProjectWords:

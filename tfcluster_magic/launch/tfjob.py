@@ -23,7 +23,7 @@ from . import cluster_file, validation
 
 TFJOB, API = "TFJob", "kubeflow.org/v1"
 CONTAINER = "tensorflow"
-"""The container of a TFJob's pod that is its task; others are sidecars."""
+"""The container of a TFJob's pod that runs the task; other containers are sidecars."""
 TASK_PORT = 2222
 """The port of a task, both in a TFJob and a TFCluster."""
 RETRIES = 6
@@ -286,7 +286,7 @@ class _Fields:
         return str(value)[:64]
 
     def pairs(self, key: str) -> dict[str, str]:
-        """Take texts by name, such as annotations."""
+        """Take a field that holds texts by name, such as annotations."""
         inner = self.below(key)
         found = {name: inner.take(name, str) for name in inner.keys()}  # noqa: SIM118 - no mapping
         return {name: text for name, text in found.items() if text is not None}
@@ -602,7 +602,9 @@ class _PodReader:
         container.finish(_OF_CONTAINER, _NO_SUCH_POD_FIELD)
 
     def _expanded(self, text: str) -> str:
-        """Expand `$(NAME)` like the kubelet; a variable with a secret becomes a mark."""
+        """Expand `$(NAME)` like the kubelet; a variable with a secret becomes a mark (its name
+        between two NULs).
+        """
 
         def replaced(found: re.Match[str]) -> str:
             name = found[1]

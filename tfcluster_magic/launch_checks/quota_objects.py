@@ -22,7 +22,8 @@ Object = Mapping[str, Any]
 
 def quota_keys(resource: str) -> set[str]:
     """Return the keys under which a quota counts a resource; `TaskDemand.counted_as` returns the
-    amount.
+    amount. A limit is never below its request, so the requests of tasks stay within a quota of
+    limits, too.
     """
     return {resource, f"requests.{resource}", f"limits.{resource}", f"count/{resource}"}
 

@@ -521,8 +521,8 @@ def _carries_training(task: str, spec: Spec) -> bool:
 
 
 def _place_of(checkpoint: str) -> Message:
-    """Return where training resumes from a checkpoint. TensorFlow 1 ends a checkpoint's name with
-    the step; TensorFlow 2 may only count checkpoints.
+    """Return a message that says where training resumes, given the name of a checkpoint. TensorFlow
+    1 ends a checkpoint's name with the step; TensorFlow 2 may only count checkpoints.
     """
     if not checkpoint:
         return Message("NewestCheckpoint")

@@ -101,7 +101,7 @@ def _say_current(turn: Turn) -> None:
 
 
 def _waiting_reasons(turn: Turn) -> list[Message]:
-    """Return why tasks are not up, the most telling reasons first."""
+    """Return why tasks are not up, the most important reasons first."""
     return [why.sentence for why in turn.seen.why[:MOST_REASONS]]
 
 

@@ -137,7 +137,9 @@ class Turn:
         self.trainers = [t for t in self.all_tasks if t.startswith(("chief-", "worker-"))]
         self.evaluators = [t for t in self.all_tasks if t.startswith("evaluator-")]
         self.needed = [t for t in self.all_tasks if t not in self.evaluators]
-        """The tasks that training needs: an evaluator's end decides no run."""
+        """The tasks that training needs: all except evaluators, whose end never decides about a
+        run.
+        """
         self.between = spec.mode is Mode.BETWEEN_GRAPH
         self.collective = self.between and TaskType.PS not in counts
         """Without parameter servers a lost task can only be healed by restarting all workers
@@ -265,7 +267,7 @@ class Turn:
                 self.start.append(StartTask(task=task, attempt=self.desired_attempt(task)))
 
     def fresh_failures(self) -> list[TaskFailure]:
-        """Return the recorded failures whose task was not restarted since."""
+        """Return the recorded failures whose task was not restarted after the failure."""
         return [f for f in self.get("failures") if f.attempt >= self.desired_attempt(f.task)]
 
     # -- the result --------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 OWN_FOLDER = "."
-"""The working directory that stands for the folder of the program's files in a task."""
+"""The working directory in a snapshot that means the folder of the program's files in a task."""
 
 
 def snapshot(
@@ -167,7 +167,7 @@ def _take_snapshot(
     cwd: Path,
     taken_bytes: int,
 ) -> tuple[Program, tuple[str, ...]]:
-    """Return the snapshot and the warnings about it."""
+    """Return the snapshot of a program that was read, and the warnings about it."""
     sha256 = checksum(read.tree)
     key = (sha256, read.entrypoint)
     findings = _found.get(key) or inspect_program(read.tree, read.entrypoint)
@@ -205,8 +205,8 @@ _NAMES_BYTES = 4 * 1024
 
 
 def _room_beside(most: int | None, arguments: Sequence[str], taken_bytes: int) -> int | None:
-    """Return the most bytes of a file and small files beside it, if `most` bytes fit in the
-    record.
+    """Return the most bytes that a file and the small files in its folder may have, if `most` bytes
+    fit in the record.
     """
     if most is None:
         return None

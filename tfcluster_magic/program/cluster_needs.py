@@ -112,7 +112,9 @@ class _Uses:
         return None
 
     def wanted(self) -> tuple[dict[TaskType, Evidence], Evidence | None]:
-        """Return the task types needed besides workers, and the line that leaves them unclear."""
+        """Return the task types needed besides workers, and the line that leaves the need unclear,
+        if any.
+        """
         alone = self.serves_alone and not (self.flags or self.reads_tf_config)
         if alone or self.replaces_tf_config:
             return {}, None  # the program sets up its own cluster

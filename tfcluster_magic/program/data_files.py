@@ -115,7 +115,7 @@ def files_beside(
         else:
             try:
                 taken[path] = read_file(root / path, MOST_BYTES_EACH, source=source)
-            except InvalidRequest:  # it is unreadable, or has grown meanwhile
+            except InvalidRequest:  # the file is unreadable, or has grown in the meantime
                 why = _UNREADABLE
         if why:
             if path in sizes:

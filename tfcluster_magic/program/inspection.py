@@ -37,7 +37,7 @@ _OWNERS = {
     "train_and_evaluate": frozenset({"estimator"}),
 }
 """Programs also use these names for their own functions. So a name counts only as an attribute of
-one of these modules, or as an import from one.
+one of these modules, or as an import from one of them.
 """
 
 
@@ -45,7 +45,7 @@ def uses_distributed_runtime(tree: Tree) -> bool:
     """Return whether the program uses TensorFlow's distributed runtime (SERVING_NAMES or `Server`).
 
     True means that a task listens on its own port if the cluster has more than one task; a single
-    MultiWorkerMirroredStrategy task opens none.
+    task with MultiWorkerMirroredStrategy opens no port.
     """
     return any(name in SERVING_NAMES or name == "Server" for name in _used_names(tree))
 
@@ -94,9 +94,9 @@ def _last_name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-# The files beside a program that it needs, found by its imports as Python would follow them from
-# the program's own folder: a module brings its file, a package its whole folder, and a shell script
-# the `.py` and `.sh` files that it names.
+# The files of its folder that a program needs, found by its imports as Python would follow them
+# from that folder: a module brings its file, a package its whole folder, and a shell script the
+# `.py` and `.sh` files that it names.
 
 _NAMED_FILE = re.compile(r"[\w./-]+\.(?:py|sh)(?![\w.])")
 _NAMED_MODULE = re.compile(r"(?<!\S)-m\s+([A-Za-z_][\w.]*)")

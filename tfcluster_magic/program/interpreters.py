@@ -32,7 +32,9 @@ print({_MARK!r}, *filter(there, sys.argv[1:]))
 
 @dataclass
 class Modules:
-    """A Python's answer: the modules that it `found` of those `asked`, or its `trouble`."""
+    """A Python's answer: which of the modules `asked` it `found`, or the `trouble` that prevents an
+    answer.
+    """
 
     trouble: str = ""
     asked: set[str] = field(default_factory=set)

@@ -145,7 +145,9 @@ def checksum_problems(program: Program | None) -> list[Problem]:
 
 
 def _checksum_of(kind: ProgramKind | None, tree: Tree) -> str:
-    """Return the checksum; for a program text written by hand, the one that `sha256sum` prints."""
+    """Return the checksum; for a program text written by hand, the checksum that `sha256sum`
+    prints.
+    """
     if kind is ProgramKind.INLINE and len(tree) == 1:
         (file,) = tree.values()
         return hashlib.sha256(file.content).hexdigest()
@@ -153,7 +155,7 @@ def _checksum_of(kind: ProgramKind | None, tree: Tree) -> str:
 
 
 INLINE_ENTRY = "program.py"
-"""The file name of a program text in the record that names none."""
+"""The file name of a program text in the record that has no file name."""
 
 
 def completed(program: Program | None) -> Program | None:
@@ -252,7 +254,7 @@ def materialise(
     """Write a run's own copy of a snapshot as the folder `target`, its files read-only.
 
     The folder appears whole or not at all. It may exist if it is empty or has this snapshot. With a
-    `folder_mode` of 0o755 the program may write new files beside its own.
+    `folder_mode` of 0o755 the program may write new files into the folder.
 
     Raises:
         TFClusterError: the snapshot is gone or altered, or `target` is not writable.
@@ -275,8 +277,8 @@ def materialise(
 
 
 def keep_written(program: Path, target: Path) -> None:
-    """Move the files that a program wrote beside its own copy in `program` to the folder `target`.
-    Snapshot files are read-only, written files are not. Files that cannot be moved stay.
+    """Move the files that a program wrote into the folder of its copy, `program`, to the folder
+    `target`. Snapshot files are read-only, written files are not. Files that cannot be moved stay.
     """
     for below, folders, files in os.walk(program):
         folders[:] = [name for name in folders if not is_ignored(name)]
@@ -329,7 +331,9 @@ def _has_content(folder: Path, tree: Tree) -> bool:
 
 
 def _write_folder(tree: Tree, final: Path, folder_mode: int) -> bool:
-    """Write `tree` beside `final` and rename it; return False if `final` already has files."""
+    """Write `tree` next to `final` and rename it to `final`; return False if `final` already has
+    files.
+    """
     new = Path(tempfile.mkdtemp(prefix=".new-", dir=final.parent))
     try:
         for path, file in tree.items():

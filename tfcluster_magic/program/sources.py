@@ -288,8 +288,8 @@ def _with_data(
     beside_bytes: int | None,
     unnamed_bytes: int | None = None,
 ) -> tuple[dict[str, File], list[str]]:
-    """Return the small files beside a program, and warnings about named files that are not copied.
-    Unnamed files are copied as long as the whole copy has at most `unnamed_bytes`.
+    """Return the small files in the folder of a program, and warnings about named files that are
+    not copied. Unnamed files are copied as long as the whole copy has at most `unnamed_bytes`.
     """
     most = beside.limit_bytes if beside_bytes is None else min(beside_bytes, beside.limit_bytes)
     used = sum(file_bytes(path, len(file.content)) for path, file in tree.items())

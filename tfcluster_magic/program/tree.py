@@ -1,4 +1,4 @@
-"""A program as a tree of files: paths, limits, the checksum, and reading one from a folder.
+"""A program as a tree of files: paths, limits, the checksum, and reading a tree from a folder.
 
 Equal programs have equal checksums on every machine, and a checked path is safe to write below any
 folder. Nothing outside of a folder is read: a link that leads out of it is refused, and the message

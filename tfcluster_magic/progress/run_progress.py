@@ -241,8 +241,8 @@ def _event_files(folder: str) -> Iterator[tuple[str, float]]:
 
 
 def _created_at(path: str) -> float | None:
-    """Return when the writer of a file began: TensorFlow puts the time, rounded down to seconds,
-    into the file's name. We add a second.
+    """Return when the writer of a file began. TensorFlow puts that time into the file's name,
+    rounded down to seconds; this function returns the next full second.
     """
     match = _CREATED.search(os.path.basename(path))
     return float(match.group(1)) + 1 if match else None

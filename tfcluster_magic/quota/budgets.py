@@ -19,7 +19,7 @@ from .preflight import cpu_of, gpu_of, total_request
 
 MOST_DAYS = 90
 WARN_FROM = 0.8
-"""Threshold: the used fraction of a budget from which its user is warned."""
+"""Threshold: a user who has used this fraction of a budget or more is warned."""
 
 BudgetHours = Annotated[float, Meta(ge=0, le=1e9, description="a number of hours, 0 or more")]
 BudgetDays = Annotated[

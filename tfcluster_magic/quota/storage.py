@@ -15,7 +15,7 @@ from ..spec import Model
 from ..spec.quantities import format_bytes
 
 WARN_FROM = 0.8
-"""Threshold: the used fraction of the limit from which the user is warned."""
+"""Threshold: a user who has used this fraction of the limit or more is warned."""
 OWN_VOLUME_FACTOR = 1.1
 """A volume of at most this many times the limit counts as used only by this folder or claim."""
 FOLDER_NAMES = ("workspace", "data", "log")

@@ -211,8 +211,8 @@ def _updates(
     """Yield the updates of an informer; None when there are no more for now.
 
     Raises:
-        TFClusterError: for longer than `patience(away)` seconds, the server is down (`away`) or
-            refuses.
+        TFClusterError: the server was down (`away` is true) or refused requests for longer than
+            `patience(away)` seconds.
     """
     updates: queue.SimpleQueue[CacheUpdate] = queue.SimpleQueue()
     informer = Informer(
@@ -379,7 +379,7 @@ class KubernetesBackend(Backend):
         return KubectlPlace(self.namespace, facts.cluster.policy, tuple(missing))
 
     def _facts(self, spec: Spec) -> checks.ClientFacts:
-        """Return the facts by which a launch is judged. Raises the errors of `options`."""
+        """Return the facts for the checks of a launch. Raises the errors of `options`."""
         with self._explained():
             there, offer, told = namespace_access.read_published(self.api, self.namespace)
             account = self._account(told)

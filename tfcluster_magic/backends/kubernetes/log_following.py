@@ -40,7 +40,9 @@ from .pod_log import PodLog
 SHORTEST_PAUSE = 1.0
 """Seconds after which a task that printed is polled again."""
 LONGEST_PAUSE = 8.0
-"""Maximum seconds after which a quiet task is polled again; the pause doubles each time."""
+"""Maximum seconds after which a quiet task is polled again; the pause doubles after each poll
+without lines.
+"""
 REQUESTS_PER_SECOND = 40.0
 """Maximum polls per second for all tasks together, not counting the first poll of each."""
 

@@ -1,4 +1,4 @@
-"""A client's view of the runs' namespace, and the facts by which a launch is judged.
+"""A client's view of the runs' namespace, and the facts for the checks of a launch.
 
 The view covers the options that the operator published, whether the operator answers, and which
 volumes are mounted here. The operator's Lease is read at most once in `CHECK_INTERVAL` seconds,
@@ -62,7 +62,7 @@ def is_served(api: Api, namespace: str) -> bool:
 
 def operator_lease(api: Api, namespace: str) -> tuple[str, bool]:
     """Return the place of the Lease of the namespace's operator, and whether the place is certain.
-    Raises ApiError, even if only no operator has served the namespace yet.
+    Raises ApiError; also if no operator has served the namespace yet.
     """
     where = path("configmaps", namespace, labels.OPTIONS)
     return leader_election.lease_place(api.get(where, seconds=REQUEST_TIMEOUT))
@@ -130,8 +130,8 @@ def exceeded_record_limit(error: ApiError) -> int | None:
 
 
 def too_many_records(known: Sequence[TFCluster], limit: int) -> PreflightRefused:
-    """Return the error for a namespace without room for a record, which names the runs whose
-    records count.
+    """Return the error for a namespace that has the maximum number of records. It names the runs
+    whose records count.
     """
     active = [each.metadata.name for each in known if each.status.released_at is None]
     ended = [each for each in known if each.status.released_at is not None]

@@ -33,7 +33,7 @@ NVIDIA_SMI_TIMEOUT = 20.0
 
 
 def has_gpu_driver() -> bool:
-    """Return whether this machine has the driver's tool."""
+    """Return whether this machine has nvidia-smi, the tool of the GPU driver."""
     return shutil.which("nvidia-smi") is not None
 
 
@@ -77,8 +77,8 @@ ActiveRuns = Sequence[tuple[RunFolder, TFCluster]]
 
 
 def measure(active: ActiveRuns, with_gpus: bool = True) -> tuple[AvailableResources, list[str]]:
-    """Return the capacity and the free GPUs. Without `with_gpus`, nvidia-smi is not called, which
-    may take a second.
+    """Return the capacity and the free GPUs. Without `with_gpus`, do not call nvidia-smi, which may
+    take a second.
     """
     held = {cluster.metadata.name: _reserved_memory(cluster) for _, cluster in active}
     cores = float(_cores())

@@ -77,8 +77,8 @@ class HoursFile:
     def account_of(
         self, runs: Iterable[tuple[str, ledger.AccountedRun]], now: float, said: Limits | None
     ) -> ledger.HoursAccount:
-        """Return the same as `account` for `runs`, pairs of a uid and a run whose usage is already
-        known.
+        """Return the hours as `account` does, from `runs`: pairs of a uid and a run whose usage is
+        already known.
         """
         (group, most), kept = group_and_budget(said), self._read()
         open_runs = (

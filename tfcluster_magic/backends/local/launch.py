@@ -84,7 +84,7 @@ def start_supervisor(folder: RunFolder, lock_fd: int) -> None:
             )
         os.close(tell)
         tell = -1
-        process.wait()  # the first of the two forked processes, which ends at once
+        process.wait()  # `process` is the first of two forked processes and ends at once
         if _is_readable(ready) and not os.read(ready, 1):
             words = last_supervisor_lines(folder, lines=1)
             raise BackendUnavailable(

@@ -1,8 +1,8 @@
 """Memory limits of tasks, enforced by control groups or, without them, by the supervisor.
 
 A task above its limit is killed, and its exit names the limit and the usage. RLIMIT_AS does not
-work: TensorFlow reserves far more address space than memory. Control groups are created below a
-folder that this user may write (version 2 or 1). Every group of a run is removed, even after a
+work: TensorFlow reserves far more address space than memory. Control groups (version 2 or 1) are
+created below a folder that this user may write. Every group of a run is removed, even after a
 crash: the run's file `cgroup` names the folder.
 """
 
@@ -138,7 +138,9 @@ def remove_groups(parent: Path, uid: str, within: float = 5.0) -> list[Path]:
 
 
 def remove_noted_groups(note: Path, uid: str) -> None:
-    """Remove the groups of a run below the folder that its supervisor noted in this file."""
+    """Remove the groups of a run below the folder that its supervisor wrote into the file
+    `note`.
+    """
     with contextlib.suppress(FileNotFoundError, state_files.Unreadable):
         parent = Path(os.fsdecode(state_files.read_bytes(note, most=4096)).replace("\0", ""))
         if (parent / "cgroup.procs").is_file():

@@ -147,8 +147,8 @@ class NotificationWatch:
         return occasions.run_events(cluster, self._rules, self._now())
 
     def _noted(self, events: Sequence[NotableEvent]) -> Deliveries:
-        """Add the deliveries of these events, store all deliveries if any changed, and return
-        them.
+        """Add the deliveries for these events, store all deliveries if any of them changed, and
+        return them.
         """
         uids, now = {rule.uid for rule in self._rules}, self._now()
         used = self._used_hours()

@@ -1,4 +1,4 @@
-"""Finding, measuring and killing the processes of a run by /proc.
+"""Finding, measuring and killing the processes of a run, by means of /proc.
 
 Every process of a run is found, even if reparented or in another session, by the run's uid in its
 environment, its ancestry, or its session. Without /proc (macOS) nothing is found.

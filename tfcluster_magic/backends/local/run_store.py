@@ -115,7 +115,9 @@ def _take_lock(fd: int, seconds: float, state_dir: Path) -> None:
 # -- records ---------------------------------------------------------------------------------------
 
 SPARES = 4
-"""On a full disk a run writes four times: a stop request, the stop, its end, and the clean-up."""
+"""Number of files with reserved space: on a full disk, a run writes a stop request, the stop, its
+end, and the clean-up.
+"""
 MOST_TASKS = 100_000
 _UID_PREFIX = "uid-"
 _UID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")

@@ -310,7 +310,7 @@ def _start(state_dir: Path) -> None:
                 env=scrubbed(os.environ),
                 start_new_session=True,
             )
-        process.wait()  # the first of the two forked processes, which ends at once
+        process.wait()  # `process` is the first of two forked processes and ends at once
     except OSError as error:
         raise BackendUnavailable(
             _("the clock process of schedules could not start: {why}").format(why=error)

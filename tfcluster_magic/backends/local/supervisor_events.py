@@ -103,7 +103,9 @@ class SupervisorEvents:
             self._selector.register(fd, selectors.EVENT_READ)
 
     def _open(self) -> int:
-        """Open the pipe for knocks, and rename anything else in its place. Raises OSError."""
+        """Open the pipe by which other processes wake the supervisor, and rename anything else in
+        its place. Raises OSError.
+        """
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISFIFO(os.lstat(self._path).st_mode):
                 state_files.put_aside(self._path)
@@ -114,8 +116,8 @@ class SupervisorEvents:
         return os.open(self._path, how)
 
     def renew(self) -> None:
-        """Open the pipe again if somebody has removed it or put something else in its place. If the
-        disk takes no pipe, SIGTERM and the written stop remain.
+        """Open the pipe again if somebody has removed it or put something else in its place. If no
+        pipe can be created on the disk, SIGTERM and a stop request on disk still work.
         """
         with contextlib.suppress(OSError):
             try:

@@ -2,7 +2,7 @@
 
 Starting or ending a task twice is harmless. No process of an attempt outlives the attempt, because
 it would keep the port of the next attempt. At the end, no process of the run is left. The lifecycle
-decides from what is observed here.
+decides; this module observes the tasks and carries out the decisions.
 
 Ports belong to one run from before its tasks start until it is over. As long as it lives, the
 supervisor binds each port with SO_REUSEPORT, but never listens on it. The kernel does not choose a

@@ -1,4 +1,4 @@
-"""A small client of the Kubernetes API: JSON verbs on paths, with timeouts, and watches.
+"""A small client of the Kubernetes API: JSON requests and watches, with timeouts.
 
 Every call has a timeout. An answer is the plain JSON object, and a refusal is an `ApiError` with
 the API's own status and message; `access` explains errors to users. The official client handles
@@ -91,7 +91,7 @@ WATCH_SECONDS = 40
 noticed.
 """
 SILENCE = 10.0
-"""Further seconds without a byte after which a watch counts as dead."""
+"""Seconds, after WATCH_SECONDS without a byte, after which a watch counts as dead."""
 FIRST_PAGE, PAGE = 50, 200
 """Number of objects in the first page of a list, and the maximum number in each later page. Ref:
 api-concepts, "Retrieving large results sets in chunks".

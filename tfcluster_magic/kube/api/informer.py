@@ -28,7 +28,9 @@ and the next watch would start at once.
 """
 FORGOTTEN = 410
 TOO_LARGE = "ResourceVersionTooLarge"
-"""A cause in an error's details: the server was restored and is behind our last version."""
+"""A cause in an error's details. It means that the server was restored to a state before our last
+version.
+"""
 
 log = logging.getLogger(__name__)
 Key = tuple[str, str]

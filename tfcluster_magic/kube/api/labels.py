@@ -49,7 +49,7 @@ PRIORITY_CLASS = f"{GROUP}/priority-class"
 REQUIRE_DIGEST = f"{GROUP}/require-digest"
 """Annotation of a namespace; "true": images that its runs name need a digest."""
 USER_GROUP = f"{GROUP}/group"
-"""Annotation of a namespace: the group of its user whose grants in the hub's policy apply."""
+"""Annotation of a namespace: its user's group, whose grants in the hub's policy apply."""
 BUDGET = f"{GROUP}/budget"
 """Annotation of a namespace: the CPU- and GPU-hours of its user, `budget.Budget` as JSON."""
 USER = f"{GROUP}/user"
@@ -119,7 +119,7 @@ def files_name(run: str, uid: str) -> str:
 
 
 def host_name(run: str, task_type: TaskType, index: int) -> str:
-    """Return the address at which other tasks find this one: `digits-2-worker-3.digits-2`."""
+    """Return the address at which other tasks reach a task: `digits-2-worker-3.digits-2`."""
     return f"{job_name(run, task_type)}-{index}.{run}"
 
 

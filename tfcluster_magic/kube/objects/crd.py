@@ -480,7 +480,7 @@ QUANTITY_RULES = (
 """Rules for quantities, which may be texts or integers: a JSON type cannot check them."""
 
 WHOLE = ("spec.env", "spec.program.files", "spec.pods.annotations", "status")
-"""Fields that managedFields records as a whole; one record for each key would take as much room as
+"""Fields that managedFields records as a whole; one record for each key would take as much space as
 the keys.
 
 Ref: https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy

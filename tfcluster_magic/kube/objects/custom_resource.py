@@ -289,9 +289,9 @@ def _written(status: Status, generation: int, before: Mapping[str, Any], words: 
 
 
 # -- a status that is too large --------------------------------------------------------------------
-# Last lines of programs and twenty ended tasks can be too large together. The least important
-# texts, and texts that logs or annotations have too, are removed first. Everything that decides
-# about the run stays.
+# The last lines of programs and twenty ended tasks can together make a status too large. The least
+# important texts, and texts that logs or annotations have too, are removed first. Everything that
+# decides about the run stays.
 
 _FEW, _SHORT, _LINE, _SENTENCES = 10, 80, 200, 1000
 """Limits of shorter forms: events; characters of a text, a first line and the message."""
@@ -336,7 +336,7 @@ def _in_few_words_of_others(status: Status) -> Status:
 
 
 def _with_problems(most: int) -> Callable[[Status], Status]:
-    """Return a function that shortens a refusal to this number of problems."""
+    """Return a function that shortens a refusal to `most` problems."""
 
     def shorter(status: Status) -> Status:
         parts = tuple(

@@ -100,8 +100,8 @@ def task_files(cluster: TFCluster, policy: Policy, addresses: str = ADDRESS_PATT
 def runtime_archive() -> str:
     """Return the runtime's sources as a zip that Python can run, in base64.
 
-    Pods list each file of a ConfigMap, so one file makes them smaller. A zip also takes a third of
-    the size. Ref: https://docs.python.org/3/library/zipapp.html
+    A pod lists each file of a ConfigMap, so a single file makes pods smaller. A zip also takes only
+    a third of the space. Ref: https://docs.python.org/3/library/zipapp.html
     """
     found = io.BytesIO()
     with zipfile.ZipFile(found, "w") as packed:
@@ -327,8 +327,8 @@ def counts_disruptions_apart(cluster: TFCluster) -> bool:
 
 
 def _counted(cluster: TFCluster) -> list[Object]:
-    """Return the variables that take from the pod's annotations how often its Job has replaced
-    it.
+    """Return the variables that say how often the Job has replaced this pod. Their values are
+    annotations of the pod.
     """
     said = [("TFCLUSTER_INDEX_FAILURES", labels.INDEX_FAILURES)]
     if counts_disruptions_apart(cluster):

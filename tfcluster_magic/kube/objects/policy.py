@@ -105,8 +105,8 @@ class Policy(Model, frozen=True):
     max_stall_timeout: PositiveSeconds | None = None
     """The longest `stallTimeout` that a run may set, in seconds."""
     max_grace: PositiveSeconds = 600.0
-    """The longest `grace` that a run may set, in seconds. After a stop, tasks keep their place on a
-    node for so long.
+    """The longest `grace` that a run may set, in seconds. After a stop, tasks may keep their place
+    on a node for that time.
     """
     max_reclaim_after: Annotated[float, Meta(ge=0, le=3600)] = 3600.0
     """The longest `reclaimAfter` that a run may set, in seconds. Kubernetes itself removes the

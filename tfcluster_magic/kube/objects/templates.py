@@ -61,7 +61,7 @@ def as_yaml(value: object) -> QuotedText:
     """Return a value as YAML, whole lines; keys keep their order."""
     _defined(value)
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
-    return QuotedText(text)  # with its last line break, which may be a value's
+    return QuotedText(text)  # the last line break stays, because it may belong to a value
 
 
 def yaml_documents(values: list[dict[str, Any]]) -> str:

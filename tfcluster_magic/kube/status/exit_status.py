@@ -62,8 +62,8 @@ _UNKNOWN = {"ContainerStatusUnknown", "Unknown"}
 restart.
 """
 _UNSEEN = 255
-"""Containerd's exit code for a container whose shim was killed. An own exit with this code leaves a
-termination message.
+"""Containerd's exit code for a container whose shim was killed. A task that exits with this code
+itself leaves a termination message.
 """
 _SIGNAL = 128
 

@@ -87,7 +87,9 @@ def quote_kubernetes(words: str) -> Message:
 
 
 def shorten_message(words: str) -> str:
-    """Return Kubernetes' words on one line, without the names of its layers."""
+    """Return Kubernetes' words on one line, without the prefixes that layers of the container
+    runtime add.
+    """
     line = _TIDIED.sub("", " ".join(words.split()))
     return (line[: MOST_WORDS - 1] + "…" if len(line) > MOST_WORDS else line).rstrip(".")
 

@@ -203,7 +203,7 @@ def pods_counted_before(pod: Object) -> int:
 
 def _by_age(pods: Iterable[Object], known: AbstractSet[str]) -> dict[str, list[Object]]:
     """Return the pods of each task, oldest first. Creation times are whole seconds, so other signs
-    decide between equal ones.
+    decide between pods with equal times.
     """
 
     def age(pod: Object) -> tuple[object, ...]:
