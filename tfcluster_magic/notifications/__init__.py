@@ -1,8 +1,8 @@
 """The data of notifications: rules, the administrator's policy, and deliveries.
 
-A rule names the occasions and the receiver of a user's messages. `occasions` finds what to report
-and schedules the attempts, `wording` writes the message, and `delivery` sends it. A delivery never
-contains a secret.
+A rule names the occasions and the receiver of a user's messages. `occasions` finds what to report.
+`attempts` decides which deliveries there are and when each is tried again. `wording` writes the
+message, and `sending` sends it. A delivery never contains a secret.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def lost_job_message(
     over: Container[TaskType],
     seen: Container[TaskType],
 ) -> Message | None:
-    """Return why a run cannot go on without its missing Jobs; None if it can."""
+    """Return why a run cannot continue without its missing Jobs; None if it can."""
     mains = types_served_by_ps(cluster)
     missing = [each for each in gone if each not in over]
     if all(each in over for each in mains):
@@ -125,8 +125,8 @@ class JobControl:
     def unusable_types(
         self, decision: Decision, seen: Observation, jobs: Mapping[TaskType, Object]
     ) -> list[TaskType]:
-        """Return the types whose Jobs cannot start the tasks to start. A Job never starts a
-        succeeded index again. Types with a running task are left out.
+        """Return the types whose Jobs cannot start the tasks that the decision starts, because a
+        Job never starts a succeeded index again. Types with a running task are left out.
         """
         alive = {parse_task(task.name)[0] for task in seen.tasks.values() if task.alive}
         starts = [parse_task(each.task) for each in decision.start]
