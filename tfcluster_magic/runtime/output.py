@@ -100,9 +100,7 @@ class LineTimes:
 
     def _open(self) -> None:
         try:
-            os.mkdir(
-                os.path.dirname(self._path), mode=0o755
-            )  # not the output folder: it was removed
+            os.mkdir(os.path.dirname(self._path), mode=0o755)  # never recreates the output folder
         except FileExistsError:
             pass
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -135,7 +133,7 @@ class LineTimes:
         newest = len(records) - MOST_RECORDS // 4
         kept = thinned(records[:newest], MOST_RECORDS // 2) + records[newest:]
         folder, name = os.path.split(self._path)
-        # A kill leaves one of the two files complete.
+        # If this process is killed here, one of the two files is complete.
         beside = os.path.join(folder, f".{name}.thinned")
         with open(beside, "wb") as file:
             file.write(b"".join(TIMES_RECORD.pack(*record) for record in kept))

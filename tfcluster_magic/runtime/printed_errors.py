@@ -138,7 +138,7 @@ def _went_on(lines: list[str], error: PrintedError) -> bool:
 
 
 def _last_words(lines: list[str], errors: list[PrintedError]) -> str:
-    """Return the last line that is no log line, nor part of an error that ended nothing."""
+    """Return the last line that is neither a log line nor part of one of these errors."""
     aside = {n for each in errors for n in range(each.start, each.end)}
     for number in range(len(lines) - 1, -1, -1):
         line = lines[number]
@@ -167,7 +167,8 @@ TRACEBACK = "Traceback (most recent call last)"
 # Errors that ended the program, a thread or a child process; and others.
 MAIN, THREAD, PROCESS, ASIDE_KIND = "main", "thread", "process", "aside"
 CRASH = "crash"
-# Why a coordinator cancelled the work of its workers; the program only learns that it did.
+# Why a coordinator cancelled the work of its workers; the program learns only that the work was
+# cancelled.
 CANCELLED = "cancelled"
 CANCELLING = re.compile(r"ERROR:tensorflow:Start cancelling closures due to error (\w+)\(\): (.*)$")
 CHAIN = re.compile(
@@ -232,7 +233,7 @@ class PrintedError:
         self.place: tuple[str, int] | None = None
 
     def fields(self) -> dict[str, Any]:
-        """Return it as fields of a TaskExit."""
+        """Return the error as fields of a TaskExit."""
         found: dict[str, Any] = {"error": _short(self.error, MAX_ERROR)}
         if self.place:
             found.update(file=_short(self.place[0], 200), line=self.place[1])
@@ -338,7 +339,7 @@ def _plain(
     read.place = _place(_frames(lines[number : read.end]), folder)
     last = before[-1] if before else None
     if last and last.end == number and last.kind not in (THREAD, PROCESS, ASIDE_KIND):
-        # Inside the message of the traceback before, as for a function of tf.data.
+        # This traceback is inside the message of the one before, as for a function of tf.data.
         read.place = read.place or last.place
         read.raw = last.raw + read.raw
         read.start = last.start

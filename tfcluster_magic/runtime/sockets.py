@@ -125,7 +125,8 @@ def _every_listener(port: int) -> dict[str, int]:
             for inode, at in _listening(family, port)
         }
     except (OSError, AttributeError):
-        # No such netlink family here: the tables have the same, 30 times slower.
+        # This system lacks the netlink family. The tables in /proc have the same data, but take 30
+        # times longer to read.
         return {each.inode: each.local for each in touching(port) if each.state == LISTEN}
 
 
@@ -144,7 +145,7 @@ def _listening(family: int, port: int) -> list[tuple[str, int]]:
 
 def _diagnosed(family: int, port: int, states: int, extensions: int) -> Iterator[bytes]:
     """Yield a `struct inet_diag_msg` with its attributes for each TCP socket in these states.
-    Raises OSError, AttributeError: not here.
+    Raises OSError or AttributeError if this system lacks it.
     """
     # struct inet_diag_req_v2: family, protocol, extensions, padding, states, then the socket's id.
     wanted = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, extensions, states)
@@ -165,8 +166,8 @@ def _diagnosed(family: int, port: int, states: int, extensions: int) -> Iterator
 
 
 def traffic(inodes: set[str]) -> dict[str, tuple[int, int]]:
-    """Return the bytes that TCP sockets have received and sent (as far as their peer has them), by
-    inode. Raises OSError, AttributeError: the kernel does not say.
+    """Return the bytes that TCP sockets have received and sent, by inode. Sent bytes count once the
+    peer has acknowledged them. Raises OSError, AttributeError: the kernel does not say.
     """
     found: dict[str, tuple[int, int]] = {}
     for family in (socket.AF_INET, socket.AF_INET6):

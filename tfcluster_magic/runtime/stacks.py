@@ -183,7 +183,9 @@ def _moment(pid: int, until: float) -> str:
 
 
 def _not_now(pid: int) -> str:
-    """Return the code that says why no thread takes the signal now, or why one runs; else ''."""
+    """Return the code of the problem if a thread is running or no thread can take the signal now;
+    else ''.
+    """
     folder = f"/proc/{pid}/task"
     takes = False
     try:
@@ -196,7 +198,7 @@ def _not_now(pid: int) -> str:
             if state == "R":
                 return "Busy"
             if state in ("D", "T", "t"):
-                # It waits in the kernel, or is stopped.
+                # The thread waits in the kernel, or is stopped.
                 return "NoAnswer"
             takes = takes or not int(words.get("SigBlk", "-1"), 16) >> (SIGNAL - 1) & 1
     except OSError:

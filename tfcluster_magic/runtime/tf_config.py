@@ -1,6 +1,6 @@
 """TF_CONFIG and TensorFlow's other settings of a cluster: address flags, thread and gRPC defaults.
 
-They are built only here: a task uses this module beside its own, and the package imports it as
+They are built only here: a task imports this module as `tf_config`, and the package imports it as
 `tfcluster_magic.runtime.tf_config`, to show them before a launch. So it imports none of its
 siblings. Pure functions of counts and addresses. Standard library only, Python 3.8 syntax.
 """
@@ -91,8 +91,8 @@ def flags(
     """Return the flags for a program, as `--name=value`.
 
     Args:
-        wanted: their names as the program spells them, `ps-hosts` or `ps_hosts`; a name that is not
-            about addresses or data gets the output folder.
+        wanted: the names of the flags as the program spells them, `ps-hosts` or `ps_hosts`; a flag
+            that is not about addresses or data gets the output folder.
         addresses: host:port by task type.
         task_type: the task's type.
         index: the task's index.

@@ -1,8 +1,8 @@
 """A bare TensorFlow server for an In-Graph task: the C API, without importing TensorFlow's Python.
 
-It is started as `python <the runtime> tf_server` and reads TF_CONFIG. `--server python` runs
-tf.distribute.Server instead; so does the C API if it is missing or fails, with one line about it.
-Once it serves it never ends by itself. Standard library only, Python 3.8.
+It is started as `python <the runtime> tf_server` and reads TF_CONFIG. It runs tf.distribute.Server
+instead with `--server python`, or, with a line in the log, if the C API is missing or fails. A
+server that serves never ends by itself. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
