@@ -1,6 +1,6 @@
 """Notebooks of the hub on one machine: local processes, each under its own system account.
 
-Users never share a uid, which would share files and TensorFlow's ports; those have no
+Users never share a uid: they would share files, and TensorFlow's ports, which have no
 authentication. A user who cannot have a notebook sees the reason. A process that has reused a
 notebook's pid is not mistaken for the notebook. At most as many notebooks start at once as the
 machine has cores.

@@ -1,8 +1,8 @@
 """JupyterHub's proxy, and HTTP servers that recognise its requests by a secret path.
 
-Hub and console each have a secret first path segment. The proxy keeps it in memory, behind its
-token, and adds it to requests for that server only. The servers trust the forwarded client address
-of a request only if it came by that path.
+Hub and console each have a secret first path segment. The proxy keeps the segment in memory,
+readable only with the proxy's token, and adds the segment only to requests for that server. The
+servers trust the forwarded client address of a request only if it came by that path.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ each question uses a different unassigned type. The answer is always empty, but 
 whether the name exists. The address is asked for only once the name exists. Standard library only,
 Python 3.8 syntax.
 
-Ref: https://www.rfc-editor.org/rfc/rfc1035 section 4.1, the message Ref:
-https://www.rfc-editor.org/rfc/rfc6895 section 3.1, the unassigned types from 61440 on Ref:
-https://coredns.io/plugins/cache/
+Ref: https://www.rfc-editor.org/rfc/rfc1035 section 4.1, the message
+Ref: https://www.rfc-editor.org/rfc/rfc6895 section 3.1, the unassigned types from 61440 on
+Ref: https://coredns.io/plugins/cache/
 """
 
 from __future__ import annotations

@@ -116,8 +116,7 @@ def environment_defaults(
 
     Args:
         threads: the task's CPU limit rounded up, None without one (TensorFlow sizes its pools by
-            the
-            machine's cores, not by a limit).
+            the machine's cores, not by a limit).
         cpus: cores that the task may use.
         counts: tasks of each type; a chief may coordinate parameter servers and workers.
         in_graph: whether the task is a server, for clients outside of the cluster.

@@ -66,7 +66,7 @@ class _Page(BaseHandler):
 
 
 class SignInPage(LoginHandler):
-    """JupyterHub's sign-in page, which by itself answers 500 to a form without a name."""
+    """JupyterHub's sign-in page, which would otherwise answer 500 to a form without a name."""
 
     async def post(self) -> None:
         """Sign in; treat a missing name as a wrong name."""
@@ -112,7 +112,9 @@ class SetPassword(_Page):
         return self.typed(name, admin=admin)
 
     async def _of(self, code: str) -> tuple[str, bool]:
-        """Return the account of the link, and whether it is or becomes an administrator's."""
+        """Return the account of the link, and whether the account is or becomes an
+        administrator's.
+        """
         name, admin = await self.authenticator.in_thread(self.authenticator.store.invited, code)
         return name, admin or self.authenticator.administers(self.db, name)
 

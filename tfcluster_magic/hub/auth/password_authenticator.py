@@ -200,7 +200,7 @@ class AccountsAuthenticator(Authenticator):
     async def in_thread(
         self, function: Any, *words: object, queue: HashQueue = HashQueue.KNOWN
     ) -> Any:
-        """Run code that hashes passwords or writes accounts in a thread.
+        """Run `function`, which hashes passwords or writes accounts, in a thread of `queue`.
 
         Raises:
             HTTPError: 503 if the queue is full.

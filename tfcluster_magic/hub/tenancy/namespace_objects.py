@@ -97,7 +97,7 @@ ARCHIVE = f"{labels.GROUP}/archive"
 """Label of the pod that sends a user's data to the console; its value is "true"."""
 NOTEBOOK_PORT, HUB_PORT, ARCHIVE_PORT = 8888, 8081, 8889
 HUB_APP, PROXY_APP, CONSOLE_APP = "tfcluster-hub", "tfcluster-proxy", "tfcluster-console"
-"""Label `app` of these pods."""
+"""The values of the label `app` of these pods."""
 
 
 class ApiServerAddress(msgspec.Struct, frozen=True):

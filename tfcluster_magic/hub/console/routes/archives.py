@@ -171,7 +171,7 @@ class OneArchive(_ArchivesRoute):
         await asyncio.to_thread(self.console.audit.ended, entries, ["shown"])
 
     async def delete(self, file: str) -> None:
-        """Delete it."""
+        """Delete the archive."""
         path = await asyncio.to_thread(self.archives.path, file)
         entries = await write_audit(self, "delete archive", [("", path.name)])
         try:

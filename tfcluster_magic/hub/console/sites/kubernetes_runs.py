@@ -75,7 +75,9 @@ RUN, POD, ONLY = (Shape(each) for each in (_Run, _Pod, _Only))
 
 
 def trim_run(found: Object) -> Object:
-    """Return a TFCluster as its row, who stops it, whether all is released, and its hours."""
+    """Return a TFCluster as its row, with who stops it, whether all its resources are released, and
+    its hours.
+    """
     head, spec = found["metadata"], found.get("spec") or {}
     name, stop = str(head["name"]), spec.get("stop")
     cluster, number = custom_resource.split_name(name)
