@@ -1,7 +1,7 @@
 """Detection of events that rules may report, in records. Pure.
 
-The key of an event follows from the record alone, so that an event that is found again, after a
-crash too, is not reported again.
+The key of an event is derived only from the record. So an event that is found again, even after a
+crash, is not reported again.
 """
 
 from __future__ import annotations

@@ -47,7 +47,9 @@ _CLOSED = (
     *(ipaddress.ip_network(each) for each in ("169.254.0.0/16", "fe80::/10")),
     *(ipaddress.ip_network(each) for each in ("224.0.0.0/4", "ff00::/8", "fd00:ec2::254/128")),
 )
-"""Networks that no policy can open: link-local ones, with the metadata of clouds, and multicast."""
+"""Networks that no policy can open: link-local and multicast networks, and AWS's metadata
+server.
+"""
 _METADATA = frozenset(
     ipaddress.ip_address(each)
     for each in ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd20:ce::254")
@@ -107,7 +109,9 @@ def is_private_allowed(address: Address, policy: NotificationPolicy) -> bool:
 
 
 def _meant(address: Address) -> Iterator[Address]:
-    """Yield the address; for an IPv6 address that stands for an IPv4 address, that one."""
+    """Yield the address; for an IPv6 address that stands for an IPv4 address, yield the IPv4
+    address.
+    """
     embedded = None
     if isinstance(address, ipaddress.IPv6Address):
         embedded = address.ipv4_mapped or address.sixtofour

@@ -278,15 +278,15 @@ class Outbox:
     """The state of a namespace besides its Secret."""
 
     sending: dict[DeliveryKey, str | None] = field(default_factory=dict)
-    """By message: the problem of its attempt, empty if it succeeded; None while the attempt goes
-    on.
+    """The problem of each message's attempt, empty if it succeeded; None while the attempt is in
+    progress.
     """
     began: float = float("-inf")
     """When the last attempt began (monotonic)."""
     own: Object | None = None
     """The Secret after our last write, until the cache has it."""
     refused: dict[str, str] = field(default_factory=dict)
-    """By the uid of a run: the last text for its annotation, written or refused."""
+    """The last text for the annotation of each run, written or refused, by the run's uid."""
     problem: str = ""
     """The logged reason why the Secret cannot be read."""
 
@@ -339,7 +339,7 @@ class Notifier:
         until = time.monotonic() + seconds
         self.senders.wait(seconds)
         while self._has_results() and time.monotonic() < until and self._leads():
-            time.sleep(AGAIN)  # turns write them and report to no caller
+            time.sleep(AGAIN)  # turns write the results and report to no caller
         self.caches.stop()
         self.turns.stop(max(1.0, until - time.monotonic()))
 
@@ -466,7 +466,7 @@ class Notifier:
     def _noted(
         self, namespace: str, rules: Sequence[NotificationRule], kept: Deliveries, now: float
     ) -> Deliveries:
-        """Return the deliveries with one for each new event."""
+        """Return the deliveries, with one added for each new event."""
         kept = attempts.drop(kept, (rule.uid for rule in rules), now)
         if not rules:
             return kept
