@@ -196,14 +196,14 @@ class ClusterFailed(TFClusterError):
 
 
 class WaitTimeout(TFClusterError):
-    """The run did not reach the awaited phase in time; it goes on."""
+    """The run did not reach the awaited phase in time; the run continues."""
 
     exit_code = 11
     http_status = 504
 
 
 class WaitInterrupted(KeyboardInterrupt):
-    """The user interrupted a wait. The run goes on; the code after the wait does not run."""
+    """The user interrupted a wait. The run continues; the code after the wait does not run."""
 
     def _render_traceback_(self) -> list[str]:
         """Return what IPython shows below the interrupted cell: the message, no traceback."""

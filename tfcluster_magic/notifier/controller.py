@@ -58,8 +58,8 @@ PACE = 0.5
 MOST_SENDING, MOST_OF_ONE = 100, 4
 """Maximum attempts at the same time: of all namespaces, and of one."""
 END_SECONDS = 25.0
-"""Maximum seconds for which attempts in progress go on after the notifier is asked to end; one
-takes at most 20.
+"""Maximum seconds for which attempts in progress may continue after the notifier is asked to end;
+one takes at most 20.
 """
 RECORDED = 20
 """Maximum messages that the annotation of a run names; they are the newest ones."""

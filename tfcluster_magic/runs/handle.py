@@ -63,8 +63,8 @@ class Cluster:
 
         Raises:
             ClusterFailed: the run ended without success.
-            WaitTimeout: the run has not ended in time; it goes on.
-            WaitInterrupted: the wait was interrupted; the run goes on.
+            WaitTimeout: the run has not ended in time; it continues.
+            WaitInterrupted: the wait was interrupted; the run continues.
         """
         return self._wait(timeout, Until.END)
 

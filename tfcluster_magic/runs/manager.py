@@ -561,7 +561,7 @@ class ClusterManager(LoggingConfigurable):
 
         Raises:
             ClusterFailed: the run ended without success. Not when waiting for RELEASED.
-            WaitTimeout: the goal was not reached in time; the run goes on.
+            WaitTimeout: the goal was not reached in time; the run continues.
             NotFound: there is no such run, or it was deleted meanwhile.
         """
         return wait_for_run(self.backend, self.status(ref).metadata.name, until, timeout, on_change)

@@ -180,8 +180,8 @@ def now_ms() -> int:
 # ---- the copy on the log volume ----
 # A daemon thread writes from a bounded queue. If the volume fails (full, gone), or does not answer
 # until the queue is full, further output is dropped and counted, and `problem` holds the reason.
-# Once the volume accepts writes again, the copy says how many lines are missing and goes on at the
-# beginning of a line.
+# Once the volume accepts writes again, the copy says how many lines are missing and continues at
+# the beginning of a line.
 
 
 QUEUE_BYTES = 4 * 1024 * 1024
@@ -515,7 +515,7 @@ class Output:
             except BlockingIOError:
                 return
             except OSError:
-                # The disk is full or the reader has gone; training goes on without its output.
+                # The disk is full or the reader has gone; training continues without its output.
                 self._lost += self._pending.count(b"\n")
                 self._pending = b""
 

@@ -239,7 +239,7 @@ class Service:
         self.run_events.start()
 
     async def stop(self) -> None:
-        """Release what this server holds; clusters go on."""
+        """Release what this server holds; clusters keep running."""
         self.run_events.stop()
         self.streams.end()
         self.removals.end()

@@ -61,7 +61,7 @@ def provision(
         there: our objects as they are.
         classes: the storage classes of the cluster.
         certain: whether the user's groups are known. If not, existing objects that depend on the
-            group are left alone.
+            group are not changed.
 
     Raises:
         ApiError: the API server does not answer.
