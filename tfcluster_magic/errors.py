@@ -190,7 +190,7 @@ class Conflict(TFClusterError):
 
 
 class ClusterFailed(TFClusterError):
-    """A run that was waited for ended without success."""
+    """The awaited run ended without success."""
 
     exit_code = 10
 

@@ -429,7 +429,7 @@ def remove_empty(path: Path) -> None:
 
 
 # Forward compatibility: unknown fields of a newer version are ignored. An older version can then
-# still show, stop and name such a run, instead of treating it as unreadable.
+# still show, stop and name a run of a newer version, instead of treating the run as unreadable.
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 

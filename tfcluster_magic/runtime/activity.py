@@ -140,7 +140,7 @@ def _names(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
     except OSError:
-        # A process that has ended meanwhile.
+        # The process has ended meanwhile.
         return []
 
 
@@ -182,7 +182,7 @@ def event_files(pids: list[int]) -> dict[str, int]:
                 if "tfevents" in path:
                     found[path] = os.stat(os.path.join(folder, name)).st_size
             except OSError:
-                # Ended or closed meanwhile, or another user's.
+                # The process has ended, the file was closed, or another user owns the process.
                 continue
     return found
 

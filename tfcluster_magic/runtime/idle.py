@@ -143,7 +143,7 @@ class Beacon:
         try:
             self._listener.accept()[0].close()
         except OSError:
-            # closed by the peer
+            # the peer has closed the connection
             pass
 
 

@@ -164,7 +164,7 @@ def _is_noise(line: str) -> bool:
 
 
 TRACEBACK = "Traceback (most recent call last)"
-# Errors that ended the program, a thread or a child process; and others.
+# Kinds of errors: those that ended the program, a thread or a child process; and others.
 MAIN, THREAD, PROCESS, ASIDE_KIND = "main", "thread", "process", "aside"
 CRASH = "crash"
 # Why a coordinator cancelled the work of its workers; the program learns only that the work was

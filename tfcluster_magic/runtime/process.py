@@ -149,7 +149,7 @@ def send(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
-        # Gone, or it has changed its user (sudo).
+        # The process is gone, or has changed its user (sudo).
         pass
 
 
@@ -216,7 +216,7 @@ class EventLoop:
         try:
             os.write(self._wake, b"\0")
         except BlockingIOError:
-            # Full: the loop is about to wake up anyway.
+            # The pipe is full, so the loop is about to wake up anyway.
             pass
 
     def on_signal(self, number: int, callback: Callable[[], None]) -> None:

@@ -59,7 +59,7 @@ def _address(hexadecimal: str) -> bytes:
 
 
 def touching(port: int) -> list[Socket]:
-    """Return every TCP socket with this port at either end, or (0) every listening one."""
+    """Return every TCP socket with this port at either end; for port 0, every listening socket."""
     found: list[Socket] = []
     end = f":{port:04X} "  # a listening socket has port 0 at its other end
     for table in TABLES:
@@ -117,7 +117,7 @@ def listening(pids: list[int]) -> set[int]:
 
 
 def _every_listener(port: int) -> dict[str, int]:
-    """Return the ports of listening sockets by inode, of one port or (0) of all."""
+    """Return the ports of listening sockets by inode: only this port, or for 0 all ports."""
     try:
         return {
             inode: at
@@ -197,13 +197,13 @@ def inodes(pid: int) -> set[str]:
     try:
         names = os.listdir(folder)
     except OSError:
-        # Ended, or another user's.
+        # The process has ended, or belongs to another user.
         return found
     for name in names:
         try:
             link = os.readlink(os.path.join(folder, name))
         except OSError:
-            # Closed meanwhile.
+            # The descriptor was closed meanwhile.
             continue
         if link.startswith("socket:["):
             found.add(link[8:-1])

@@ -124,7 +124,7 @@ def _requests(at: int, task: str) -> list[str]:
             elif os.lstat(name, dir_fd=at).st_mtime < time.time() - FORGOTTEN:
                 os.unlink(name, dir_fd=at)
         except OSError:
-            # Removed meanwhile, or a program put something else here.
+            # The request was removed meanwhile, or a program put something else here.
             continue
     return found
 
@@ -216,10 +216,10 @@ def _memory_of(pid: int) -> str:
                 if os.readlink(os.path.join(folder, name)).startswith(MEMORY):
                     return os.path.join(folder, name)
             except OSError:
-                # Closed meanwhile.
+                # The descriptor was closed meanwhile.
                 continue
     except OSError:
-        # Ended, or it has changed its user.
+        # The process has ended, or has changed its user.
         pass
     return ""
 

@@ -304,7 +304,7 @@ class Connections:
         try:
             now = sockets.traffic(owned) if owned else {}
         except (OSError, AttributeError):
-            # No such netlink family here, or the answer was cut short.
+            # This system lacks the netlink family, or the answer was cut short.
             now = self._open
         for inode, before in self._open.items():
             if now.get(inode, (-1, -1)) < before:
@@ -386,7 +386,7 @@ class Gpus:
             found = (self._find(name) for name in names)
             self._devices = [each for each in found if each is not None]
         except (OSError, AttributeError, ImportError):
-            # No driver, or one from before these calls.
+            # No driver, or one that is older than these calls.
             self._devices = []
 
     def _find(self, name: str) -> ctypes.c_void_p | None:

@@ -73,7 +73,7 @@ def files_below(folder: str, but: str = "") -> Iterator[os.DirEntry[str]]:
                         elif entry.is_dir(follow_symlinks=False) and not hidden:
                             below.append(entry.path)
             except OSError:
-                # Gone, or not ours to read.
+                # The folder is gone, or may not be read.
                 continue
         level = below
 
@@ -177,7 +177,7 @@ class EarlierCheckpoints:
                 if number >= 0:
                     self._watched[number] = folder
         except (OSError, AttributeError):
-            # Not Linux, or a C library without it.
+            # Not Linux, or a C library without inotify.
             self._fd = -1
 
     def note_opened(self) -> None:

@@ -58,7 +58,7 @@ def stored_bytes(text: str) -> int:
     """Return how many bytes a text takes in Kubernetes' JSON, without quotation marks."""
     try:
         return json_bytes(text) - 2
-    except UnicodeEncodeError:  # not valid text, and refused for that
+    except UnicodeEncodeError:  # invalid text, which is refused anyway
         return stored_bytes(text.encode(errors="replace").decode())
 
 

@@ -402,7 +402,9 @@ def _spawn(options: dict[str, object], log: Path, descriptors: tuple[int, int]) 
 
 
 def _read_report(report: int, within: float) -> bytes:
-    """Return the board's report; nothing if it ended, or reports nothing for `within` seconds."""
+    """Return the board's report; empty if the board ended, or reports nothing for `within`
+    seconds.
+    """
     poll = select.poll()  # unlike select, it takes the high descriptors of a busy notebook server
     poll.register(report, select.POLLIN)
     return os.read(report, 100) if poll.poll(within * 1000) else b""

@@ -93,9 +93,9 @@ class Admission:
         self._lock, self.pace = threading.Lock(), LaunchPace()
         self._refusals: dict[str, tuple[LaunchFacts, tuple[Problem, ...]]] = {}
         self._new: dict[str, float] = {}
-        """The time since which each run is known that was never found possible, by uid."""
+        """For each run that was never found possible: the time since which it is known."""
         self._doubted: dict[str, float] = {}
-        """The time since which each run that was possible is impossible, by uid."""
+        """For each run that was possible before: the time since which it is not."""
 
     def decide(self, cluster: TFCluster) -> Verdict:
         """Return whether this run may begin now.
