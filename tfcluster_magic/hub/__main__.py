@@ -19,8 +19,8 @@ from ..i18n import _
 
 HUB_TOKENS = "tfcluster-hub-tokens"
 HUB_TOKEN_KEYS = ("proxy", "cookie", "crypt", "tenancy", "console")
-"""Names of the tokens, for: requests between hub and proxy, browser cookies, the hub's encrypted
-state, tenancy, the admin console.
+"""The names of the tokens. In this order, they are for requests between hub and proxy, browser
+cookies, the hub's encrypted state, tenancy, and the admin console.
 """
 
 

@@ -153,7 +153,7 @@ class LocalServer(QueuedSpawner):
     async def get_options_form(self) -> Any:
         """Refuse a user before anything starts; return no form.
 
-        A refusal here gets the page with its reason. JupyterHub shows another page if a start fails
+        A refusal here shows a page with the reason. JupyterHub shows another page if a start fails
         after more than a second.
         """
         if self.user.name != self.owner:

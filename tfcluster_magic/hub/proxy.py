@@ -29,7 +29,8 @@ from .page_language import choose_language
 from .shared_settings import CONSOLE, Network, trusted_networks
 
 NEVER_BELIEVED = ("X-Real-Ip", "X-Scheme", "Forwarded", "X-Forwarded-For")
-"""Headers that are always removed: the first three are unused, and the last has been read before.
+"""Headers that are always removed: the first three are unused, and the last has been read before
+its removal.
 """
 ONLY_FROM_PROXY = ("X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port")
 

@@ -115,7 +115,7 @@ def run_events(
 
 
 def recorded_lines(cluster: TFCluster) -> Printed:
-    """Return the last lines in the record of a failed run, of the task that failed first."""
+    """Return the last lines of the task that failed first, from the record of a failed run."""
     status = cluster.status
     failures = sorted(status.failures, key=lambda failure: failure.task != status.culprit)
     return (failures[0].task, failures[0].exit.last_lines) if failures else ("", ())

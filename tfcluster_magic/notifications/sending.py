@@ -1,8 +1,8 @@
 """Delivery of one message, by one POST or one mail, to an address that the policy allows.
 
 The check covers the address of the connection itself, so a name that later resolves to another
-address does no harm. Redirects are not followed and proxies are not used. Only the status and the
-receiver's reason of an answer are kept. Once the host's name is resolved, an attempt ends within
+address does no harm. Redirects are not followed and proxies are not used. Of an answer, only the
+status and the receiver's reason are kept. Once the host's name is resolved, an attempt ends within
 `TIMEOUT`, whatever the receiver does. Resolving has the system's own limits. The text of an error
 contains no secret.
 """

@@ -143,7 +143,8 @@ def trim_options(found: Object) -> Object:
 class NotifierCaches(InformerGroup):
     """The notification Secrets, runs, schedules and published options of all namespaces.
 
-    Secrets and options are watched by their one name, so that the account needs no other right.
+    Secrets and options are watched only under their fixed names, so that the account needs no other
+    right.
 
     Args:
         api: the connection.

@@ -48,7 +48,7 @@ NUMBERS = {
 }
 """The help text of each number."""
 PATIENCE = 60.0
-"""Seconds after its deadline after which a running pod counts as overdue."""
+"""A running pod counts as overdue this many seconds after its deadline."""
 
 
 class OperatorMetrics:

@@ -272,7 +272,7 @@ class ClusterManager(LoggingConfigurable):
         return self._dry_run(*words, **options).placed(self.backend)
 
     def _dry_run(self, *words: Any, **options: Any) -> DryRun:
-        """Return the plan, without the problems that only this backend has now."""
+        """Return the plan, without the problems that prevent it now on this backend."""
         from ..launch.planning import dry_run
         from ..program import snapshots
 
@@ -335,9 +335,9 @@ class ClusterManager(LoggingConfigurable):
 
     @property
     def _beside_bytes(self) -> int | None:
-        """Maximum bytes of a single file together with the small files beside it. The limit applies
-        if this backend takes only programs that fit into a record: without it, the small files
-        could make a program too large.
+        """Maximum bytes of a single file together with the small files beside it; None for no
+        limit. There is a limit if this backend takes only programs that fit into a record, so that
+        small files do not make a program too large.
         """
         from ..program import INLINE_BYTES
 

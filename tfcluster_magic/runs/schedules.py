@@ -214,8 +214,8 @@ class ScheduleVerbs:
         return self._backend.schedules().get(name)
 
     def pause(self, name: str, reason: str = "", *, by: str = "") -> Schedule:
-        """Pause a schedule until `resume`; its active runs keep running. Does nothing if it is
-        paused already.
+        """Pause a schedule until `resume`; its active runs continue. Does nothing if it is paused
+        already.
         """
         text = one_line(reason).encode("utf-8", "replace").decode()[:STOP_LENGTH]
         pause = Pause(at=time.time(), by=by[:ASKER_LENGTH], reason=text)

@@ -245,8 +245,8 @@ class Activity:
 
 # ---- start ----
 
-# Seconds for which a sign must last before it counts. The operator reads the log of a pod that is
-# not up at least every ten seconds, so it sees the sign in time; meanwhile the task's own port may
+# Seconds for which a sign must last before it counts. While a pod is not up, the operator reads its
+# log at least every ten seconds, so it sees the sign in time. Meanwhile the task's own port may
 # still open.
 PATIENCE = 12.0
 # Threshold: the fraction of a core that counts as activity.

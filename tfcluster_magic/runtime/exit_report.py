@@ -154,7 +154,9 @@ class ChildExit:
 
     @property
     def killed_by(self) -> int | None:
-        """The signal that ended it, or ended the shell's command by the shell's exit code."""
+        """The signal that ended the child, or that ended a shell's command, by the shell's exit
+        code.
+        """
         told = self.code - SHELL_SIGNAL if self.shell and self.code else 0
         return told if told in (*FROM_OUTSIDE, *CRASHES) else self.signal
 
@@ -209,8 +211,9 @@ def task_exit(
 
 
 def exit_status(cause: str, child: ChildExit) -> int:
-    """Return the exit status of our own process: the child's code, 128 + signal, SIGTERM's if
-    stopped. Never 0 if stopped: a Job would count the task as done and not start it again.
+    """Return the exit status of our own process: the child's code, or 128 + its signal, or that of
+    SIGTERM if the task was stopped. Never 0 if stopped: a Job would count the task as done and not
+    start it again.
     """
     if cause == "Stopped" and child.signal != signal.SIGKILL:
         return SHELL_SIGNAL + signal.SIGTERM

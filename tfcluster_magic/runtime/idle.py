@@ -114,7 +114,7 @@ def _environment(pid: str) -> list[bytes]:
 # it stays open a while after the last use, and no use goes unnoticed.
 
 
-# Seconds beyond the last use; the probe comes every 10.
+# Seconds for which the port stays open after the last use; the probe comes every 10 seconds.
 BEACON_LINGER = 15.0
 
 

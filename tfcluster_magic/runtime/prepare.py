@@ -72,7 +72,7 @@ class Preparation:
             self._prepare()
         except ConfigError as error:
             problem, self.problem_message = str(error), error.message
-        except Exception as error:  # the task must end with a reason, never wait on
+        except Exception as error:  # the task must end with a reason, never hang
             problem = f"cannot prepare the task: {error!r}"
         self._result.append(problem)
         os.write(self._tell, b".")
@@ -152,7 +152,9 @@ OWNER_MARK = OWN_PREFIX + "run-"
 
 
 def claim_folder(folder: str, uid: str) -> None:
-    """Claim the folder for this run. Raises ConfigError if it belongs to another, OSError."""
+    """Claim the folder for this run. Raises OSError, or ConfigError if the folder belongs to
+    another run.
+    """
     own = OWNER_MARK + uid
     # Tasks of this run create the mark before any other entry, so a listing that starts after
     # another entry exists contains the mark. A check for only the mark would take a volume's error
@@ -222,7 +224,7 @@ def copy_checkpoints(old: str, new: str, say: Callable[[str], None]) -> None:
     """Copy everything but logs and event files. Raises ConfigError."""
     marker = os.path.join(new, COPIED_MARK)
     if os.path.exists(marker):
-        # An earlier attempt has copied them, and may have continued the training since.
+        # An earlier attempt has copied the checkpoints, and may have continued the training since.
         return
     if not os.path.isdir(old):
         raise ConfigError(

@@ -22,7 +22,8 @@ TAIL_BYTES = 64 * 1024
 MAX_LINES = 20
 MAX_CHARS = 500
 MAX_ERROR = 300
-# Maximum lines after an error hidden by a pipe that may be its message or the script's last lines.
+# Maximum lines after an error that a pipe hides; they may be its message or the script's last
+# lines.
 MORE_LINES = 3
 # Maximum bytes kept of an error that a thread or a child process printed long before the end.
 ASIDE_BYTES = 8 * 1024
@@ -437,7 +438,7 @@ def describe(raw: list[str]) -> str:
             frame = _indent(line)
             continue
         if frame >= 0 and _indent(line) > frame:
-            continue  # the code of that frame
+            continue  # the source line of that frame
         frame = -1
         text = ATTACHED.sub("", line).strip()
         text, numbers = NUMBERED.subn("", text)
@@ -477,7 +478,9 @@ def _cancelled(lines: list[str], number: int, folder: str) -> PrintedError | Non
 
 
 def _syntax_error(lines: list[str], number: int, folder: str) -> PrintedError | None:
-    """Read the error of a file that Python cannot parse; it has no first line of a traceback."""
+    """Read the error of a file that Python cannot parse; such an error has no line "Traceback
+    …".
+    """
     match = FRAME.match(lines[number])
     if match is None:
         return None

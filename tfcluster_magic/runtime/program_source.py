@@ -41,8 +41,8 @@ MOST_HEADER = 1 << 20
 memory.
 """
 PATH_PATIENCE = 60.0
-"""Maximum seconds until a volume shows an existing file: NFS caches its absence for so long. Ref:
-https://man7.org/linux/man-pages/man5/nfs.5.html (acdirmax)
+"""Maximum seconds until a volume shows an existing file: NFS caches the file's absence for this
+long. Ref: https://man7.org/linux/man-pages/man5/nfs.5.html (acdirmax)
 """
 NEVER_SEEN = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
 URL_PATIENCE = 60.0
@@ -535,7 +535,7 @@ class _ListedFiles(io.BytesIO):
 
 
 LISTED, LISTED_BYTES = b"PK\1\2", 46
-"""The signature of an entry in a .zip's list, and its bytes before its name. Ref:
+"""The signature of an entry in a .zip's list, and the number of bytes before the entry's name. Ref:
 https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT (4.3.12)
 """
 

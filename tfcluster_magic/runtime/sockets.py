@@ -1,7 +1,7 @@
 """TCP sockets as the kernel lists them: listeners, connections and owners.
 
 No connection is opened: an attempt to connect to a port without a listener can connect to itself,
-and then keeps the port from its server. Standard library only, Python 3.8.
+and then the server cannot get its port. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations

@@ -50,9 +50,10 @@ def build(addresses: Mapping[str, Sequence[str]], task_type: str, index: int) ->
     """Return the TF_CONFIG of one task.
 
     Without parameter servers, an evaluator is listed in its own "cluster". Programs with Estimators
-    create a MultiWorkerMirroredStrategy in each task, and it counts the tasks of that task's type
-    there. RunConfig ignores the entry (tensorflow/python/distribute/multi_worker_util.py,
-    worker_count; tensorflow_estimator/python/estimator/run_config.py).
+    create a MultiWorkerMirroredStrategy in each task, even in the evaluator, and the strategy
+    counts the tasks of its own task's type there. RunConfig ignores the entry
+    (tensorflow/python/distribute/multi_worker_util.py, worker_count;
+    tensorflow_estimator/python/estimator/run_config.py).
     """
     cluster = tf_cluster(addresses)
     if task_type == "evaluator" and cluster and "ps" not in cluster and addresses.get(task_type):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # The exit status if the port is taken; 98 is EADDRINUSE on Linux.
 PORT_TAKEN = 98
 FRAMEWORK = "libtensorflow_framework.so.2"
-# Where TensorFlow keeps its C API: from 2.12 on, and before.
+# Where TensorFlow keeps its C API: since version 2.12, and before it.
 LIBRARIES = ("libtensorflow_cc.so.2", "python/_pywrap_tensorflow_internal.so")
 
 

@@ -38,8 +38,8 @@ FOLDER = ".tfcluster-usage"
 SAMPLE = 2.0
 # The largest part of a core that sampling may use; with that of `activity` it is 0.5 %.
 MOST_SHARE = 0.003
-# The longest pause after a costly sample: half of the time after which `usage/summary.py` takes a
-# sample for stale. Requests for stacks are looked for more often.
+# The longest pause after a costly sample: half of the time after which `usage/summary.py` regards a
+# sample as stale. Requests for stacks are looked for more often.
 LONGEST, MOST_LOOK = 15.0, 10.0
 # The process tree is listed again after this many samples, or when one of its processes has ended:
 # finding the children of a hundred threads costs more than the rest of a sample.
@@ -59,7 +59,7 @@ STALLED_SAMPLES, MOST_STALLS = 5, 5
 VERSION = 1
 RUN_BYTES = 1 << 20
 TASK_BYTES = 32 << 10
-# Writes of a whole run in a second, so that 600 tasks do not load a volume.
+# Maximum writes of a whole run in a second, so that 600 tasks do not load a volume.
 MOST_WRITES = 60.0
 BLOCK = 64 << 10
 KIB = 1 << 10

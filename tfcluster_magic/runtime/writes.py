@@ -2,10 +2,10 @@
 
 Event files and checkpoints outside of the run's folder get links in its folder `written`, so that
 TensorBoard and progress find them. Files on a pod's own disk, which is lost with the pod, are
-copied there instead, within bounds, while the program runs. They are found by the files that its
-processes have open and by new files below its working directory, never by its text. Nothing is
-written outside of the run's folder. A thread does this, because a volume may hang. Standard library
-only, Python 3.8.
+copied there instead, within bounds, while the program runs. The files are found among those that
+the program's processes have open, and among new files below its working directory, never by the
+program's text. Nothing is written outside of the run's folder. A thread does this, because a volume
+may hang. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations

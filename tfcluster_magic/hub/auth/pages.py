@@ -271,8 +271,8 @@ def console_page(handler: Any) -> str:
 
 
 async def make_links(handler: Any, names: list[str], *, reset: bool) -> dict[str, str]:
-    """Return codes of new links by name, after ending the sessions they reset. Raises
-    InvalidRequest. Without `reset`, accounts that have a password keep it and get no code.
+    """Return codes of new links by name, after ending the sessions of accounts that are reset.
+    Raises InvalidRequest. Without `reset`, accounts that have a password keep it and get no code.
     """
     authenticator = handler.authenticator
     codes: dict[str, str] = await authenticator.in_thread(
@@ -285,6 +285,6 @@ async def make_links(handler: Any, names: list[str], *, reset: bool) -> dict[str
 
 
 def address(handler: Any, code: str) -> str:
-    """Return the link, on the host that its maker's browser used."""
+    """Return the link, with the host name that the browser of the link's maker used."""
     request = handler.request  # the request may have passed an ingress with TLS
     return link(f"{get_browser_protocol(request)}://{request.host}{handler.base_url}", code)

@@ -470,7 +470,9 @@ STORAGE: Table[StorageRow] = Table(
 
 
 def storage_rows(filled: SiteStorage, allowed: Mapping[str, Mapping[str, int]]) -> list[StorageRow]:
-    """Return a row for each folder; `allowed` has limits by user that the site does not know."""
+    """Return a row for each folder; `allowed` has the limits that the site does not know, by
+    user.
+    """
     found = []
     for owner, volumes in filled.users.items():
         for each in volumes:

@@ -191,9 +191,9 @@ def report_deleted_pods(
 
     Pods on a lost node are marked as failed, because nobody will ever report their end. A pod that
     somebody deleted is marked as disrupted: its end then counts as no failure, even if nobody sees
-    it. In any case its Job replaces it 10 s after its end. `going` holds the types that are not
-    being stopped, `away` the lost nodes. A refused report does not prevent the others; the next
-    turn repeats it. Raises ApiError if the API does not answer.
+    it. In any case, the Job replaces the pod 10 s after the pod's end. `going` holds the types that
+    are not being stopped, `away` the lost nodes. A refused report does not prevent the others; the
+    next turn repeats it. Raises ApiError if the API does not answer.
     """
     for pod in pods:
         head = pod["metadata"]

@@ -269,7 +269,7 @@ ADDRESS_PAUSE = 1.0
 may lack resources.
 """
 ADDRESS_WAIT = 10.0
-"""Seconds after the first address after which the Service is created in any case."""
+"""Maximum seconds from the first address to the creation of the Service."""
 
 
 class ServiceCreation:

@@ -241,8 +241,8 @@ CHECK_ENDING = 1.0
 def fail_invalid_run(
     context: ReconcileContext, key: Key, found: Object, why: Clause
 ) -> float | None:
-    """Fail a run with every problem; return the seconds until the next check, None when the run is
-    over.
+    """Fail an invalid run; `why` names every problem. Return the seconds until the next check, None
+    when the run is over.
 
     Raises:
         ApiError: the API refused a request; repeat the call.

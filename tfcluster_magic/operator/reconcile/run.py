@@ -179,9 +179,7 @@ class RunReconciler:
         return replace(seen, admitted=False, runs=runs, circle=circle)
 
     def _submitted(self, seen: Observation, observed: ObservedRun) -> Observation:
-        """Return the observation of a run whose tasks wait to be bound together, with their
-        state.
-        """
+        """Return the observation with the state of a run whose tasks wait to be bound together."""
         earlier = self._earlier_run()
         explainer, pod_groups = self._context.explainer, self._context.pod_groups
         why = explainer.why(observed)

@@ -41,7 +41,7 @@ class LaunchQueue:
             self._count += 1
             self._seen[head["uid"]] = self._count
         awaited = (found.get("status") or {}).get("awaited") or ()
-        # Whole seconds, as creation times are.
+        # In whole seconds, like creation times.
         done = (f"{each['doneTime'][:19]}Z" for each in awaited if each.get("doneTime"))
         since = max([head["creationTimestamp"], *done]), self._seen[head["uid"]]
         return QueuedRun((head["namespace"], head["name"]), head["uid"], since)

@@ -167,7 +167,7 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
 
     @property
     def who(self) -> str:
-        """The administrator's name in the hub; a service with the scope is named as such."""
+        """The administrator's name in the hub; for a service with the scope, `service NAME`."""
         user = self._hub_auth_user_cache
         name = str(user["name"])
         if user.get("kind", "user") == "user":

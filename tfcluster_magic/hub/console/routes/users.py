@@ -103,7 +103,7 @@ class ImportUsers(ConsoleHandler):
             await work.look(lines)
             self._tell([work.plan(line) for line in lines], dry_run=True)
             return
-        async with self.console.importing as progress:  # one at a time, for links
+        async with self.console.importing as progress:  # one at a time, see `Importing`
             await work.look(lines)
             planned = [one for line in lines if (one := work.plan(line)).ok and one.steps]
             whom = [(one.name, one.group) for one in planned]
