@@ -1,4 +1,5 @@
-"""The check whether a run, or how many of its tasks, fit in the namespace and on the nodes. Pure.
+"""The check of whether a run fits in its namespace and on the nodes, and of how many of its tasks
+do. Pure.
 
 `fit_problems` returns every problem at once, each with the number of tasks that fits every quota
 and can be placed task by task on nodes, not only in sum. If a run does not even fit in
@@ -277,7 +278,7 @@ _SLACK = 1e-9
 
 
 def _problems_together(wanted: DemandByType, there: NamespaceCapacity) -> list[Problem]:
-    """Return one problem for each type that has to shrink, with every reason."""
+    """Return one problem for each task type that must have fewer tasks, with every reason."""
     reasons: dict[TaskType, list[Shortage]] = {}
     for shortage in shortages(wanted, there):
         reasons.setdefault(_gives_way(wanted, shortage), []).append(shortage)

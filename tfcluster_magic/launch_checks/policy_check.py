@@ -34,7 +34,7 @@ _BOUNDS = {
     "keep_for": "max_keep_for",
 }
 """Durations of a run that the policy limits, with the policy's field. `startTimeout` and
-`idleTimeout` need no limit, because they end with `maxDuration`; nor does the queue timeout,
+`idleTimeout` need no limit, because `maxDuration` ends a run anyway; nor does the queue timeout,
 because a queued run uses no resources.
 """
 

@@ -77,7 +77,9 @@ def _complete_path(item: CompletionItem, typed: str) -> list[str]:
 
 
 def _quoted(path: str) -> str:
-    """Quote a path as one word. The quotes of a folder stay open, because the user types on."""
+    """Quote a path as one word. The quotes of a folder stay open, because the user continues
+    typing.
+    """
     quoted = shlex.quote(path)
     return quoted.removesuffix("'") if path.endswith("/") else quoted
 

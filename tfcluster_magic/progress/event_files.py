@@ -327,7 +327,9 @@ def is_validation_folder(folders: Iterable[str]) -> bool:
 
 
 class StepTrack:
-    """The count of one unit (steps or epochs) in a file; `points` (wall, count) give the rate."""
+    """The count of one unit (steps or epochs) in a file; the rate is computed from `points` (wall,
+    count).
+    """
 
     def __init__(self, wall: float, count: int) -> None:
         self.count = count

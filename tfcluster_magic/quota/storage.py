@@ -33,7 +33,7 @@ class FolderEntry(Model, frozen=True, omit_defaults=False):
 
 
 class FolderUsage(Model, frozen=True, omit_defaults=False):
-    """One of the folders: `workspace`, `data`, `log`.
+    """The usage of one of the folders `workspace`, `data` and `log`.
 
     `used` is None if it could not be measured, and `note` says why; if `at_least` is true, more is
     used than was counted. `allowed` is None if there is no limit.
