@@ -37,8 +37,8 @@ notebook:
 In Python: `from tfcluster_magic import ClusterManager`; a verb is a method, an option is a keyword
 (`manager.launch("train.py", ["--epochs", "3"], workers=4, worker_cpu=2)`).
 
-Write durations in seconds, or as 30s, 10m, 1h30m, 7d, and memory as 512Mi or 2Gi. `NO_COLOR=1` turns
-colours off.
+Write durations in seconds, or as 30s, 10m, 1h30m, 7d, and memory as 512Mi or 2Gi. `NO_COLOR=1`
+turns colours off.
 """
 
 
