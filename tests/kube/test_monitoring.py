@@ -219,7 +219,7 @@ def _certificates(tenant: Tenant, folder: Path) -> dict[str, str]:
 
 
 def _cluster_targets(cluster: UnderTest, admin: dict[str, str], state: str) -> list[Object]:
-    """Return the scrape configurations of what a cluster's own monitoring scrapes."""
+    """Return scrape configurations for the targets that a cluster's own monitoring scrapes."""
     assert cluster.own is not None
     node = cluster.own.first
     server = urllib.parse.urlsplit(admin["server"])

@@ -248,8 +248,7 @@ def test_a_later_run_of_the_same_name_runs_its_own_program(
 
 
 def test_training_goes_on_without_the_copy_of_its_log(tenant: Tenant, tmp_path: Path) -> None:
-    """A task whose log volume stops accepting its output goes on training; the status warns
-    once.
+    """A task whose log volume stops accepting its output continues to train; the status warns once.
     """
     file = tmp_path / "full.py"
     file.write_text(
@@ -291,8 +290,8 @@ def test_a_run_succeeds_with_its_workers_and_frees_its_ps(
 
 
 def _without_standstill(status: Object) -> Object:
-    """Return a status without its messages, which after a minute report that a silent program is
-    silent, and without the window in which failures count together, which closes by itself.
+    """Return a status without the parts that change by themselves: its messages, which after a
+    minute report a silent program, and the window in which failures count together.
     """
     words = ("events", "message", "messages", "reason", "conditions", "failures", "windowOpenedAt")
     return {key: value for key, value in status.items() if key not in words}

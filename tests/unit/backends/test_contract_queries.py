@@ -141,7 +141,9 @@ out.write(b"no newline")
 
 
 def test_lines_that_keep_coming_are_told_meanwhile(backend: Backend, launch: Launch) -> None:
-    """While a task prints all the time, a follower also gets `None` repeatedly, to leave."""
+    """While a task prints all the time, a follower also gets `None` repeatedly, so that it can stop
+    following.
+    """
     launch(
         "import time\nfor i in range(6000):\n    print(i, flush=True)\n    time.sleep(0.02)\n",
         worker=1,
@@ -214,7 +216,8 @@ def test_watching_ends_with_the_record(backend: Backend, launch: Launch) -> None
 def test_what_does_not_fit_is_refused_whole(
     backend: Backend, program_of: Callable[..., Program]
 ) -> None:
-    """Preflight and launch refuse the same with the same message, and nothing is created."""
+    """Preflight and launch refuse the same launches with the same message, and nothing is created.
+    """
     there = backend.options()
     too_much = Resources(memory=f"{int(there.memory.total) + 2**30}")
     spec = Spec(

@@ -211,7 +211,9 @@ def test_a_program_gets_the_flags_that_it_shall(run: Run, here: Path) -> None:
 
 
 def test_what_was_read_from_the_program_is_told(run: Run, here: Path) -> None:
-    """`launch` and `status` say what was inferred from the program's text, and its override."""
+    """`launch` and `status` say what was inferred from the program's text, and name the option that
+    overrides it.
+    """
     (here / "tf1.py").write_text(
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--ps-hosts')\n"
         "p.add_argument('--log_dir')\np.parse_known_args()\n"
@@ -306,7 +308,7 @@ print("step 30/30, loss = 0.01", flush=True)
 
 
 def test_status_says_how_far_a_program_is_by_its_lines(run: Run, here: Path) -> None:
-    """Printed steps and losses are shown as progress, at the end the last ones; JSON names their
+    """Printed steps and losses are shown as progress, after the end the last ones; JSON names their
     source.
     """
     (here / "prints.py").write_text(PRINTS)
@@ -434,7 +436,7 @@ def test_a_run_is_renamed_for_display(run: Run) -> None:
 
 
 def test_runs_are_tagged_and_found(run: Run) -> None:
-    """Tags are added and removed, and found by `list --tag`; other text than words is refused."""
+    """Tags are added and removed, and found by `list --tag`; invalid tags are refused."""
     for name in ("hello.py", "sleep.py"):
         run("launch", name, "--workers", "1")
     assert run("tag", "hello").out == "hello-1 has no tags.\n"
@@ -497,8 +499,8 @@ def test_stack_shows_the_line_at_which_a_task_waits(run: Run, here: Path) -> Non
 def test_stacks_of_a_stall_are_shown_after_the_end(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stacks that were taken by themselves name the line of an ended run, and since when its task
-    stood still.
+    """Stacks that were taken automatically remain after the run's end; they name the line at which
+    its task stood still, and since when.
     """
     monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
     (here / "hangs.py").write_text(HANGS)

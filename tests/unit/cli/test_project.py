@@ -175,7 +175,7 @@ def test_list_shows_projects_with_their_last_run(
 
 
 def test_folders_and_configurations_are_completed(digits: Path, manager: ClusterManager) -> None:
-    """The magic offers the folder, its file's configurations, and the words of `project`."""
+    """The magic offers the folder, its file's configurations, and the subcommands of `project`."""
     terminal = Terminal(manager)
     assert "digits/" in completions("launch di", terminal)
     assert completions("launch digits --config ", terminal) == ["quick"]

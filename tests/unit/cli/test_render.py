@@ -78,7 +78,9 @@ def test_a_run_is_printed_under_its_next_number(run: Run) -> None:
 
 
 def test_a_policy_is_the_operators_to_apply(run: Run) -> None:
-    """A TFCluster file takes no policy, because the operator applies it."""
+    """`--policy` is refused when a TFCluster file is printed, because the operator applies the
+    policy.
+    """
     done = run(*WHOLE, "hello.py", "--policy", "policy.yaml")
     assert done.code == 2
     assert "leave out --policy" in done.err

@@ -18,7 +18,7 @@ FIRST, LAST = CLIENT_PORTS
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
-    """Ports that are taken, in a process that has not chosen its own yet."""
+    """Hold ports, in a process that has not chosen an address of its own yet."""
     monkeypatch.setattr(connection, "_client_addresses", {})
     with ExitStack() as stack:
         yield stack

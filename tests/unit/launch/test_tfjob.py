@@ -29,7 +29,7 @@ __all__ = ["here", "manager", "run"]  # fixtures of another module
 
 JOBS = TESTS / "data" / "tfjobs"
 COMMANDS = {"servers-and-workers": ("python", "/opt/async.py"), "benchmark": ("env",)}
-"""The commands of images whose jobs have none."""
+"""The commands of images, for jobs without a command."""
 MANIFESTS = sorted(each.name.removesuffix(".tfjob.yaml") for each in JOBS.glob("*.tfjob.yaml"))
 
 
@@ -57,7 +57,9 @@ def read(folder: Path, *documents: object, command: tuple[str, ...] = ()) -> lis
 
 
 def remarks_of(made: ImportedJob) -> dict[str, Remark]:
-    """Return what is not converted, by its path, without what each of these jobs leaves out."""
+    """Return the remarks on what is not converted, by path, without those that all jobs of the
+    tests cause.
+    """
     each = ("activeDeadlineSeconds", "cleanPodPolicy")
     return {r.path: r for r in made.remarks if not r.path.endswith(each) and r.value != "Never"}
 

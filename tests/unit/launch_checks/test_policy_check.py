@@ -123,8 +123,8 @@ def test_who_has_no_secret_gets_no_image_from_a_nodes_cache() -> None:
     ],
 )
 def test_no_run_stays_for_as_long_as_it_likes(field: str, word: str, most: str) -> None:
-    """The time of tasks and records after their run is limited even without a policy; a lower limit
-    applies to runs without their own value.
+    """Tasks and records stay only for a limited time after their run, even without a policy. A
+    lower limit applies to runs without their own value.
     """
     (text,) = told(Spec(lifecycle=Lifecycle(**{field: 4000 * 86400.0})))
     assert text.startswith(f"spec.lifecycle.{word}: ")
@@ -249,8 +249,8 @@ def test_annotations() -> None:
 
 
 def test_an_offer_judges_alike_when_it_was_published() -> None:
-    """A client with the published options finds the operator's problems; for lack of free resources
-    it finds none, since the run waits.
+    """A client with the published options finds the same problems as the operator. It finds none
+    for a lack of free resources, since the run waits for them.
     """
     total = {"cpu": 4.0, "memory": 8 * 2.0**30, "pods": 110.0}
     busy = NodeCapacity(total=total, free={"cpu": 0.0})

@@ -242,7 +242,7 @@ def _messages_in_code() -> Iterator[tuple[str, str, set[str] | None]]:
 
 
 def _places(code: str) -> set[str]:
-    """Return the names of values in a text."""
+    """Return the names of the placeholders in a text."""
     text = TEXTS[code]
     forms = (text,) if isinstance(text, str) else text
     names = {name for form in forms for _t, name, _f, _c in string.Formatter().parse(form) if name}

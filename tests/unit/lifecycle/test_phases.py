@@ -66,8 +66,8 @@ def test_a_success_that_trained_nothing_says_so_to_the_end() -> None:
 
 
 def test_where_results_are_is_said_once() -> None:
-    """The folder of several tasks is reported in one event; one that a pod's end deletes also in a
-    warning.
+    """The output folder of several tasks is reported in one event; a folder that is deleted with
+    its pod is also named in a warning.
     """
     story = Story(spec_of())
     for task in ("worker-0", "worker-1"):
@@ -112,8 +112,8 @@ def test_the_chiefs_success_is_enough_when_asked_for() -> None:
 def test_the_chief_decides_where_there_is_one(
     policy: SuccessPolicy | None, chief: int, ends_with: str
 ) -> None:
-    """With a chief the chief's success is the run's, without one that of all workers; a policy
-    overrides both.
+    """With a chief, the run succeeds when the chief does; without one, when all workers do. A
+    policy overrides both.
     """
     spec = spec_of(lifecycle=Lifecycle(success_policy=policy), chief=chief, worker=2, ps=1)
     story = Story(spec)
@@ -189,8 +189,8 @@ def test_one_that_works_is_enough() -> None:
 
 
 def test_a_standstill_is_ended_when_that_is_asked_for() -> None:
-    """After stallTimeout the run ends as Stalled, and the message names the task that waits for one
-    which is gone.
+    """After stallTimeout the run ends as Stalled, and the message names a task that waits for one
+    which has finished.
     """
     story = Story(spec_of(lifecycle=Lifecycle(stall_timeout=120), ps=1, worker=3))
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)
@@ -219,7 +219,9 @@ def test_what_was_read_late_counts_as_far_as_it_was_read() -> None:
 
 
 def test_a_task_that_began_late_has_its_time() -> None:
-    """A start fails at startTimeout; for a task with a late pod half of it is added."""
+    """A run that does not start in time fails at startTimeout; for a task whose pod came late, half
+    of startTimeout is added.
+    """
     spec = spec_of(lifecycle=Lifecycle(start_timeout=100), worker=1)
     story = Story(spec, obeys=False)
     story.passes(90)
@@ -411,7 +413,8 @@ def test_an_image_that_no_registry_has_is_not_waited_for() -> None:
     ],
 )
 def test_a_limit_reached_amid_a_failure_blames_the_failure(limits: Lifecycle, ready: bool) -> None:
-    """If a limit is reached while a failure is investigated or retried, it is the cause."""
+    """If a limit is reached while a failure is investigated or retried, the failure is the cause.
+    """
     story = Story(spec_of(lifecycle=limits), obeys=ready)
     story.obeys = True
     story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)

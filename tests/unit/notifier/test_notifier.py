@@ -238,8 +238,8 @@ def test_what_may_not_be_reached_is_not(world: World) -> None:
 
 
 def test_waits_pauses_and_budgets_are_reported(world: World) -> None:
-    """A long queued run, a schedule that paused itself and a nearly used budget are one message
-    each.
+    """A run that is queued for long, a schedule that paused itself and a nearly used budget are one
+    message each.
     """
     world.add("all", Occasion.QUEUED, Occasion.SCHEDULE_PAUSED, Occasion.BUDGET,
               queued_longer_than=1.0)  # fmt: skip
@@ -308,8 +308,8 @@ def test_one_damaged_secret_stops_nobody(world: World, caplog: pytest.LogCapture
 
 
 def test_emptied_deliveries_send_nothing_again(world: World) -> None:
-    """After the command that is shown for damaged deliveries, no old message is sent again, and
-    later events are.
+    """After the command that is shown for damaged deliveries, no old message is sent again, but
+    later events are reported.
     """
     world.add()
     world.start()

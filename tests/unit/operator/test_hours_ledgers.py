@@ -28,7 +28,7 @@ from tfcluster_magic.spec import TFCluster
 
 @pytest.fixture
 def book(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
-    """An operator that keeps ledgers, with a namespace of ada's."""
+    """An operator that keeps ledgers, and Ada's namespace."""
     monkeypatch.setattr(hours_ledgers, "LEDGER_PERIOD", 0.02)
     monkeypatch.setattr(hours_ledgers, "LEDGER_DELAY", 0.1)
     yield (made := Book(world))
@@ -188,7 +188,7 @@ def test_a_budget_refuses_by_what_is_held_now(world: World, book: Book) -> None:
 
 
 def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Book) -> None:
-    """The operator publishes the hours of ended runs, and a client adds the running ones."""
+    """The operator publishes the hours of ended runs, and a client adds those of running ones."""
     book.say(**{BUDGET: json.dumps({"cpuHours": 20, "gpuHours": 0})})
     up(world)
     finish(world, "digits-1")

@@ -73,7 +73,9 @@ def progress(step: int, loss: float | None = None, **metrics: float) -> Progress
     ],
 )
 def test_arguments_are_read_by_their_flags(words: str, told: dict[str, str]) -> None:
-    """A flag has the next word or what follows its `=`; a negative number is no flag."""
+    """The value of a flag is the next argument or what follows its `=`; a negative number is no
+    flag.
+    """
     assert argument_values(words.split()) == told
 
 

@@ -326,7 +326,9 @@ def test_a_run_that_went_on_is_said_to_be_as_it_was(form: str) -> None:
 
 
 def test_lines_that_were_cut_off_are_known_as_such() -> None:
-    """Above followed lines, the cell says until their end where all of them are."""
+    """While lines are followed, a saved cell names the command that shows all of them, in case the
+    page was closed; after the end it does not.
+    """
     cut = run_card.followed_bundle(cluster(), ["worker-0"], ended=False)
     assert "the page was closed: `%tfcluster logs digits-2`" in cut["text/plain"]
     assert cut[MIME_TYPE] | {"at": 0} == {

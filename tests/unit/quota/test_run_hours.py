@@ -121,8 +121,8 @@ def _seen(name: str, since: float, ended: float | None = None) -> ObservedTask:
 
 
 def test_a_run_has_its_cpu_and_gpu_hours() -> None:
-    """Two workers of 2 cores and a GPU for an hour, and a server with half a core, have these
-    hours.
+    """The hours of a run are the sum over its tasks: here two workers with 2 cores and a GPU for an
+    hour, and a parameter server with half a core.
     """
     spec = _spec()
     status = Status(phase=Phase.STARTING, reason=Reason.STARTING, started_at=NOON)

@@ -89,7 +89,9 @@ def test_a_walk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_file_system_of_its_own_is_full_when_nothing_is_free(tmp_path: Path) -> None:
-    """A folder with its own file system is as full as that, whatever the sum of its files."""
+    """A folder with its own file system is as full as that file system, whatever the sum of its
+    files.
+    """
     script = (
         "import sys; from pathlib import Path; import msgspec\n"
         "from tfcluster_magic.quota import storage\n"
@@ -121,8 +123,8 @@ def test_a_file_system_of_its_own_is_full_when_nothing_is_free(tmp_path: Path) -
 
 
 def test_from_four_fifths_a_person_is_told(tmp_path: Path) -> None:
-    """From 80 % there is a warning with candidates to delete, and when it is full a refusal
-    instead.
+    """A folder that is 80 % full causes a warning with candidates to delete; a full folder causes a
+    refusal instead.
     """
     volume = storage.FolderUsage(
         name="data",

@@ -153,7 +153,7 @@ def test_a_program_that_does_nothing_has_not_started(run: Run) -> None:
 
 
 def test_a_pod_says_it_in_its_log(run: Run) -> None:
-    """In a pod the same is in the log, where the operator reads it."""
+    """In a pod, start and standstill are reported in the log, where the operator reads them."""
     port, beacon = free_port(), free_port()
     run.config["addresses"]["worker"][1] = f"127.0.0.1:{port}"
     run.config["beacon"] = beacon

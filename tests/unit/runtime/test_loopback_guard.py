@@ -21,7 +21,7 @@ from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.spec import TaskType, task_file
 
 SOURCE = Path(task_file.__file__).parents[1] / "runtime" / "loopback_guard.c"
-# What listens, as (address, port) in hexadecimal, of this process alone.
+# The listening sockets of this process only, as (address, port) in hexadecimal.
 LISTENING = """
 def listening():
     import os

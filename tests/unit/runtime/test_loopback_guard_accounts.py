@@ -95,7 +95,9 @@ def said(host: str, port: str, account: int, *half: str) -> str:
 
 @contextmanager
 def serving(address: str, kind: str = "single") -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Start OWNER's guarded server; yield it and its port; it accepts after a line on its input."""
+    """Start OWNER's guarded server, and yield it and its port; the server accepts connections after
+    it read a line of input.
+    """
     guard = task_file.guard_path()
     assert guard, "the package is installed without its guard"
     command = python(SERVER, OWNER, address, kind)

@@ -84,7 +84,7 @@ shutil.copy(volume / "worker-0.log", folder / "copied")
 
 def test_volume_has_room_again(run: Run) -> None:
     """When a full log volume has room again the copy names its gap and continues with whole lines;
-    this is reported once, also to the starter of the task.
+    this is reported once, also to the process that started the task.
     """
     run.program(ROOM_AGAIN, arguments=[str(run.folder)])
     task = run.task().start(prefix=in_a_volume(run, 3))

@@ -74,7 +74,7 @@ class Client:
         )
 
     def answer(self) -> Any:
-        """Return its result from the cluster."""
+        """Return the client's result from the cluster."""
         assert self.process.stdout is not None
         return json.loads(self.process.stdout.readline())
 

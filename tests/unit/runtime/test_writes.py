@@ -221,7 +221,9 @@ def test_a_run_that_finds_itself_done_says_so(run: Run) -> None:
 
 
 def test_one_step_is_all_that_tensorflow_1_does_then(run: Run) -> None:
-    """A hook that stops at a step checks after the first one: that step is no training either."""
+    """A TensorFlow 1 hook that stops training at a step checks only after one more step, which does
+    not count as training either.
+    """
     earlier(run)
     text = "print('loss = 0.5, step = 800')\ncheckpoint('model', 'model.ckpt-801')\n"
     program(run, RESTORES + text)

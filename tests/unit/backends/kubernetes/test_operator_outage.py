@@ -35,7 +35,7 @@ SAID = "The operator of TFCluster has not answered since"
 
 
 class Clock:
-    """The passing time, as each machine's clock shows it."""
+    """A clock that the test moves; `skew` is the error of the machine's time of day."""
 
     strftime, localtime = staticmethod(time.strftime), staticmethod(time.localtime)
 
@@ -164,8 +164,8 @@ def test_nobody_is_blamed_whose_lease_cannot_be_read(
 def test_an_operator_whose_lease_is_gone_does_not_answer(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """If no Lease is where the operator says, the operator is reported as away until one is; a
-    Lease that may not be read says nothing.
+    """If there is no Lease at the published place, the operator is reported as away until a Lease
+    is there; a Lease that may not be read is no outage.
     """
     options = server.objects[path("configmaps", NAMESPACE, labels.OPTIONS)]
     options["data"][leader_election.LEASE_KEY] = f"labs/{leader_election.OPERATOR_LEASE}"
@@ -185,8 +185,8 @@ def test_an_operator_whose_lease_is_gone_does_not_answer(
 def test_an_outage_costs_one_question(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many readers cause one read of the Lease in four seconds, one in a minute if it may not be
-    read, and none for a user without a waiting run.
+    """Many readers read the Lease once in four seconds, or once a minute if they may not read it. A
+    user without a waiting run reads it never.
     """
     asking = backend(server, tmp_path, monkeypatch)
     clock = Clock()

@@ -136,7 +136,8 @@ def test_the_last_lines_of_several_attempts(server: KubeServer) -> None:
 
 
 def test_the_last_lines_are_those_that_count(server: KubeServer) -> None:
-    """Lines that do not count are skipped, however many there are, in every attempt."""
+    """The requested number of last lines counts only lines that the filter keeps, in every attempt.
+    """
     first, second = NodeLog(), NodeLog()
     first.say("a", "-", "b", "-", "-")
     second.say("c", *["-"] * 500, "d", "-", every=0)

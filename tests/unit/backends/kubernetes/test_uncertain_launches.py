@@ -103,8 +103,8 @@ def written_names(server: KubeServer, where: str) -> set[str]:
 def test_a_tag_is_added_to_a_record_that_changes(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """A changed annotation keeps concurrent changes of others; after too many conflicts the change
-    is refused with a message.
+    """A changed annotation does not undo concurrent changes by others; after too many conflicts the
+    change is refused with a message.
     """
     where = path("tfclusters", NAMESPACE, launch(laptop))
     tried = []
@@ -132,8 +132,8 @@ def posts(server: KubeServer) -> int:
 
 
 def test_a_lost_answer_makes_no_second_run(server: KubeServer, laptop: KubernetesBackend) -> None:
-    """If the connection is cut after the POST was carried out, the launch returns the run that it
-    created, the only one.
+    """If the connection is cut after the POST was carried out, the launch returns the run that the
+    POST created, and creates no second one.
     """
     server.loses = lambda method, _path: method == "POST"
     assert launch(laptop) == "digits-1"
@@ -199,7 +199,9 @@ def test_a_field_that_the_cluster_does_not_know_is_refused(
 
 @pytest.fixture
 def pod(server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Enter a pod with a service account, and write a kubeconfig for the server."""
+    """Make this process look like a pod with a service account, and write a kubeconfig for the
+    server.
+    """
     backend(server, tmp_path, monkeypatch)
     folder = tmp_path / "serviceaccount"
     folder.mkdir()
@@ -210,7 +212,7 @@ def pod(server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def forbid(server: KubeServer, installed: bool) -> None:
-    """Deny the pod's account all reads; TFCluster is installed on the cluster, or not."""
+    """Deny the pod's account all reads, on a cluster with or without TFCluster."""
     words = (
         'configmaps "tfcluster-options" is forbidden: User "system:serviceaccount:alice:default" '
         'cannot get resource "configmaps" in API group "" in the namespace "alice"'
@@ -250,7 +252,7 @@ def test_a_pod_of_a_cluster_without_tfcluster_runs_clusters_itself(
 def test_a_pod_whose_namespace_nobody_serves_runs_clusters_itself(
     server: KubeServer,
 ) -> None:
-    """A namespace without the operator's options does not use the cluster."""
+    """A pod in a namespace without the operator's options runs clusters itself."""
     assert isinstance(ClusterManager().backend, KubernetesBackend)
     server.remove(path("configmaps", NAMESPACE, labels.OPTIONS))
     assert isinstance(ClusterManager().backend, LocalBackend)
@@ -316,8 +318,8 @@ def test_warnings_of_room_count_what_kubernetes_counts(
 def test_what_may_have_to_wait_is_said_at_launch_and_not_kept(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """The launch warns that it may wait; the record does not keep that warning, because its reason
-    says so while it waits.
+    """The launch warns that the run may wait. The record does not keep that warning, because the
+    run's status says so while the run waits.
     """
     spec = workers(8, cpu=2.0)
     publish(server, LaunchFacts(policy=Policy(nodes_are_fixed=False)), cpu=Limit(total=16, free=12))
@@ -327,8 +329,8 @@ def test_what_may_have_to_wait_is_said_at_launch_and_not_kept(
 
 
 def test_gpus_that_no_node_has_yet(server: KubeServer, laptop: KubernetesBackend) -> None:
-    """If nodes are added on demand, a missing GPU is waited for, and no message is about this
-    machine and its driver.
+    """If nodes are added on demand, a run waits for a missing GPU, and no message mentions this
+    machine or its driver.
     """
     nothing = Limit(total=0, free=0)
     (gpu,) = told(server, laptop, workers(2, gpu=1), gpu=nothing)
@@ -364,8 +366,9 @@ def too_many(name: str) -> Refusal:
 def test_a_namespace_that_is_full_names_what_counts(
     server: KubeServer, laptop: KubernetesBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A launch in a full namespace says how many runs it may have, which are active, and which one
-    to delete; for ended ones it first waits, because the operator deletes them.
+    """A launch in a full namespace says how many runs are on record, which are active, and which
+    one to delete. If one of the runs has ended, the launch first waits for the operator to delete
+    it.
     """
     monkeypatch.setattr("tfcluster_magic.backends.kubernetes.backend.ROOM_PATIENCE", 0.5)
     names = [launch(laptop, name) for name in ("first", "second", "third")]

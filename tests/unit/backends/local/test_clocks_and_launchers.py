@@ -1,4 +1,4 @@
-"""Runs in bad conditions: clock changes, limits of weeks, launchers that die."""
+"""Runs in bad conditions: clock changes, limits of several weeks, launchers that die."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def test_limits_of_weeks(runs: Runs) -> None:
 
 
 def test_a_clock_that_is_set_back(runs: Runs, tmp_path: Path) -> None:
-    """Parameter servers are reclaimed in time although the clock was set back meanwhile."""
+    """Parameter servers are reclaimed after their timeout although the clock was set back
+    meanwhile.
+    """
     source, shim, jumped = tmp_path / "clock.c", tmp_path / "clock.so", tmp_path / "jumped"
     source.write_text(CLOCK)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(shim), str(source), "-ldl"], check=True)

@@ -126,8 +126,8 @@ def test_an_ended_run_keeps_only_what_its_parameter_servers_hold(
 def test_a_run_gets_devices_when_its_wait_is_over(
     backend: LocalBackend, launch: Launch, two_gpus: None
 ) -> None:
-    """While a run waits for another it holds no device; then it waits for room, and those that came
-    to that later do not overtake it.
+    """A run that waits for another run holds no device. Then it waits for free devices, and is not
+    overtaken by runs that began to wait for devices later.
     """
     one, two = Resources(gpu=1), Resources(gpu=2)
     launch(SLEEP, name="holder", worker=1, resources=one)

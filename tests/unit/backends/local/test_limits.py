@@ -161,7 +161,9 @@ def test_no_control_group_outlives_its_run(
 def test_a_launch_beyond_what_the_hub_allows_is_refused(
     backend: LocalBackend, launch: Launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Tasks without a CPU request count as half a core; without a file there are no limits."""
+    """Launches above the hub's limits are refused, where tasks without a CPU request count as half
+    a core. Without a file of limits nothing is limited.
+    """
     file = tmp_path / "limits.json"
     file.write_text(json.dumps({"group": "ml101", "quota": {"cpu": 2, "pods": 3}}))
     monkeypatch.setenv("TFCLUSTER_LIMITS", str(file))

@@ -133,7 +133,9 @@ def test_an_ended_run_whose_status_is_damaged(store: Store) -> None:
 
 
 def test_what_a_lost_run_held_is_counted_to_its_last_sign(store: Store) -> None:
-    """A supervisor that was killed hours ago counts no hours for its tasks, which died with it."""
+    """After a supervisor was killed, hours of its tasks count only until their last output, because
+    the tasks died with it.
+    """
     held = Usage(at=1000.0, holding={"worker": 2}, days={"1970-01-01": {"worker": 5.0}})
     folder = record(store, phase=Phase.RUNNING, reason=Reason.RUNNING, usage=held)
     folder.tasks.mkdir(exist_ok=True)
@@ -158,7 +160,7 @@ def test_a_number_is_not_given_again_after_its_run_was_removed(
     store: Store, tmp_path: Path
 ) -> None:
     """The number of a run is never given again, however the run is deleted and whether or not it
-    used resources; the number of a failed launch is.
+    used resources. The number of a failed launch is given again.
     """
     folder = record(store)
     run = int(folder.path.name)
@@ -328,7 +330,9 @@ def test_a_state_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 def test_a_record_that_ended_before_it_was_launched_is_kept(store: Store) -> None:
-    """A damaged time of release does not make a run of today an old one, which is not listed."""
+    """A run with a time of release before its launch, which is damaged, is kept for as long as
+    others.
+    """
     run = loaded(record(store, phase=Phase.STOPPED, released_at=1.5))
     launched = replace(run, metadata=replace(run.metadata, created_at=1000.0))
     assert not run_names.is_record_expired(launched, 1030.0)

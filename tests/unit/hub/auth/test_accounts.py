@@ -67,7 +67,7 @@ def test_a_link_sets_a_password_once(store: AccountStore) -> None:
 
 
 def test_links_of_a_class_are_made_at_once(store: AccountStore) -> None:
-    """A class gets one link each; if one name is invalid, no link is made."""
+    """Each user of a class gets one link; if one name is invalid, no link is made."""
     codes = store.invite_all(["Ada", "bob"])
     assert {name: store.invited(code) for name, code in codes.items()} == {
         "Ada": ("ada", False),
@@ -104,7 +104,7 @@ def test_a_newer_link_replaces_an_older_one(store: AccountStore) -> None:
 
 
 def test_a_reset_is_noted_until_the_hub_has_done_it(store: AccountStore) -> None:
-    """Using a link, changing a password and making a link each note a separate reset."""
+    """Using a link, changing a password and making a link each record a separate reset."""
     store.redeem(store.invite("ada"), STORED)
     marks = [store.resets()["ada"]]
     store.set_password("ada", STORED)
@@ -248,7 +248,9 @@ def test_a_password_of_an_administrator_is_longer() -> None:
 
 
 def test_the_page_tells_how_many_passwords_are_on_the_list() -> None:
-    """The list has its source and its licence, and no password that the length refuses."""
+    """The list names its source and its licence, and has no password that is refused for its
+    length.
+    """
     listed = accounts._common()
     page = (ROOT / "docs" / "reference" / "hub.md").read_text()
     assert f"refuses {len(listed):,} common passwords" in page
@@ -332,7 +334,9 @@ def test_a_password_that_is_reset_while_it_is_checked_begins_no_session(tmp_path
 
 
 def test_the_command_deletes_no_files_of_this_machine(tmp_path: Path) -> None:
-    """A removal with data is refused before any change, with the command that deletes the files."""
+    """A removal with data is refused before any change, and the message has the command that
+    deletes the files.
+    """
     _accounts(tmp_path, "invite", *ANYONE, "ada")
     refused = _accounts(tmp_path, "remove", "ada", "--with-data")
     assert refused.returncode == 1 and "userdel --remove" in refused.stderr

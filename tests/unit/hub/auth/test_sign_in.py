@@ -38,7 +38,7 @@ class Described(ThreadingHTTPServer):
 
     @property
     def issuer(self) -> str:
-        """Its own URL."""
+        """The server's own URL."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def describe(self, **changes: Any) -> None:

@@ -50,8 +50,8 @@ def test_every_page_of_the_navigation_is_there() -> None:
 
 
 def test_a_port_that_is_taken_is_not_waited_for(tmp_path: Path) -> None:
-    """The console gets another port, which no other program gets, and keeps its token; that of
-    shells is new at each start.
+    """The console gets another port, which no other program gets, and keeps its token; shells get a
+    new token at each start.
     """
     said, of_shell = [], set()
     with held() as (_holder, port):

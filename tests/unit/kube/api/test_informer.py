@@ -195,8 +195,8 @@ def test_a_long_list_is_trimmed_page_by_page(
 def test_pages_are_as_large_as_their_bytes_allow(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first page is short, later ones are chosen by the bytes of those before: many small
-    objects, and few large ones.
+    """The first page is short. The size of a later page follows from the bytes of the pages before
+    it: many small objects, or few large ones.
     """
     monkeypatch.setattr(client, "FIRST_PAGE", 2)
     monkeypatch.setattr(client, "PAGE", 20)

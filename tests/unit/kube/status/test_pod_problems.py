@@ -79,7 +79,7 @@ SENTENCES = {
     "task starts on another node.",
 }
 NOTHING = ("running", "oom", "evicted-storage", "evicted-by-api", "no-such-command")
-"""No waiting here: the end of these pods is reported instead."""
+"""Recordings in which no task waits: the end of these pods is reported instead."""
 
 
 @pytest.mark.parametrize("cause", SENTENCES)

@@ -60,8 +60,8 @@ def test_causes(name: str, asked: bool, cause: Cause, code: int | None) -> None:
 
 
 def test_a_pod_holds_what_it_asks_for_from_its_node_on() -> None:
-    """The hours of a pod count from its node on, with its cores, also after its end; without a node
-    none.
+    """The hours of a pod count with its cores from its binding to a node, also after its end; a pod
+    without a node has none.
     """
     watching = observer(2)
     pods = [recorded("running"), recorded("unschedulable", index=1)]
@@ -215,7 +215,9 @@ def test_a_server_is_idle_since_its_readiness_ended() -> None:
 
 
 def test_the_end_of_a_pod_that_is_gone_stays() -> None:
-    """An observed end stays after a pod's deletion; without one, it was deleted or stopped."""
+    """An observed end stays after the pod's deletion; a pod that is gone without an observed end
+    was deleted or stopped.
+    """
     watched = observer(3)
     pods = [recorded("oom"), recorded("running", index=1), recorded("running", index=2)]
     watched.observe(RUNNING, pods, job(), NOW)

@@ -135,7 +135,9 @@ def test_a_program_that_is_no_snapshot_is_told(world: World) -> None:
 def test_a_program_by_hand_says_what_runs_without_its_text(
     world: World, program: dict[str, Any]
 ) -> None:
-    """Caches keep no program, but a run with one is read as such by each turn and each operator."""
+    """Caches keep no program, but a run with a program is still read as one at each turn and by
+    each operator.
+    """
     spec = {"program": program, "replicas": {"worker": {"count": 1}}}
     world.server.put(f"{RUNS}/digits-1", {"spec": spec})
     wait_until(lambda: f"{JOBS}/digits-1-worker" in world.server.objects)

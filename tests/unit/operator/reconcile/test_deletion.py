@@ -32,7 +32,7 @@ def ends(world: World) -> None:
 @pytest.mark.parametrize("kept", [(HOLD,), (HOLD, "orphan"), ("kubernetes.io/hold",)])
 def test_a_finalizer_keeps_the_record_and_no_task(world: World, kept: tuple[str, ...]) -> None:
     """When a run's record is deleted its tasks end, whatever finalizer keeps the record. The record
-    reports the deletion without blame, and its other objects are deleted.
+    reports the deletion and no failure, and its other objects are deleted.
     """
     up(world, ps=1, workers=2)
     delete(world, "Background", *kept)

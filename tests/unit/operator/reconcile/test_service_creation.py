@@ -1,4 +1,4 @@
-"""The time at which a run's Service exists: not while its tasks come and go one by one."""
+"""The creation of a run's Service: not while its tasks get addresses one by one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Run:
         self.addressing = ServiceCreation(maker, lambda: self.now)
 
     def turn(self, addresses: int) -> float | None:
-        """Take one turn while this number of three pods have an address."""
+        """Take one turn while `addresses` of the three pods have an address."""
         told: list[Object] = [{"podIP": "10.0.0.1"}] * addresses + [{}] * (3 - addresses)
         pods = [{"status": each} for each in told]
         return self.addressing.update(self.cluster, self.cluster.status, pods)
@@ -109,8 +109,8 @@ def test_an_operator_that_died_before_it_leaves_it_to_the_next(world: World) -> 
 
 
 def test_a_full_quota_of_services_hinders_nobody_who_has_one(world: World) -> None:
-    """A full quota does not affect an existing Service: the API server checks quotas before
-    existence.
+    """A full quota does not affect an existing Service, although the API server checks quotas
+    before it looks for an existing object.
     """
     full = "exceeded quota: objects, requested: services=1, used: services=5, limited: services=5"
     up(world)
