@@ -176,7 +176,7 @@ def test_one_user_is_allowed_more_until_then(hub: Hub, console: Console) -> None
 
 
 def test_servers_are_stopped(hub: Hub, console: Console) -> None:
-    """A stop gets one answer for each user, with the reason of a failure; clusters go on."""
+    """A stop gets one answer for each user, with the reason of a failure; clusters continue."""
     body = {"users": [OWNER, "nobody"], "do": "stop"}
     told = console.ask("POST", "api/users/servers", json=body).json()["results"]
     hub.until(lambda: users(console)[OWNER]["server"] == "stopped", "stopped")

@@ -1,4 +1,4 @@
-"""What ends and what goes on after Ctrl-C, a restart, a killed proxy or hub, and a second start."""
+"""What a hub keeps after Ctrl-C, a restart, a killed proxy or hub, and a second start."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _token(hub: Hub) -> str:
 def test_ctrl_c_ends_all_but_clusters_and_a_restart_finds_them(
     hub: Hub, admin: Visitor, restart: Restart
 ) -> None:
-    """Hub, proxy and notebooks end; browsers stay signed in, and runs go on."""
+    """Hub, proxy and notebooks end; browsers stay signed in, and runs continue."""
     assert "Running clusters go on" in restart.ended
     assert not restart.left
     assert restart.phase == "Running"

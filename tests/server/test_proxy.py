@@ -78,8 +78,8 @@ async def test_a_slow_reader_slows_the_board(
 
 
 async def test_parts_never_look_like_the_whole(fetch: Fetch) -> None:
-    """If a board ends within a response, ours breaks off too; if it sends none, that is
-    reported.
+    """If a board's response breaks off, ours breaks off too; if the board sends no response, that
+    is reported.
     """
     with pytest.raises(HTTPStreamClosedError):
         await fetch("/half")

@@ -130,7 +130,7 @@ async def test_stop(api: Api, launch: Launch, service: Service) -> None:
 
 
 async def test_note(api: Api, ended: Launch, page: Any) -> None:
-    """A note is set and removed at once as one line, and every page receives it."""
+    """A note is set and removed, and every page receives it; an invalid note is refused."""
     await ended()
     events: Events = await page()
     run = (await api("POST", "clusters/digits/note", {"text": "rate 0.1"})).json

@@ -216,8 +216,7 @@ def test_watching_ends_with_the_record(backend: Backend, launch: Launch) -> None
 def test_what_does_not_fit_is_refused_whole(
     backend: Backend, program_of: Callable[..., Program]
 ) -> None:
-    """Preflight and launch refuse the same launches with the same message, and nothing is created.
-    """
+    """Preflight and launch refuse a launch with the same message, and nothing is created."""
     there = backend.options()
     too_much = Resources(memory=f"{int(there.memory.total) + 2**30}")
     spec = Spec(

@@ -413,7 +413,8 @@ def test_an_image_that_no_registry_has_is_not_waited_for() -> None:
     ],
 )
 def test_a_limit_reached_amid_a_failure_blames_the_failure(limits: Lifecycle, ready: bool) -> None:
-    """If a limit is reached while a failure is investigated or retried, the failure is the cause.
+    """If a run reaches a limit while a failure is investigated or retried, its cause is the
+    failure.
     """
     story = Story(spec_of(lifecycle=limits), obeys=ready)
     story.obeys = True

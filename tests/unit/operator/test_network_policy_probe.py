@@ -53,8 +53,7 @@ def test_a_check_that_failed_is_soon_made_again(
 def test_a_check_whose_pod_went_with_its_node_told_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A check whose pods disappear is no error of the operator, which reports this and tries again.
-    """
+    """A check whose pods disappear is no error of the operator; it reports this and tries again."""
     lost = "The container could not be located when the pod was terminated"
     server = Empty()
     check = EnforcementCheck(server.api(), "a", "image", lambda: True)

@@ -35,8 +35,8 @@ def test_every_type_has_its_place() -> None:
 
 
 def test_nobody_but_the_evaluator_knows_its_address() -> None:
-    """Without parameter servers an evaluator is only in its own ClusterSpec, where
-    MultiWorkerMirroredStrategy counts it. With parameter servers it is in no ClusterSpec.
+    """The evaluator's address is known only to itself, and only without parameter servers, because
+    MultiWorkerMirroredStrategy counts the evaluator there.
     """
     together = {kind: hosts for kind, hosts in ADDRESSES.items() if kind != "ps"}
     for addresses in (together, ADDRESSES):

@@ -514,7 +514,7 @@ def test_a_time_at_which_the_other_has_no_run_is_skipped(
 
 
 def test_a_paused_schedule_is_not_waited_for() -> None:
-    """Runs of `run-now` and retries do not wait."""
+    """A due time that waits for a paused schedule is skipped; runs of `run-now` do not wait."""
     pair = Pair(rules(), AwaitedOutcome.SUCCESS)
     pair.first.status = replace(pair.first.status, paused=Pause(at=START))
     for _ in range(2 * 60):

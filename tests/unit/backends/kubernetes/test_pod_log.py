@@ -136,8 +136,7 @@ def test_the_last_lines_of_several_attempts(server: KubeServer) -> None:
 
 
 def test_the_last_lines_are_those_that_count(server: KubeServer) -> None:
-    """The requested number of last lines counts only lines that the filter keeps, in every attempt.
-    """
+    """The number of last lines counts only lines that the filter keeps, in each attempt."""
     first, second = NodeLog(), NodeLog()
     first.say("a", "-", "b", "-", "-")
     second.say("c", *["-"] * 500, "d", "-", every=0)
