@@ -166,7 +166,7 @@ def test_every_query_about_a_run_has_data(
 
 
 def _tasks(address: str, query: str) -> set[str]:
-    """Return the tasks that have a number in the answer; "" if it has none by task."""
+    """Return the tasks that have a number in the answer; "" for a number without a task."""
     found = _get(address, f"query?{urllib.parse.urlencode({'query': query})}")["result"]
     return {
         each["metric"].get("task", "") for each in found if not math.isnan(float(each["value"][1]))

@@ -119,8 +119,8 @@ def test_a_log_that_grows_has_times(tmp_path: Path) -> None:
 
 
 def test_the_last_line_of_each_task(tmp_path: Path) -> None:
-    """The last line that the filter keeps is returned with its time. If it keeps none, the last
-    line is returned; for a task that printed nothing, nothing is.
+    """The last line that the filter keeps is returned with its time. If the filter drops all lines,
+    the last one is returned. A task without output has no last line.
     """
     printed = {
         "a": b"one\ntwo\n\n",

@@ -32,8 +32,8 @@ def test_list_is_a_table_and_an_empty_one_says_what_to_do(run: Run) -> None:
 
 
 def test_wait_ends_on_success_and_failure_alike(run: Run) -> None:
-    """`wait` reports by its exit code how a run ended, at any time: 10 if it failed or was stopped,
-    5 if it does not exist.
+    """`wait` reports by its exit code how a run ended, however long ago: 10 if it failed or was
+    stopped, 5 if it does not exist.
     """
     run("launch", "hello.py", "--workers", "1")
     run("launch", "fail.py", "--workers", "1")
@@ -192,7 +192,7 @@ def test_render_shows_what_the_runtime_really_starts(run: Run, here: Path) -> No
 
 
 def test_a_program_gets_the_flags_that_it_shall(run: Run, here: Path) -> None:
-    """A program gets all flags that it accepts, only those of addresses, or none."""
+    """A program gets all flags that it accepts, only the flags for addresses, or no flags."""
     (here / "tell.py").write_text(
         "import argparse, sys\nprint([f.split('=')[0] for f in sys.argv[1:]])\n"
         "p = argparse.ArgumentParser()\np.add_argument('--job-name')\n"
@@ -249,8 +249,8 @@ def test_a_program_that_dies_of_a_flag_that_was_passed(run: Run, here: Path) -> 
 def test_a_run_in_which_nothing_happens_ends_when_asked_to(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--stall-timeout` ends a run whose last worker waits for one that has ended, with that
-    reason.
+    """`--stall-timeout` ends a run if its last worker waits for a worker that has ended; the status
+    has that reason.
     """
     monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
     (here / "left.py").write_text(

@@ -64,7 +64,7 @@ def test_a_project_is_launched_and_its_run_found(digits: Path, manager: ClusterM
 
 
 def test_a_launch_says_what_came_from_the_file(digits: Path, run: Run) -> None:
-    """A dry run in a shell shows the file, its settings and the replaced ones."""
+    """A dry run in a shell shows the file, its settings, and those that options replaced."""
     told = run("launch", "--dry-run", "digits", "--config", "quick", "--workers", "2")
     assert told.code == 0, told.err
     assert f"Configuration quick of {digits}/tfcluster.yaml sets" in told.err

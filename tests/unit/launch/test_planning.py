@@ -21,8 +21,7 @@ __all__ = ["here", "manager"]  # fixtures of another module
 
 
 def test_nothing_said_means_two_workers(manager: ClusterManager) -> None:
-    """Without a mention of parameter servers, a program gets two workers and no parameter server.
-    """
+    """A program that does not mention parameter servers gets two workers and nothing else."""
     assert manager.plan("hello.py").cluster.spec.replicas.counts == {TaskType.WORKER: 2}
 
 

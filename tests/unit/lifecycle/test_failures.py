@@ -19,7 +19,9 @@ from tfcluster_magic.spec import (
 
 
 def test_a_failing_program_fails_the_cluster_when_the_window_closes() -> None:
-    """The first failure is the cause, with its last lines; those that followed are only counted."""
+    """The first failure is the cause, with its last lines; the failures that followed are only
+    counted.
+    """
     story = Story(spec_of())
     story.ends("worker-1", Cause.ERROR, exit_code=1, last_lines=("ValueError: bad shape",))
     assert story.status.reason is Reason.INVESTIGATING

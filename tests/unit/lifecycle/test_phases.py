@@ -177,7 +177,9 @@ def test_all_may_wait_for_their_data() -> None:
 
 
 def test_one_that_works_is_enough() -> None:
-    """If any task works, or the state is unknown, nothing is reported and no limit counts."""
+    """If any task works, or the state is unknown, nothing is reported and stallTimeout does not
+    run.
+    """
     story = Story(spec_of(lifecycle=Lifecycle(stall_timeout=60)))
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)
     story.falls_quiet("worker-1")
@@ -377,7 +379,7 @@ def test_what_the_world_knows_of_a_start_is_told() -> None:
 
 def test_an_image_that_no_registry_has_is_not_waited_for() -> None:
     """A task whose image is missing fails its run imageTimeout after it got a node, with the image
-    and the registry's message; one that is being pulled has startTimeout.
+    and the registry's message; an image that is being pulled has startTimeout.
     """
     story = Story(spec_of(lifecycle=Lifecycle(image_timeout=30), worker=1), obeys=False)
     story.passes(100)  # without a node for a while
@@ -488,7 +490,9 @@ def test_stop_wins_over_healing() -> None:
 
 
 def test_a_parameter_server_that_leaves_early_is_named() -> None:
-    """Workers cannot finish without a parameter server: one that exits 0 by itself is the cause."""
+    """Workers cannot finish without a parameter server, so a server that exits 0 by itself is the
+    cause.
+    """
     story = Story(spec_of())
     story.ends("ps-0", Cause.COMPLETED, exit_code=0)
     story.passes(59)

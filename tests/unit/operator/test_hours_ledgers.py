@@ -226,7 +226,7 @@ def test_an_operator_without_the_right_counts_by_records(world: World, book: Boo
 
 def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, book: Book) -> None:
     """The measured use is published next to the hours in which it was measured, and only once a
-    task runs; a cluster without metrics publishes none.
+    task runs; a cluster without metrics publishes no such use.
     """
     up(world)
     assert book.keeper is not None

@@ -181,7 +181,7 @@ def test_many_pods_are_looked_through_now_and_then(
 
 
 def test_an_api_that_does_not_answer_is_left_alone() -> None:
-    """After a request without an answer there is none for a while; the last explanation stays."""
+    """After an unanswered request no request is sent for a while; the last explanation stays."""
     place = Place("quota")
     known = place.sentences()
     place.api.answers = False

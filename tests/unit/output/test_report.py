@@ -194,7 +194,9 @@ def test_reclaimed_tasks_are_not_missing() -> None:
 
 
 def test_the_tasks_of_a_run_are_counted_in_the_words_of_the_page() -> None:
-    """A card of a saved notebook says what sidebar and live card say (`words.test.ts`)."""
+    """A card of a saved notebook counts tasks in the words of sidebar and live card
+    (`words.test.ts`).
+    """
     said = {
         phase: report.task_words(cluster(phase=phase, counts={"worker": counts}))
         for phase, counts in (

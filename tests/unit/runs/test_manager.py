@@ -33,7 +33,7 @@ __all__ = ["here", "manager"]  # fixtures of another module
 
 
 def test_a_launched_program_runs_on_every_task(manager: ClusterManager) -> None:
-    """Launch, wait and logs are the Python interface, in three lines."""
+    """Three lines of Python launch a program, wait for it, and read its logs."""
     run = manager.launch("hello.py", workers=2, ps=0)
     ended = manager.wait(run.metadata.name, 180)
 

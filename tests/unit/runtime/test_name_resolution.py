@@ -149,7 +149,9 @@ def test_a_lost_answer_tells_nothing_yet(
 def test_a_silent_server_is_not_asked_for_ever(
     name_resolution: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, understood: bool
 ) -> None:
-    """The resolver replaces a silent server, and hundreds of names do not each cost a timeout."""
+    """After two requests without an answer the resolver is used instead of a silent name server, so
+    that hundreds of names do not each cost a timeout.
+    """
     if understood:
         assert name_resolution.name_exists(NAMES[0]) is False
     server.loses = 1000

@@ -115,7 +115,7 @@ def test_slow_reader_gets_everything(run: Run) -> None:
 
 
 def test_no_reader_at_all(run: Run) -> None:
-    """A task whose output has lost its reader trains on to the end."""
+    """A task whose output has lost its reader continues to the end."""
     run.program(MANY)
     read, write = os.pipe()
     os.close(read)

@@ -215,7 +215,7 @@ def test_a_number_that_was_used_before(run: Run, tmp_path: Path) -> None:
 
 
 def test_files_that_no_run_has_marked(run: Run) -> None:
-    """Files without a run's mark are left alone as well."""
+    """Files without a run's mark are not changed either."""
     folder = Path(run.config["outputDir"])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.ckpt-5.index").write_text("precious")

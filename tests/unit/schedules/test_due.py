@@ -357,7 +357,7 @@ def test_a_launch_without_room_is_tried_ever_less_often() -> None:
 
 
 def test_an_end_that_nobody_saw_is_unknown() -> None:
-    """A due time whose record is gone counts neither as a success nor as a failure, and says so;
+    """A due time whose record is gone counts neither as a success nor as a failure, but as unknown;
     due times that depend on its success do not run.
     """
     world = ScheduleWorld(rules("*/5 * * * *", after_success=True, pause_after=1))

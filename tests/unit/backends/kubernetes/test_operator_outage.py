@@ -1,4 +1,4 @@
-"""Reports of an operator that does not answer, and none while it answers."""
+"""Reports that the operator does not answer, and no such report while it answers."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ def test_the_clock_of_the_client_counts_for_nothing(
 def test_nobody_is_blamed_whose_lease_cannot_be_read(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """If the Lease is missing, may not be read, or its server gives no times, nothing is reported;
-    and a healthy operator is not blamed for a run that ends slowly.
+    """If the Lease is missing, may not be read, or the API server gives no times, nothing is
+    reported; and a healthy operator is not blamed for a run that ends slowly.
     """
     launched(server)
     run = laptop.get("digits-1")
@@ -300,7 +300,9 @@ def test_who_waits_hears_of_it_and_of_its_end(
 def test_pages_are_told_beside_each_run_that_waits(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """Sidebar and panel show an outage at every active run, then hide it."""
+    """Sidebar and panel show an outage at every active run, and hide it once the operator answers
+    again.
+    """
     launched(server)
     over = {"phase": "Stopped", "reason": "StopRequested", "releasedAt": time.time()}
     launched(server, "digits-2", **over)

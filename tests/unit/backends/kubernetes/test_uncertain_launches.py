@@ -230,7 +230,7 @@ def forbid(server: KubeServer, installed: bool) -> None:
 @pytest.mark.usefixtures("pod")
 def test_a_pod_that_may_not_ask_is_told_which_right_it_lacks(server: KubeServer, pod: Path) -> None:
     """If TFCluster is installed and the pod's account has no rights, nothing runs in the pod by
-    mistake: the error names the right, who grants it, and how to run there all the same.
+    mistake: the error names the right, who grants it, and how to run in the pod nevertheless.
     """
     forbid(server, installed=True)
     with pytest.raises(NotAllowed, match="may not get configmaps in namespace alice") as told:
@@ -272,7 +272,9 @@ def test_boards_ask_for_the_log_folder_once(
 def test_files_of_another_machine_are_not_read_for_progress(
     server: KubeServer, laptop: KubernetesBackend, tmp_path: Path
 ) -> None:
-    """A folder of this machine at the path of a run's output gives no progress of the run."""
+    """A folder of this machine with the same path as a run's output is not read for the run's
+    progress.
+    """
     log = tmp_path / "worker-0.log"
     log.write_text("old\n")
     launch(laptop)
@@ -304,7 +306,7 @@ def test_warnings_of_room_count_what_kubernetes_counts(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
     """CPU and memory that may not be free now cause a warning, also if tasks get the
-    administrator's defaults; amounts published in steps are shown as such.
+    administrator's defaults; amounts are shown as approximate.
     """
     (cpu,) = told(server, laptop, workers(8, cpu=2.0), cpu=Limit(total=16, free=12))
     assert cpu == (

@@ -113,7 +113,7 @@ def test_a_reason_that_is_not_utf8(runs: Runs) -> None:
 
 
 def test_a_supervisor_that_does_not_answer(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopping a run whose supervisor hangs ends with an error."""
+    """If the supervisor of a run hangs, stopping the run ends with an error."""
     monkeypatch.setattr(manager, "ENDING_TIMEOUT", 0.5)
     run = runs.launch(SLEEP, workers=1, grace=0)
     run.until_phase(Phase.RUNNING)

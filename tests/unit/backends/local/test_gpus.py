@@ -52,7 +52,7 @@ def devices_of(backend: LocalBackend, ref: str) -> dict[str, str]:
 def test_each_task_gets_devices_of_its_own(
     backend: LocalBackend, launch: Launch, two_gpus: None, program_of: Callable[..., Program]
 ) -> None:
-    """A task sees the GPUs that it requested; one that requested none sees none."""
+    """A task sees the GPUs that it requested; a task without such a request sees no GPU."""
     assert backend.options().gpu.total == 2
     replicas = ReplicaSet(
         worker=Replicas(count=2, resources=Resources(gpu=1)), chief=Replicas(count=1)

@@ -46,7 +46,9 @@ def test_a_python_of_the_path_is_found(python: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_link_of_a_virtual_environment_stays_a_link(python: Path, here: Path) -> None:
-    """A virtual environment is known by the path of its Python, which is a link to another."""
+    """A virtual environment is recorded by the path of its Python, which is a link to another
+    Python.
+    """
     link = here / "link"
     link.symlink_to(sys.executable)
     assert ClusterManager().plan(cell=TEXT, python="./link").cluster.spec.interpreter == str(link)

@@ -49,7 +49,7 @@ def test_no_task_of_a_lost_run_is_told_to_run(
 def test_tasks_of_a_stop_that_lost_its_supervisor_are_stopped(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """Tasks that were being stopped when their supervisor was killed have not failed."""
+    """Tasks that were being stopped when their supervisor was killed do not count as failed."""
     run = launch(IGNORES, grace=600.0, worker=1)
     wait_for(is_up(backend))
     backend.stop("digits", Stop())

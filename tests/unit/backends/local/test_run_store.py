@@ -175,7 +175,7 @@ def test_a_number_is_not_given_again_after_its_run_was_removed(
 
 
 def test_foreign_files_are_no_runs(store: Store) -> None:
-    """Names that are no run's are ignored."""
+    """Folders whose names are not those of runs are ignored."""
     folder = record(store)
     (store.runs_dir / "Not a name").mkdir()
     (store.runs_dir / "file").write_text("")
@@ -243,7 +243,7 @@ with Store(Path({str(store.state_dir)!r})).launch_lock():
 
 
 def test_a_runs_lock_goes_over_to_a_child(store: Store) -> None:
-    """A child that inherits a run's lock has it after its parent has released it."""
+    """A child process that inherits a run's lock keeps it after the parent has released it."""
     folder = record(store)
     lock_fd = folder.lock()
     assert lock_fd is not None
@@ -267,7 +267,7 @@ def test_waking_nobody(store: Store) -> None:
 
 
 def test_ended_records_are_kept_as_long_as_asked(store: Store) -> None:
-    """A sweep removes ended runs past their time, and no run that is not over."""
+    """A sweep removes ended runs past their time, and keeps active runs."""
     now = time.time()
     old = record(store, phase=Phase.SUCCEEDED, released_at=now - 61)
     young = record(store, phase=Phase.SUCCEEDED, released_at=now - 59)

@@ -100,7 +100,7 @@ def large(phase: str, **status: Any) -> dict[str, Any]:
 
 
 def test_of_a_record_nothing_large_is_kept() -> None:
-    """Caches keep none of the texts of unlimited length in a record, and everything else."""
+    """Caches keep everything of a record except its texts of unlimited length."""
     kept = decoding.trim_tfcluster(decoded(decoding.NAMED_SHAPE, large("Running", message="x")))
     assert len(json.dumps(kept)) < 1_000
     assert kept["spec"]["program"]["entrypoint"] == "cell.py"

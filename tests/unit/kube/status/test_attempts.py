@@ -63,7 +63,9 @@ def test_a_restarted_operator_knows_which_attempt_a_pod_is(
 
 
 def test_a_restarted_operator_judges_no_end_twice() -> None:
-    """An end in the record keeps its attempt; another one belongs to the wanted attempt."""
+    """An end in the record keeps its attempt; an end that the record lacks belongs to the wanted
+    attempt.
+    """
     failure = TaskFailure(task="worker-0", attempt=1, exit=end("failed"))
     status = Status(
         phase=Phase.RUNNING,

@@ -279,7 +279,7 @@ def test_a_finished_record_is_kept_without_its_program() -> None:
 )
 def test_a_message_of_the_programs_own_making_is_no_reason(clause: dict[str, Any]) -> None:
     """A program may write anything to the termination log: an invalid message is left out, and the
-    run is judged all the same.
+    run's result is decided without it.
     """
     words = {"cause": "NotStarted", "finishedAt": 1.0, "detailMessage": clause}
     ended = {"reason": "Error", "exitCode": 1, "finishedAt": "2026-01-01T00:00:00Z"}

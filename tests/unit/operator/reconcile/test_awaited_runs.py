@@ -68,7 +68,7 @@ def test_a_deleted_run_ends_the_wait(world: World, restarted: bool) -> None:
 
 
 def test_a_done_wait_stays_done_when_the_operator_restarts(world: World) -> None:
-    """The record keeps that one awaited run is done while the other is still awaited."""
+    """The record keeps the success of one awaited run while the run still waits for another."""
     up(world)
     up(world, "other-1")
     launch(world, "train-1", "digits-1", "other-1")

@@ -66,7 +66,7 @@ def test_a_record_that_goes_after_its_tasks_is_stopped_with_them(world: World) -
 
 
 def test_a_record_deleted_while_no_operator_was_there(world: World) -> None:
-    """An operator that finds a record in deletion, deleted while none was there, ends its tasks."""
+    """If a record is deleted while no operator runs, the next operator ends its tasks."""
     up(world, max_duration=40.0)
     world.rest()
     delete(world, "Background", HOLD)

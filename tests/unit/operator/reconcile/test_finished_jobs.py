@@ -70,7 +70,7 @@ def test_a_stop_right_after_a_restart_waits_for_the_next_pods(world: World) -> N
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_a_stop_calls_tasks_back_though_their_names_stay(world: World, method: str) -> None:
-    """If the API fails to delete a run's Service its tasks are stopped all the same; the Service is
+    """If the API fails to delete a run's Service its tasks are stopped nevertheless; the Service is
     deleted once the API answers.
     """
     up(world)

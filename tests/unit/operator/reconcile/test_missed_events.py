@@ -70,7 +70,7 @@ def test_a_job_that_is_done_may_go(world: World) -> None:
 
 
 def test_what_was_never_started_was_not_stopped(world: World) -> None:
-    """A task that never had a pod is not counted as stopped or reclaimed, also by the next
+    """A task that never had a pod is not counted as stopped or reclaimed, not even by the next
     operator.
     """
     world.launch("digits-1", ps=1)

@@ -105,8 +105,8 @@ def test_a_name_that_another_run_has_or_had_is_not_taken(world: ScheduledWorld, 
 
 
 def test_a_run_whose_answer_was_lost_is_not_launched_again(world: ScheduledWorld) -> None:
-    """An existing run with the recorded name and the labels of the due time counts as its
-    launch.
+    """An existing run with the recorded name and the labels of the due time counts as the launch of
+    that due time.
     """
     lost = []
 
