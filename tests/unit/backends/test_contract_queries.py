@@ -115,7 +115,7 @@ def test_logs_of_some_tasks_and_only_the_last_lines(backend: Backend, launch: La
 
 def test_logs_are_followed_to_the_end(backend: Backend, launch: Launch) -> None:
     """Following returns each line once and completely, whatever its bytes, then ends with the run;
-    while the task is silent, the caller can leave.
+    while the task is silent, the caller can stop following.
     """
     text = r"""
 import os, sys, time

@@ -369,7 +369,9 @@ def test_a_run_that_had_nothing_left_to_do_says_so(run: Run, here: Path) -> None
 
 
 def test_an_object_store_is_named_at_launch(run: Run) -> None:
-    """A launch with an object store says that its curves are not read, and how to see them."""
+    """If a program writes to an object store, the launch says that its curves are not read, and how
+    to see them.
+    """
     done = run("launch", "hello.py", "--workers", "1", "--wait", "--", "--model_dir=gs://b/m")
     assert "`tensorboard --logdir gs://b/m`" in done.out
 

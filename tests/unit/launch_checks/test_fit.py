@@ -66,7 +66,9 @@ def test_what_is_no_quantity(said: str) -> None:
 
 
 def test_what_a_pod_asks_for() -> None:
-    """A pod requests its containers and sidecars together, or its largest init container."""
+    """A pod requests its containers and sidecars together, or its largest init container, whichever
+    is more.
+    """
 
     def container(cpu: str, **more: str) -> dict[str, Any]:
         return {"resources": {"requests": {"cpu": cpu}}, **more}
@@ -103,7 +105,7 @@ def test_a_task_larger_than_every_node() -> None:
 
 
 def test_nodes_with_devices_are_left_to_those_who_need_them() -> None:
-    """Tasks without a GPU use other nodes if possible, so that those with one fit."""
+    """Tasks without a GPU use other nodes if possible, so that tasks with a GPU fit."""
     gpus = {"nvidia.com/gpu": 1.0}
     there = NamespaceCapacity(nodes=(node(4, **gpus), node(4)))
     wanted = {WORKER: (1, demand(4, 1, **gpus)), PS: (4, demand(1))}
@@ -172,7 +174,8 @@ def test_scopes_of_quotas() -> None:
 
 
 def test_limit_ranges() -> None:
-    """A LimitRange gives the defaults of a container; of several the strictest counts."""
+    """A LimitRange gives the defaults of a container; of several LimitRanges, the strictest counts.
+    """
     first = {"type": "Container", "default": {"memory": "2Gi"}, "defaultRequest": {"cpu": "250m"}}
     second = {"type": "Pod", "max": {"memory": "4Gi"}}
     third = {"type": "Container", "max": {"memory": "3Gi"}, "min": {"cpu": "100m"}}

@@ -51,7 +51,8 @@ def pods(workers: int = 2, **more: Any) -> Spec:
 
 
 def test_a_plain_run_is_allowed() -> None:
-    """A run without names is allowed, and one with existing names, too."""
+    """A run that names nothing of the namespace is allowed, and so is one that names what exists.
+    """
     assert told(Spec()) == []
     named = pods(
         volumes=(Volume(claim="images", path="/mnt/images"),),

@@ -126,8 +126,8 @@ def world(receiver: Receiver) -> Iterator[World]:
 def test_a_failed_run_is_reported_once_and_recorded(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The message has the reason and the last lines without TensorFlow's own. The run has the
-    message's state, and the URL is only in the Secret.
+    """The message has the reason and the last lines, but no log lines of TensorFlow. The run has
+    the message's state, and the URL is only in the Secret.
     """
     caplog.set_level(logging.DEBUG)
     world.add(lab="https://hub.example/user/me/lab")

@@ -152,7 +152,7 @@ def test_a_run_that_is_deleted_while_no_operator_is_there_counts_too(
 
 
 def test_what_cannot_be_written_is_written_later(world: World, book: Book) -> None:
-    """A refusal of the API or another writer loses no hours and counts none twice."""
+    """If the API refuses a write, or another client writes, no hours are lost or counted twice."""
     up(world)
     wait_until(lambda: book.kept.begun)
     down = Refusal(503, "ServiceUnavailable", "later")

@@ -80,9 +80,7 @@ def test_arguments_are_read_by_their_flags(words: str, told: dict[str, str]) -> 
 
 
 def test_rows_are_what_any_run_has() -> None:
-    """Everything that any of the runs has is a row: arguments, options, results; differences are
-    marked.
-    """
+    """Each argument, option and result of any of the runs has a row; differences are marked."""
     runs = [
         (a_run(1, "--rate", "0.1", env={"A": "1"}), progress(800, 0.25, accuracy=0.9812345678)),
         (a_run(2, "--rate", "0.1", workers=3, env={"A": "2"}), progress(700, float("nan"))),

@@ -295,8 +295,8 @@ def failed_run(*printed: str) -> TFCluster:
 @pytest.mark.parametrize("form", ["text/html", "text/plain"])
 def test_what_a_notebook_keeps_of_a_failed_run_says_how_it_ended(form: str) -> None:
     """Without extension and server, a notebook shows a failed run's phase, time with its zone,
-    reason, last metrics, and the last lines of the task that failed first, without TensorFlow's
-    own.
+    reason, last metrics, and the last lines of the task that failed first, without TensorFlow's own
+    lines.
     """
     noise = "2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu.cc:210] This TensorFlow"
     lines = [f"line {number}" for number in range(20)]

@@ -51,8 +51,7 @@ def test_a_window_rolls_by_day() -> None:
 
 
 def test_most_of_a_budget_is_a_warning() -> None:
-    """From 80 % a warning is shown; once no hours are left, it has the day on which hours return.
-    """
+    """From 80 % there is a warning; if no hours are left, it has the day on which hours return."""
     assert budgets.warnings(WEEK, {"2026-11-22": (15.9, 0.0)}, NOW) == []
     warned = budgets.warnings(WEEK, {"2026-11-22": (16.0, 0.0)}, NOW)
     used = "16 of 20 CPU·h this week are used: with none left, nothing new starts"

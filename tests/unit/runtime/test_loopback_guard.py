@@ -75,7 +75,7 @@ def test_source_is_clean(tmp_path: Path) -> None:
 )
 def test_wildcard_becomes_loopback(guard: str, family: str, asked: str, got: str) -> None:
     """A socket for every address is bound to loopback; a socket that names an address is bound to
-    that one.
+    that address.
     """
     script = f"""
         import json, socket

@@ -165,7 +165,9 @@ def test_only_its_own_account_and_root_are_let_in(address: str, kind: str, host:
 
 @pytest.mark.parametrize("kind", ["single", "duplicate", "passed"])
 def test_a_server_that_named_its_address_lets_in_whom_it_likes(kind: str) -> None:
-    """A port that a user opens on 127.0.0.1 on purpose stays as it was, under any descriptor."""
+    """A port that a user opens on 127.0.0.1 on purpose stays open to other accounts, under any
+    descriptor.
+    """
     with serving("127.0.0.1", kind) as (server, port):
         begin(server)
         assert said("127.0.0.1", port, NEIGHBOUR) == "welcome"

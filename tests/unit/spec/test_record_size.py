@@ -306,7 +306,7 @@ def test_of_a_status_that_is_too_large_goes_first_what_people_need_least(
     length: int, first: int, last: int, events: int, words: int
 ) -> None:
     """A status that is too large first loses lines of tasks that failed later, then older events,
-    then the messages of those tasks, and last the output of the first.
+    then the messages of those tasks, and last the output of the task that failed first.
     """
     status = Status(
         phase=Phase.FAILED,

@@ -87,7 +87,7 @@ def texts(lines: Iterator[LogLine | None]) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("follow", [True, False])
 def test_the_last_lines_of_200_tasks_come_soon(server: KubeServer, follow: bool) -> None:
     """Many tasks are read at the same time: 200 of them show their last lines in at most a quarter
-    of the time for one after the other.
+    of the time that reading them one after the other takes.
     """
     together = Together(8)
     for worker in range(200):

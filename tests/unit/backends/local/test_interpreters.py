@@ -110,7 +110,9 @@ def test_a_python_is_asked_from_elsewhere(python: Path, here: Path) -> None:
 
 
 def test_a_python_is_not_started_for_every_key(python: Path) -> None:
-    """A form may check with each key: the result is cached until the file changes."""
+    """The check of a Python is cached until its file changes, because a form may check it with each
+    key.
+    """
     counted = python.parent / "starts"
     python.write_text(f'#!/bin/sh\necho x >> {counted}\nexec {sys.executable} "$@"\n')
     for _ in range(3):

@@ -122,7 +122,9 @@ def test_a_memory_limit_is_kept(kept_by: str, tmp_path: Path) -> None:
 
 
 def test_a_task_within_its_limit_is_left_alone() -> None:
-    """A task below the limit is not ended, and no other end is blamed on memory."""
+    """A task below its memory limit is not ended, and an end of another cause is not blamed on
+    memory.
+    """
     guard = memory_limits.MemoryGuard("uid-of-test", {"worker-0": 2**30}, None)
     guard.admit("worker-0")
     guard.enforce({"worker-0": os.getpid()})

@@ -147,7 +147,9 @@ def test_what_a_lost_run_held_is_counted_to_its_last_sign(store: Store) -> None:
 
 
 def test_numbers_go_up_and_are_not_given_twice(store: Store, tmp_path: Path) -> None:
-    """A run's number is one above all that exist, including those with only logs."""
+    """A new run's number is one above all existing ones, including runs of which only logs are
+    left.
+    """
     assert store.allocate("digits", tmp_path)[0] == 1
     assert store.allocate("digits", tmp_path)[0] == 2
     (tmp_path / "digits" / "7").mkdir(parents=True)

@@ -126,7 +126,7 @@ time.sleep(600)
 
 
 def test_a_starting_supervisor_is_not_taken_for_lost(backend: LocalBackend, launch: Launch) -> None:
-    """Readers that read all the time while a run starts never see it lost."""
+    """Readers that read all the time while a run starts never take it for lost."""
     seen: set[Reason] = set()
     done = threading.Event()
 

@@ -183,7 +183,7 @@ def test_endpoints(described: Described, changes: dict[str, Any], said: str) -> 
 
 
 def test_no_provider(described: Described) -> None:
-    """If the server is not a provider, the error has its answer."""
+    """If the server is not a provider, the error quotes the server's answer."""
     with pytest.raises(BackendUnavailable, match="answers 404"):
         sign_in.discover(described.issuer)
     for body in (b"<html>", b"\xff", b"[]"):

@@ -230,7 +230,8 @@ def test_the_end_of_a_pod_that_is_gone_stays() -> None:
 
 
 def test_a_restarted_operator_knows_ends_whose_pods_are_gone() -> None:
-    """Without pods, ends come from the Job's completed indexes, the record, and its suspension."""
+    """Without pods, ends come from the Job's completed indexes and suspension, and from the record.
+    """
     told = observer(3).observe(RUNNING, [], job(completed="0,2"), NOW).tasks
     assert [t.exit.cause for t in told.values() if t.exit] == [Cause.COMPLETED, Cause.COMPLETED]
     assert "worker-1" not in told

@@ -121,8 +121,8 @@ def test_a_run_that_never_got_pods_suspends_its_jobs_at_its_timeout(world: World
 
 
 def test_jobs_of_a_run_that_is_over_are_suspended_by_the_next_operator(world: World) -> None:
-    """If an operator ended between the last status of a run and its action, the next one suspends
-    the Jobs.
+    """If an operator ended after it wrote the last status of a run and before it suspended the
+    run's Jobs, the next operator suspends them.
     """
     up(world, ps=1)
     away = Refusal(503, "ServiceUnavailable", "away")
