@@ -159,7 +159,9 @@ def test_lines_that_keep_coming_are_told_meanwhile(backend: Backend, launch: Lau
 
 
 def test_watching_one_run(backend: Backend, launch: Launch) -> None:
-    """A watch reports the current run, then its changes, and ends when it is released."""
+    """A watch reports the current run, then its changes, and ends when the run has released
+    everything.
+    """
     end = """
 import os, time
 while not os.path.exists(os.environ["TFCLUSTER_OUTPUT_DIR"] + "/end"):

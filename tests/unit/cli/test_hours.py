@@ -29,7 +29,7 @@ def allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
 def test_hours_are_told_by_cluster_also_of_deleted_runs(
     here: Path, run: Run, allow: Callable[..., None]
 ) -> None:
-    """Hours are shown as a table, as JSON and as CSV, with the used ones, also for deleted runs."""
+    """Allocated and used hours are shown as a table, as JSON and as CSV, also for deleted runs."""
     assert "Nothing was reserved" in run("hours").out
     allow(cpuHours=20)
     for name in ("digits", "mnist"):

@@ -77,7 +77,7 @@ def test_list_filters_and_says_how_many_it_hides(run: Run) -> None:
 
 
 def test_status_names_each_task_and_status_f_ends_with_the_run(run: Run) -> None:
-    """Status of a running run, then its changes until its end."""
+    """`status -f` shows the status of a running run, then its changes until its end."""
     run("launch", "sleep.py", "--workers", "2")
     ClusterManager().wait("sleep", 30, until=Until.READY)
     text = run("status", "sleep").out

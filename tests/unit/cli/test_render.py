@@ -115,7 +115,7 @@ def test_manifests_follow_the_policy_of_the_namespace(
 def test_what_the_account_may_not_create_is_said(
     run: Run, here: Path, server: KubeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tenant without the right to create Jobs is told so before the manifests."""
+    """A tenant without the right to create Jobs gets a message about that before the manifests."""
     backend(server, here, monkeypatch)
     publish(server)
     denied = {"services", "networkpolicies", "jobs"}

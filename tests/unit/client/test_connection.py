@@ -75,7 +75,7 @@ def open_port() -> Iterator[str]:
 
 
 def test_gate_names_the_tasks_that_do_not_accept(open_port: str, closed_port: str) -> None:
-    """A client is not given while a task accepts no connection; the error names that task."""
+    """No client is returned while a task accepts no connection; the error names that task."""
     with pytest.raises(WaitTimeout) as refused:
         connect(
             {"ps": [open_port], "worker": [open_port, closed_port]}, name="digits-2", timeout=0.2
@@ -110,7 +110,7 @@ def test_gate_can_be_interrupted(closed_port: str) -> None:
 
 
 def test_unresolvable_name_is_said() -> None:
-    """The error tells an unresolvable name from a refused connection."""
+    """The error distinguishes an unresolvable name from a refused connection."""
     with pytest.raises(WaitTimeout, match="its name does not resolve"):
         connect({"worker": ["digits-worker-0.invalid:2222"]}, name="digits-1", timeout=0)
 
@@ -129,7 +129,7 @@ def test_strategy_needs_a_parameter_server(open_port: str) -> None:
 
 
 def test_grpc_options_of_the_user_win() -> None:
-    """The client's gRPC defaults are added to the user's, whose own values stay."""
+    """The client's gRPC defaults are added to the user's options, and the user's values stay."""
     merged = merged_grpc_options("grpc.keepalive_time_ms=99,grpc.max_send_message_length=7").split(
         ","
     )
@@ -179,7 +179,7 @@ def test_a_notebook_drives_a_cluster(tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 def test_own_strategy_of_the_resolver_stays_on_loopback() -> None:
-    """A strategy that the user makes of `resolver()` opens no port to the network either."""
+    """A strategy that the user makes from `resolver()` opens no port to the network either."""
     with servers(workers=1) as cluster:
         said = notebook("resolve", cluster={"addresses": cluster.wait().addresses})
     assert said["listening"] in (["127.0.0.1"], ["::ffff:127.0.0.1"])

@@ -20,7 +20,7 @@ def noted(log: AuditLog, target: str, result: str | None = "done") -> None:
 
 
 def test_a_change_is_one_entry_and_one_that_was_cut_off_is_there(tmp_path: Path) -> None:
-    """A finished change is one entry with its result; an unfinished one is shown as asked."""
+    """A finished change is one entry with its result; an unfinished change is shown as `asked`."""
     log = AuditLog(tmp_path / "audit.jsonl")
     noted(log, "digits-1")
     noted(log, "digits-2", None)

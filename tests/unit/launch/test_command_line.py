@@ -166,7 +166,7 @@ def test_what_is_so_anyway_is_left_out() -> None:
 
 
 def test_wrong_words_are_written_as_they_were_typed() -> None:
-    """A launch that will be refused has a line, too."""
+    """A launch that will be refused is written as a line, too."""
     words = launch_argv(None, (), "Bad Name", {"workers": "many", "grace": -3, "env": "A"})
     assert words[1:] == ["--workers", "many", "--env", "A", "--grace=-3", "--name", "Bad Name"]
     with pytest.raises(click.UsageError):

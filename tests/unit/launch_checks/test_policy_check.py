@@ -51,8 +51,7 @@ def pods(workers: int = 2, **more: Any) -> Spec:
 
 
 def test_a_plain_run_is_allowed() -> None:
-    """A run that names nothing of the namespace is allowed, and so is one that names what exists.
-    """
+    """A run that names nothing of the namespace is allowed, and so is a run whose names exist."""
     assert told(Spec()) == []
     named = pods(
         volumes=(Volume(claim="images", path="/mnt/images"),),
@@ -81,7 +80,9 @@ def test_images() -> None:
 
 
 def test_a_digest_may_be_required() -> None:
-    """An image with only a tag is refused, with how to find its digest; the default never is."""
+    """An image with only a tag is refused, with how to find its digest; the default image is never
+    refused.
+    """
     policy = Policy(default_image="hub/notebook:1", images=("hub/team/*",), require_digest=True)
     (text,) = told(Spec(image="hub/team/a:2"), policy)
     assert "requires a digest, as in docker.io/hub/team/a@sha256:" in text
@@ -91,8 +92,8 @@ def test_a_digest_may_be_required() -> None:
 
 
 def test_who_has_no_secret_gets_no_image_from_a_nodes_cache() -> None:
-    """A pod asks the registry if its run names a secret or its own image; not for the
-    administrator's image, and not if nodes have images that no registry has.
+    """The registry is asked for the image of a run that names a secret or its own image. It is not
+    asked for the administrator's image, or if nodes have images that no registry has.
     """
     default = Policy().default_image
 
@@ -231,7 +232,9 @@ def test_data_claims() -> None:
 
 
 def test_secrets() -> None:
-    """Only secrets that are labelled for tasks can be used, of a type for registries."""
+    """Only secrets that are labelled for tasks can be used, and pull secrets must be of a type for
+    registries.
+    """
     spec = pods(secrets=(SecretUse(name="admin"),), image_pull_secrets=("s3", "admin"))
     first, second, third = told(spec)
     assert "spec.pods.secrets[0].name: got 'admin'; tasks may use secrets that" in first

@@ -140,7 +140,7 @@ def test_workers_that_a_chief_has_left_may_end_by_themselves() -> None:
 
 def test_who_waits_for_whom_is_told() -> None:
     """If one worker has finished and the others do nothing, the run says within a minute which task
-    waits for which since when, and what to do; the message disappears once they continue.
+    waits for which task, since when, and what to do; the message disappears once they continue.
     """
     story = Story(spec_of())
     story.passes(20)
@@ -269,8 +269,8 @@ def test_an_evaluator_that_fails_decides_nothing(first: str) -> None:
 
 
 def test_a_failed_evaluator_is_told_while_training_goes_on() -> None:
-    """The message of a continuing run says that its evaluator failed; it is restarted only while
-    retries are left.
+    """The message of a continuing run says that its evaluator failed; the evaluator is restarted
+    only while retries are left.
     """
     story = Story(spec_of(lifecycle=Lifecycle(restarts=1), worker=1, evaluator=1))
     story.ends("evaluator-0", Cause.ERROR, exit_code=1, last_lines=("ValueError: x",))
@@ -303,7 +303,7 @@ def test_a_disrupted_evaluator_is_healed() -> None:
     ],
 )
 def test_an_evaluator_has_its_time_after_success(quiet: bool, said: str) -> None:
-    """After a success the evaluator has reclaimAfter, and the message has its end."""
+    """After a success the evaluator has reclaimAfter to finish, and the message has its end."""
     story = Story(spec_of(worker=1, evaluator=1))
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)
     assert "evaluator-0 will be reclaimed 30s later" in story.status.message

@@ -358,7 +358,7 @@ def test_what_is_missing_is_said(world: World) -> None:
 
 
 def test_only_its_secret_is_watched(world: World) -> None:
-    """The notifier requests Secrets and ConfigMaps of one name only."""
+    """The notifier requests only Secrets and ConfigMaps with one name."""
     world.start()
     asked = {
         (where.rpartition("/")[2], query.get("fieldSelector", [""])[0])

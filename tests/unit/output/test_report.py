@@ -167,7 +167,7 @@ def test_each_task_is_a_row_for_the_page() -> None:
 
 
 def test_a_log_line_of_tensorflow_is_no_last_line_of_a_task() -> None:
-    """A parameter server that only waits has no last line; what a program prints is one."""
+    """A parameter server that only waits has no last line; a line of the program is one."""
     run = cluster(counts={"ps": TypeCounts(desired=2, running=2)})
     logged = "W0000 00:00:1795772560.638443   14475 local_rendezvous.cc:412] Local rendezvous"
     lines = [LogLine("ps-0", logged, NOW), LogLine("ps-1", "step 3", NOW)]
@@ -265,7 +265,9 @@ def test_the_bundle_says_as_of_when_and_carries_the_run() -> None:
 
 
 def test_a_card_that_is_not_kept_names_no_time_that_would_be_wrong_in_a_moment() -> None:
-    """The panel's card says since when a run is active, not for how long; a stored card does."""
+    """The panel's card says since when a run is active, not for how long; a stored card says for
+    how long.
+    """
     run = cluster(started_at=NOW - 50)
 
     assert " for 50s" not in run_card.run_card(run)

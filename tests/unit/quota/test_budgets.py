@@ -51,7 +51,7 @@ def test_a_window_rolls_by_day() -> None:
 
 
 def test_most_of_a_budget_is_a_warning() -> None:
-    """From 80 % there is a warning; if no hours are left, it has the day on which hours return."""
+    """From 80 % there is a warning, with the day on which used hours return."""
     assert budgets.warnings(WEEK, {"2026-11-22": (15.9, 0.0)}, NOW) == []
     warned = budgets.warnings(WEEK, {"2026-11-22": (16.0, 0.0)}, NOW)
     used = "16 of 20 CPU·h this week are used: with none left, nothing new starts"
@@ -71,7 +71,7 @@ def test_a_refusal_says_what_was_asked_used_and_allowed_and_when_hours_come_back
 
 
 def test_who_has_no_gpu_hours_may_launch_without_gpus() -> None:
-    """A budget of zero of one kind limits only requests for that kind."""
+    """A budget of zero CPU- or GPU-hours limits only requests of that kind."""
     none = Budget(cpu_hours=20, gpu_hours=0)
     assert refused(none, {}) == []
     (told,) = refused(none, {}, gpu=1)

@@ -72,7 +72,9 @@ def test_of_very_long_runs_the_oldest_days_are_one() -> None:
 
 
 def test_an_end_without_a_beginning_is_of_a_task_that_was_held() -> None:
-    """After a restart the start of a task, or the task itself, may be unknown."""
+    """An end counts as that of a task with resources, even if after a restart its start, or the
+    task itself, is unknown.
+    """
     first = ledger.update_usage(
         None, [("worker", NOON, None), ("worker", NOON, None)], NOON + 10, CORES
     )

@@ -71,7 +71,7 @@ def test_a_refused_launch_of_a_large_program_leaves_no_snapshot(
 def test_a_name_that_is_taken_is_refused_and_a_derived_one_makes_way(
     manager: ClusterManager,
 ) -> None:
-    """Two launches with one given name collide; two of one program do not."""
+    """Two launches with one given name collide; two of one program without a name do not."""
     manager.launch("sleep.py", workers=1, name="mine")
     with pytest.raises(NameTaken, match="mine"):
         manager.launch("sleep.py", workers=1, name="mine")

@@ -44,7 +44,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 def test_attempts_are_counted_by_the_job(
     run: Run, failures: str, ignored: str, attempt: str
 ) -> None:
-    """The attempt is one more than the pods that the Job has replaced, for any reason."""
+    """The attempt is one more than the number of pods that the Job has replaced, for any reason."""
     job = {"TFCLUSTER_INDEX_FAILURES": failures, "TFCLUSTER_INDEX_IGNORED": ignored}
     task = run.task().start({"TFCLUSTER_ATTEMPT": "", **job})
     assert task.wait()["cause"] == "Completed"

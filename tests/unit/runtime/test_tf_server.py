@@ -136,7 +136,7 @@ def loopback_listeners(run: Run) -> list[str]:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_taken_port(run: Run, shared: bool) -> None:
-    """A port that is taken ends the server at once with one line that names it."""
+    """A port that is taken ends the server at once with one line that names the port."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         run.config["addresses"]["worker"] = [f"127.0.0.1:{port}"]

@@ -192,7 +192,7 @@ def test_more_that_is_there_is_read_at_once() -> None:
 
 
 def test_a_task_that_cannot_be_read_hides_no_other_and_is_named(server: KubeServer) -> None:
-    """If one node does not answer, all other tasks are shown, and a line names the missing one and
+    """If one node does not answer, all other tasks are shown, and a line names the missing task and
     the reason.
     """
     for worker in range(3):

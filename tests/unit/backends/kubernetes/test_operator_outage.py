@@ -129,7 +129,7 @@ def test_an_operator_that_acts_is_never_said_to_be_away(
 def test_the_clock_of_the_client_counts_for_nothing(
     server: KubeServer, laptop: KubernetesBackend, monkeypatch: pytest.MonkeyPatch, skew: float
 ) -> None:
-    """A client whose clock is a day wrong reports only real outages, in its own clock's time."""
+    """A client whose clock is a day wrong reports only real outages, with times of that clock."""
     clock = Clock(skew)
     monkeypatch.setattr(namespace_access, "time", clock)
     renew(server)
@@ -185,8 +185,8 @@ def test_an_operator_whose_lease_is_gone_does_not_answer(
 def test_an_outage_costs_one_question(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many readers read the Lease once in four seconds, or once a minute if they may not read it. A
-    user without a waiting run reads it never.
+    """Many readers together read the Lease once in four seconds, or once a minute if they may not
+    read it. A user without a waiting run never reads it.
     """
     asking = backend(server, tmp_path, monkeypatch)
     clock = Clock()

@@ -60,7 +60,7 @@ def launch(laptop: KubernetesBackend, name: str = "digits") -> str:
 
 def test_what_people_write_is_in_annotations(server: KubeServer, laptop: KubernetesBackend) -> None:
     """Note, display name and tags are merged into the object's annotations, which kubectl may write
-    as well; invalid ones are ignored and stay until changed.
+    as well; invalid annotations are ignored and stay until changed.
     """
     where = path("tfclusters", NAMESPACE, launch(laptop))
     before = server.api().get(where)
@@ -163,7 +163,7 @@ def test_whether_it_was_launched_is_not_known(
 def test_a_name_that_somebody_else_was_faster_to_take(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """A run of another launch with the same name is never returned as one's own."""
+    """A launch never returns the run of another launch with the same name."""
     other = {"metadata": {"name": "digits-1"}, "spec": {"mode": "in-graph"}}
     added = False
 

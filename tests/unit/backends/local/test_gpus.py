@@ -94,7 +94,7 @@ def test_only_the_devices_of_the_launcher_are_given(
 
 
 def test_a_machine_without_gpus(backend: LocalBackend, launch: Launch) -> None:
-    """Without GPUs the variable is unchanged, and a request for one is refused."""
+    """Without GPUs CUDA_VISIBLE_DEVICES is unchanged, and a request for a GPU is refused."""
     with pytest.raises(PreflightRefused, match="no GPU"):
         launch(SLEEP, worker=1, resources=Resources(gpu=1))
     launch(TELL_ENVIRONMENT, worker=1)

@@ -37,7 +37,7 @@ def test_a_python_is_recorded_by_its_full_path(python: Path, said: str) -> None:
 
 
 def test_a_python_of_the_path_is_found(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bare name is looked up as a shell does; a missing one is refused."""
+    """A bare name is looked up as a shell does; an unknown name is refused."""
     monkeypatch.setenv("PATH", str(python.parent))
     manager = ClusterManager()
     assert manager.plan(cell=TEXT, python="python").cluster.spec.interpreter == str(python)
@@ -73,7 +73,9 @@ def test_the_commands_of_tasks_show_the_python(python: Path) -> None:
 def test_a_python_that_cannot_run_tasks_is_refused(
     here: Path, content: str | None, mode: int, why: str
 ) -> None:
-    """A Python with which every task would fail is refused before any starts, at its option."""
+    """A Python with which every task would fail is refused before any task starts, and the refusal
+    names the option.
+    """
     file = here / "python3"
     if content is not None:
         file.write_text(content)

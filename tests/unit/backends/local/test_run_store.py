@@ -332,9 +332,7 @@ def test_a_state_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 def test_a_record_that_ended_before_it_was_launched_is_kept(store: Store) -> None:
-    """A run with a time of release before its launch, which is damaged, is kept for as long as
-    others.
-    """
+    """A run with a damaged time of release, before its launch, is kept for as long as others."""
     run = loaded(record(store, phase=Phase.STOPPED, released_at=1.5))
     launched = replace(run, metadata=replace(run.metadata, created_at=1000.0))
     assert not run_names.is_record_expired(launched, 1030.0)

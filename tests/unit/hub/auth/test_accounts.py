@@ -91,7 +91,9 @@ def test_a_link_ends_with_its_day(store: AccountStore, clock: Clock) -> None:
 
 
 def test_a_newer_link_replaces_an_older_one(store: AccountStore) -> None:
-    """A newer link deletes the password, else someone who knows it could set another one."""
+    """A newer link deletes the password, otherwise someone who knows the password could set another
+    one.
+    """
     store.redeem(store.invite("ada"), STORED)
     kept = store.invite("ada", keep=True)
     assert store.password("ada") == STORED
@@ -162,7 +164,7 @@ def _invite_many(path: Path, start: int) -> None:
 def test_a_file_that_nobody_could_read_is_not_written(
     store: AccountStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An account is refused if the file would exceed the size that is read."""
+    """An account is refused if the file would exceed the size that the hub reads."""
     store.invite("ada")
     monkeypatch.setattr(state_files, "MOST_BYTES", store.path.stat().st_size)
     with pytest.raises(TFClusterError, match="is full"):
@@ -232,14 +234,16 @@ def test_a_password_is_known_by_its_hash_alone() -> None:
     ],
 )
 def test_what_is_guessed_first_is_no_password(password: str, why: str) -> None:
-    """A common password is refused to anybody, in upper or lower case, with the reason."""
+    """A common password is refused for everybody, in upper or lower case, with the reason."""
     for admin in (False, True):
         told = accounts.password_problem(password, "ada-lovelace", admin=admin)
         assert told and (why in told or admin)
 
 
 def test_a_password_of_an_administrator_is_longer() -> None:
-    """An administrator needs twelve characters instead of eight, and no mixture of kinds."""
+    """An administrator needs twelve characters instead of eight; no kinds of characters are
+    required.
+    """
     assert accounts.password_problem("nine-lamp") is None
     told = accounts.password_problem("nine-lamp", admin=True)
     assert told == "An administrator's password has at least 12 characters: choose a longer one."
@@ -401,7 +405,7 @@ def test_without_a_reset_a_password_stays(store: AccountStore) -> None:
 
 
 def test_the_state_of_an_account_in_words(store: AccountStore) -> None:
-    """An account without and with a password is described."""
+    """Accounts without and with a password are described."""
     assert state_of(None).in_words() == "no password"
     store.redeem(store.invite("ada"), STORED)
     assert state_of(store.read()["ada"]).in_words() == "has a password"

@@ -100,7 +100,9 @@ def test_the_process_is_the_service_that_the_hub_was_told_of() -> None:
 def test_a_service_named_shell_is_the_owner_on_this_machine_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """On Kubernetes an administrator made the service named shell, so it is shown as a service."""
+    """The service named shell is shown as the owner only on this machine; on Kubernetes an
+    administrator made it, so it is shown as a service.
+    """
     handler = ConsoleHandler.__new__(ConsoleHandler)
     for owner, kind, who, by_shell in (
         ("ada", "service", "ada", True),

@@ -142,7 +142,9 @@ def test_a_notebook_is_told_what_its_user_may_have(tmp_path: Path) -> None:
 def test_a_policy_with_a_mistake_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The old policy stays, and the log has the line; at the start a mistake is an error."""
+    """After a mistake in the policy the old policy stays, and the log has the line; at the start a
+    mistake is an error.
+    """
     told = Allowances(tmp_path)
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)

@@ -150,8 +150,8 @@ def conditions(status: Status, generation: int = 1, before: Any = None) -> dict[
     ],
 )
 def test_conditions_say_where_a_run_is(phase: Phase, started: float | None, true: set[str]) -> None:
-    """Every phase has all four conditions, and exactly the right ones are true, for which other
-    tools wait; a stopped run has ended without success.
+    """Every phase has all four conditions, each with the status for which other tools wait; a
+    stopped run has ended without success.
     """
     status = Status(phase=phase, reason=Reason.RUNNING, started_at=started, message="it is so")
     told = conditions(status, 3)

@@ -15,7 +15,7 @@ def end(name: str) -> TaskExit:
 
 
 def test_a_new_pod_is_the_next_attempt() -> None:
-    """Pods of an index are attempts 1, 2, ... in their order; an end is kept till the next."""
+    """Pods of an index are attempts 1, 2, ... in their order; an end is kept until the next pod."""
     watched = observer()
     first = recorded("running", uid="a")
     assert watched.observe(RUNNING, [first], job(), NOW).tasks["worker-0"].attempt == 1

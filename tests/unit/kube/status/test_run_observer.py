@@ -93,7 +93,9 @@ def test_ends_keep_what_helps() -> None:
     ],
 )
 def test_disruptions(reason: str, cause: Cause) -> None:
-    """The reason in a condition DisruptionTarget gives the cause of a pod's end, also before it."""
+    """The reason in a condition DisruptionTarget gives the cause of a pod's end, also before the
+    end.
+    """
     pod = recorded("evicted")
     (found,) = [c for c in pod["status"]["conditions"] if c["type"] == exit_status.DISRUPTION]
     found["reason"] = reason
@@ -230,7 +232,8 @@ def test_the_end_of_a_pod_that_is_gone_stays() -> None:
 
 
 def test_a_restarted_operator_knows_ends_whose_pods_are_gone() -> None:
-    """Without pods, ends come from the Job's completed indexes and suspension, and from the record.
+    """Without pods, ends come from the completed indexes of the Job, its suspension, and the
+    record.
     """
     told = observer(3).observe(RUNNING, [], job(completed="0,2"), NOW).tasks
     assert [t.exit.cause for t in told.values() if t.exit] == [Cause.COMPLETED, Cause.COMPLETED]

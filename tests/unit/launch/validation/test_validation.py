@@ -93,7 +93,7 @@ json_values = st.recursive(
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(["mode", "replicas", "program", "env", "x"]), json_values))
 def test_any_json_is_accepted_or_refused_in_words(data: dict[str, object]) -> None:
-    """For any JSON, validation returns a Spec, or problems with a field each."""
+    """For any JSON, validation returns a Spec, or problems, each with its field."""
     try:
         assert isinstance(validate(data), Spec)
     except InvalidRequest as error:

@@ -252,7 +252,7 @@ class Says:
 
 
 def test_admission_is_asked_before_anything_is_made(world: World) -> None:
-    """A run waits with its reason and place before objects are created; a refused one fails with
+    """A run waits with its reason and place before objects are created; a refused run fails with
     all its problems.
     """
     world.admission = Says(Waiting(Message("TurnAfter", {"name": "digits-7"}), 3))

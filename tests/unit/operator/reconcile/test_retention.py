@@ -18,7 +18,9 @@ from tfcluster_magic.spec.resource_form import format_time
 def test_a_job_of_somebody_else_is_not_deleted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Job that has the name of a run's Job, but is not the run's, outlives run and record."""
+    """A Job that has the name of a run's Job, but does not belong to the run, outlives run and
+    record.
+    """
     monkeypatch.setattr(retention, "OBJECTS_STAY", 0.5)
     world.server.put(f"{JOBS}/digits-1-ps", {"metadata": {}, "spec": {"completions": 1}})
     world.launch("digits-1", ps=1, keep_for=2.0)
@@ -51,7 +53,7 @@ def test_objects_of_the_next_run_of_a_name_are_not_deleted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An operator that has not yet seen a deletion and recreation of a run deletes nothing of the
-    new one.
+    new run.
     """
     up(world)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")

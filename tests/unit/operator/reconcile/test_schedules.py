@@ -125,7 +125,9 @@ def test_a_run_whose_answer_was_lost_is_not_launched_again(world: ScheduledWorld
 def test_an_operator_that_was_killed_after_the_note_is_followed_by_another(
     world: ScheduledWorld,
 ) -> None:
-    """The status named the run before it was created; the next operator creates it."""
+    """If an operator is killed after it named a run in the status, the next operator creates the
+    run.
+    """
     world.create()
 
     def refuses(method: str, where: str) -> Refusal | None:
