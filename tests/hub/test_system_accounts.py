@@ -215,7 +215,9 @@ def test_as_root_who_has_no_account_is_refused(of_root: Hub) -> None:
 
 
 def test_who_is_refused_is_told_however_slow_the_machine_is(tmp_path: Path) -> None:
-    """The reason is shown before a slow start begins, instead of later on another page."""
+    """The reason of a refusal is shown before a slow start begins, instead of later on another
+    page.
+    """
     hub = RealHub(tmp_path / "slow", ["carl"], more=NEVER, several=False)
     try:
         hub.start()

@@ -61,8 +61,8 @@ def programs() -> Path:
 
 
 def test_each_alert_fires_for_its_cause_alone(programs: Path, tmp_path: Path) -> None:
-    """Every rule is valid. For promtool, each alert is silent before its cause and fires after
-    it.
+    """Every rule is valid. According to promtool, each alert is silent before its cause and fires
+    after it.
     """
     for file in (MONITORING / "rules.yaml", ALERTS):
         shutil.copy(file, tmp_path)

@@ -99,7 +99,7 @@ class FastOperators:
             else:
                 self.kill(turn % 2)
                 self.start(turn % 2)
-            time.sleep(AROUND)  # else one due second may count twice
+            time.sleep(AROUND)  # otherwise one due second may count twice
             if self.now() >= until:
                 return
 

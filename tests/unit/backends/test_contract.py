@@ -1,7 +1,7 @@
 """The contract of every backend about runs, tested only through the `Backend` interface.
 
-Kubernetes is tested in pods: tests/kube/test_backend_contract.py runs this file, and all others of
-`test_backend_contract*.py`, in notebook pods.
+Kubernetes is tested in pods: tests/kube/test_backend_contract.py runs this file, and all others
+called `test_contract*.py`, in notebook pods.
 """
 
 from __future__ import annotations

@@ -22,8 +22,7 @@ GIB = 2**30
 FIELDS = {field["key"]: field for field in form_fields.form_fields(is_here=False)}
 BESIDE = {"program", "name", "sha256", "file", "config", "backend"}
 BESIDE |= {"wait", "follow", "timeout", "form", "dry_run"}
-"""Arguments of `launch` that are not options of a cluster: they have their own inputs or buttons.
-"""
+"""Arguments of `launch` that are no options of a cluster; they have their own inputs or buttons."""
 
 
 def test_every_option_of_the_command_line_is_in_the_form() -> None:

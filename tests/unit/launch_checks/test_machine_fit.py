@@ -1,4 +1,4 @@
-"""The fit of a cluster on a machine, from numbers alone."""
+"""The fit of a cluster on a machine, computed only from numbers."""
 
 from __future__ import annotations
 

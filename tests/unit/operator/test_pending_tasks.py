@@ -132,7 +132,7 @@ def test_many_runs_share_a_few_reads() -> None:
 
 
 def pods_of(place: Place, count: int) -> list[Any]:
-    """Return as many pods as the first recorded one, and their Job."""
+    """Return this number of pods like the first recorded one, and their Job."""
     pod, pods = place.seen["pods"][0], []
     for index in range(count):
         head = pod["metadata"]

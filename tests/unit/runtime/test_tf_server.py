@@ -84,7 +84,7 @@ class Client:
         self.process.communicate()
 
     def leave(self) -> None:
-        """Close the session as a notebook does that is shut down."""
+        """Close the session as a notebook that is shut down does."""
         self.process.communicate("\n", PATIENCE)
 
 

@@ -1,4 +1,4 @@
-"""The Python of tasks, and the checks of it before any task starts."""
+"""The Python of tasks, and its checks before any task starts."""
 
 from __future__ import annotations
 

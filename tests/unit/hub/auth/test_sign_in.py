@@ -67,7 +67,7 @@ class _Answer(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def described() -> Iterator[Described]:
-    """A running server of that kind."""
+    """A running server whose answers a test sets."""
     with Described() as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

@@ -1,4 +1,4 @@
-"""Networks that NetworkPolicies open and addresses that they never open: pure, and by property."""
+"""Networks that NetworkPolicies open, and addresses that they never open; without a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The creation of a run's Service: not while its tasks get addresses one by one."""
+"""The time at which a run's Service is created: only after its tasks have got their addresses."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ FORK_SERVER = "tfcluster_magic.hub.console.sites.person_reader"
 
 
 async def seen_as(here: LocalSite, missed: list[str]) -> SiteRuns:
-    """Wait for a listing with the run, in which exactly these users are missed."""
+    """Wait for a listing with the run, in which exactly these users are missing."""
 
     async def seen() -> SiteRuns | None:
         found = await here.runs()

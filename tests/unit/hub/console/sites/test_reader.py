@@ -1,4 +1,4 @@
-"""The cache of all users' runs, which shows the last reading at once and says so."""
+"""The cache of all users' runs, which shows the last reading at once, marked as such."""
 
 from __future__ import annotations
 
