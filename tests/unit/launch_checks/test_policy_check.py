@@ -51,7 +51,9 @@ def pods(workers: int = 2, **more: Any) -> Spec:
 
 
 def test_a_plain_run_is_allowed() -> None:
-    """A run that names nothing of the namespace is allowed, and so is a run whose names exist."""
+    """A run that names nothing of the namespace is allowed, and so is a run whose named objects
+    exist.
+    """
     assert told(Spec()) == []
     named = pods(
         volumes=(Volume(claim="images", path="/mnt/images"),),

@@ -236,8 +236,8 @@ def test_no_value_becomes_structure(text: str) -> None:
 
 
 def test_tasks_find_one_another(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The runtime computes from task.json the same addresses, ports and output folder as the
-    objects.
+    """The runtime computes from task.json the addresses that the objects have, the same output
+    folder, and which tasks open a port.
     """
     monkeypatch.syspath_prepend(str(RUNTIME))
     from task_config import TaskConfig

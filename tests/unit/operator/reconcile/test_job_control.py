@@ -11,7 +11,7 @@ NO = Refusal(403, "Forbidden", 'admission webhook "guard" denied the request: no
 
 def test_a_refused_suspension_is_told_and_tried_again(world: World) -> None:
     """A Job that cannot be suspended is reported in the status of its run. The other Jobs are
-    suspended meanwhile, and the run stops as soon as this Job is, too.
+    suspended meanwhile, and the run stops once this Job is suspended, too.
     """
     up(world, ps=1)
     world.server.refuses = lambda method, path: (

@@ -194,8 +194,8 @@ def test_the_last_lines_of_a_task_come_from_its_pod_then_from_the_record(
 
 
 def test_what_belongs_to_no_run_is_found_and_removed_and_nothing_else(server: KubeServer) -> None:
-    """Objects that have an owner, that belong to an existing run, or that TFCluster did not make
-    are no leaks.
+    """Objects that have an owner or belong to an existing run are no leaks, and a leak is removed
+    only as its user's.
     """
     run = launched(server, ADA, "digits-1")
     gone = {"metadata": {**run["metadata"], "uid": "gone", "name": "old-1"}}
