@@ -156,7 +156,7 @@ def test_watches_that_end_at_once_make_no_busy_loop(
 
 
 def test_a_reader_that_fails_stops_nobody(server: WatchServer, told: Told) -> None:
-    """An error in a callback is logged, and the next change is reported all the same."""
+    """An error in a callback is logged, and the next change is still reported."""
     told.stumbles_over = "three"
     server.put("three")
     server.put("four")

@@ -197,7 +197,7 @@ def test_states(name: str, state: TaskState, ready: bool) -> None:
     ],
 )
 def test_a_pod_alone_tells_since_when(name: str, state: TaskState, dated: bool) -> None:
-    """A task's state and the time of its last change come from its pod alone."""
+    """A task's state and the time of its last change come only from its pod."""
     told, since = task_in_pod(recorded(name), NOW)
     assert told is state
     assert (since is not None and 0 < since < NOW) is dated
