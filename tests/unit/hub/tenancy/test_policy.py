@@ -61,7 +61,7 @@ def test_the_highest_priority_counts_and_the_name_between_equals(
 
 
 def test_a_group_lies_over_the_default_word_by_word() -> None:
-    """A group changes only its own keys, lists as a whole; null removes a limit."""
+    """A group changes only its own keys, and replaces lists as a whole; null removes a limit."""
     policy = parse_policy(GROUPS)
     students, vision = (entitlement_for_groups(policy, [g]).grant for g in ("students", "vision"))
     assert (students.quota.cpu, students.quota.memory, students.egress) == (

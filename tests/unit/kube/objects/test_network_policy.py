@@ -1,4 +1,4 @@
-"""Networks that NetworkPolicies open and addresses that they never open: pure, and by property."""
+"""Networks that NetworkPolicies open, and addresses that they never open; without a cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def opens(block: dict[str, Any], address: ipaddress.IPv4Address | ipaddress.IPv6
 
 
 def networks_around(text: str) -> Iterator[str]:
-    """Yield every network that contains an address, from the address alone to everything."""
+    """Yield every network that contains an address, from the single address to all addresses."""
     address = ipaddress.ip_address(text)
     for length in range(address.max_prefixlen + 1):
         yield str(ipaddress.ip_network(f"{text}/{length}", strict=False))

@@ -79,14 +79,12 @@ SENTENCES = {
     "task starts on another node.",
 }
 NOTHING = ("running", "oom", "evicted-storage", "evicted-by-api", "no-such-command")
-"""No waiting here: the end of these pods is reported instead."""
+"""Recordings in which no task waits: the end of these pods is reported instead."""
 
 
 @pytest.mark.parametrize("cause", SENTENCES)
 def test_a_cause_is_one_sentence(cause: str) -> None:
-    """The message for each recorded cause names the tasks, the reason, the numbers, and a remedy
-    first.
-    """
+    """The message for each recorded cause has the tasks, the reason, the numbers, and a remedy."""
     assert sentences([told(recorded(cause))[0].sentence]) == SENTENCES[cause]
 
 
