@@ -744,7 +744,7 @@ export interface Usage {
    */
   at: number;
   /**
-   * tasks by type that have reserved resources since `time`
+   * number of tasks by type that still reserve resources
    */
   holding?: {
     [k: string]: number;
