@@ -20,7 +20,7 @@ from support.project import ROOT
 from traitlets.config import Config
 
 from tfcluster_magic.errors import InvalidRequest
-from tfcluster_magic.hub import embedded, shared_settings
+from tfcluster_magic.hub import embedded, on_kubernetes, shared_settings
 from tfcluster_magic.hub.auth.system_accounts import NoServer, Person, account, readable
 
 TOOLS = ROOT / "tools"
@@ -79,6 +79,57 @@ def test_a_host_that_cannot_be_is_refused(said: str) -> None:
     """The hub does not start, and says how to write the address."""
     with pytest.raises(InvalidRequest, match="TFCLUSTER_HUB_SUBDOMAIN_HOST: got"):
         shared_settings.subdomain_host({"TFCLUSTER_HUB_SUBDOMAIN_HOST": said})
+
+
+@pytest.mark.parametrize(
+    "said", ["https://tf.example.com", "https://tf.example.com/", "https://tf.example.com/tf"]
+)
+def test_the_public_address_has_the_base_path(said: str) -> None:
+    """The address for links is TFCLUSTER_HUB_URL with the base path, however it is written."""
+    environ = {"TFCLUSTER_HUB_URL": said, "TFCLUSTER_HUB_BASE_URL": "/tf/"}
+    assert shared_settings.public_url(environ) == "https://tf.example.com/tf/"
+    assert shared_settings.public_url({}) == ""
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["tf.example.com", "https://tf.example.com/hub", "https://[", "ftp://tf.example.com", "http:/"],
+)
+def test_a_public_address_that_cannot_be_is_refused(said: str) -> None:
+    """The hub does not start, and says how to write the address."""
+    with pytest.raises(InvalidRequest, match=r"such as https://hub\.example\.com/tf/"):
+        shared_settings.public_url(
+            {"TFCLUSTER_HUB_URL": said, "TFCLUSTER_HUB_BASE_URL": "tf"},
+        )
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, None),
+        ({"TFCLUSTER_HUB_URL": "https://tf.example.com"}, "https://tf.example.com/tf/"),
+        (
+            {
+                "TFCLUSTER_HUB_URL": "https://tf.example.com",
+                "TFCLUSTER_HUB_SUBDOMAIN_HOST": "https://hub.example.com",
+            },
+            None,
+        ),
+    ],
+)
+def test_the_hub_on_kubernetes_tells_notebooks_its_address(
+    environ: dict[str, str],
+    expected: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Links of notifications use TFCLUSTER_HUB_URL unless notebooks have hosts of their own."""
+    mine = {"TFCLUSTER_HUB_BASE_URL": "/tf/", "TFCLUSTER_HUB_STATE": str(tmp_path), **environ}
+    for name, value in mine.items():
+        monkeypatch.setenv(name, value)
+    c = Config()
+    on_kubernetes.configure(c)
+    assert c.JupyterHub.get("public_url") == expected
 
 
 def test_the_overlay_of_subdomains_sets_what_hub_and_proxy_read() -> None:

@@ -315,6 +315,20 @@ def test_an_invitation_from_a_shell_replaces_no_password(tmp_path: Path) -> None
     assert "/hub/set-password?code=" in again.stdout, "a link that waits is no password"
 
 
+@pytest.mark.parametrize("verb", ["invite", "reset"])
+def test_a_hub_without_passwords_makes_no_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """With sign-in at a provider, a command that makes a link is refused and makes no account."""
+    monkeypatch.setenv("TFCLUSTER_HUB_SIGN_IN", "oidc")
+
+    refused = _accounts(tmp_path, verb, "ada")
+
+    assert refused.returncode == 1 and refused.stdout == ""
+    assert "this hub has no passwords, because users sign in at a provider" in refused.stderr
+    assert not AccountStore(tmp_path / "accounts.json").read()
+
+
 def test_a_password_that_is_reset_while_it_is_checked_begins_no_session(tmp_path: Path) -> None:
     """A reset during a password check prevents the session, also for a user who never signed in."""
     authenticator = AccountsAuthenticator(path=str(tmp_path / "accounts.json"))
