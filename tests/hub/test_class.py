@@ -147,7 +147,7 @@ def imported(page: Page, pupils: list[Student], folder: Path, shots: Path) -> di
 def is_refused(one: Student, shots: Path) -> None:
     """A form beyond the group's limit says why, and that an administrator can help."""
     form = one.fills_in(6)
-    expect(form).to_contain_text(f"you may have 2 CPU cores at once (group {GROUP})")
+    expect(form).to_contain_text(f"your limit is 2 CPU cores at the same time (group {GROUP})")
     expect(form).to_contain_text("for more, ask an administrator of the hub")
     button = form.get_by_role("button", name="Launch", exact=True)
     expect(button).to_have_attribute("aria-disabled", "true")

@@ -166,7 +166,7 @@ def test_one_user_is_allowed_more_until_then(hub: Hub, console: Console) -> None
     hub.until(lambda: users(console)[OWNER]["used"]["cpu"] == 3, "counted as used")
 
     assert too_much.returncode == 3, too_much.stderr
-    assert "you may have 2 CPU cores at once" in too_much.stderr
+    assert "your limit is 2 CPU cores at the same time" in too_much.stderr
     assert launched.returncode == 0, launched.stderr
     assert row["allowed"] == {**row["allowed"], "cpu": 6, "pods": 4}
     assert row["override"] == {"until": until, "reason": HTML}

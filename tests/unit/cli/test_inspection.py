@@ -57,7 +57,7 @@ def test_wait_for_running_leaves_the_run_alone(run: Run) -> None:
 
     assert (up.code, late.code) == (0, 11)
     assert up.err.splitlines()[-1].startswith("sleep-1 Running: ")
-    assert "It goes on" in late.err
+    assert "The run continues" in late.err
     run("stop", "sleep", "--yes")
     assert run("wait", "sleep").code == run("wait", "sleep", "--for", "running").code == 10
 

@@ -202,7 +202,7 @@ def test_a_page_of_the_console_is_all_in_one_language(file: Path) -> None:
         html = Loader(str(CONSOLE_PAGES)).load(file.name).generate(**given, **words).decode()
     left = {*re.findall(r"[A-Za-z]{2,}", read(html))}
     typed = {"yaml", "policy", "name", "group", "Gi", "JSON", "lines", "CSV", "CPU", "GPU", "UTC"}
-    typed |= {"cron"}
+    typed |= {"cron", "PVC"}
     assert left <= typed | NAMES | {"hub", "Hub", "notebook", "Kubernetes"}
 
 

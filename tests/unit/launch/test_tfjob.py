@@ -254,7 +254,7 @@ def test_a_variable_of_one_type_is_no_variable_of_the_others(tmp_path: Path) -> 
         ({**worker(), "kind": "XGBoostJob"}, "a tracker at MASTER_ADDR"),
         ({**worker(), "kind": "MPIJob"}, "a launcher that starts its workers"),
         ({**worker(), "kind": "TrainJob"}, "TrainingRuntime"),
-        ({**worker(), "apiVersion": "kubeflow.org/v1beta2"}, "a TFJob of kubeflow.org/v1"),
+        ({**worker(), "apiVersion": "kubeflow.org/v1beta2"}, "only TFJobs of kubeflow.org/v1"),
         ({"kind": "Pod", "apiVersion": "v1"}, "there is no TFJob of kubeflow.org/v1 in it"),
         ({**worker(), "spec": 3}, "spec: got 3; expected an object"),
         ({**worker(), "spec": {}}, "name at least a Worker or a Chief"),

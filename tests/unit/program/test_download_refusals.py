@@ -200,7 +200,11 @@ def test_web_page_is_no_program(site: Site, tmp_path: Path) -> None:
             zipped({"main.py": b"/etc/passwd"}, {"main.py": stat.S_IFLNK | 0o777}),
             "main.py in the archive is a link",
         ),
-        ("/job.zip", zipped({"a": TRAIN, "a/b": TRAIN, "main.py": TRAIN}), "a is a file and a"),
+        (
+            "/job.zip",
+            zipped({"a": TRAIN, "a/b": TRAIN, "main.py": TRAIN}),
+            "a is both a file and a",
+        ),
         ("/job.tgz", tarred({"../main.py": TRAIN}), "which leads outside"),
         ("/job.tgz", tarred({"/main.py": TRAIN}), "which leads outside"),
         ("/job.tgz", tarred({"main.py": b""}, type=tarfile.SYMTYPE, linkname="/x"), "is a link"),

@@ -95,7 +95,7 @@ def test_waiting_for_a_failed_run_raises_with_the_cause(
 def test_waiting_in_vain_raises_and_the_run_goes_on(manager: ClusterManager) -> None:
     """A timeout ends the wait, never the run."""
     run = manager.launch("sleep.py", workers=1)
-    with pytest.raises(WaitTimeout, match="It goes on"):
+    with pytest.raises(WaitTimeout, match="The run continues"):
         manager.wait(run.metadata.name, 0.2)
 
     assert manager.status("sleep").active

@@ -195,8 +195,8 @@ def test_more_than_is_allowed_is_refused_with_the_way_out() -> None:
     )
 
     assert str(problem) == (
-        "quota.cpu: got '8 CPU cores'; you may have 16 CPU cores at once (group ml101), and 4 CPU "
-        "cores of it is left (a-1 8 CPU cores, b-1 4 CPU cores): ask for less, wait, or "
+        "quota.cpu: got '8 CPU cores'; your limit is 16 CPU cores at the same time (group ml101), "
+        "with 4 CPU cores left (a-1 8 CPU cores, b-1 4 CPU cores): ask for less, wait, or "
         "`tfcluster stop a-1`; for more, ask an administrator of the hub"
     )
     term = OverrideTerm(until=NOW, reason="a thesis")

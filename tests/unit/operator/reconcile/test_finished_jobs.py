@@ -38,7 +38,7 @@ def test_a_stop_waits_for_pods_that_nobody_has_seen(world: World) -> None:
     stop(world)
     wait_until(lambda: suspended(world, "digits-1-worker"))
     status = world.phase("digits-1", "Stopping")
-    assert "may still appear" in status["message"]
+    assert "have not appeared yet" in status["message"]
     pod = world.pod("digits-1-worker", "running")
     noted = copy.deepcopy(world.job("digits-1-worker"))
     noted["status"] = {"terminating": 1, "conditions": [{"type": "Suspended", "status": "True"}]}
@@ -62,7 +62,7 @@ def test_a_stop_right_after_a_restart_waits_for_the_next_pods(world: World) -> N
     stop(world)
     wait_until(lambda: suspended(world, "digits-1-worker"))
     status = world.phase("digits-1", "Stopping")
-    assert "may still appear" in status["message"]
+    assert "have not appeared yet" in status["message"]
     world.server.notes_suspensions = True
     world.server.put(f"{JOBS}/digits-1-worker", copy.deepcopy(world.job("digits-1-worker")))
     assert world.phase("digits-1", "Stopped")["releasedAt"]
