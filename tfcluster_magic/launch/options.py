@@ -240,7 +240,8 @@ OPTIONS: tuple[Option, ...] = (
         "Success",
         ("lifecycle", "successPolicy"),
         Kind.WORD,
-        "whose success ends the run [chief with a chief, else all]",
+        "whose success ends the run; a chief that you name here also ends the workers at once "
+        "[chief with a chief, else all]",
         _enum_values(SuccessPolicy),
         only=Mode.BETWEEN_GRAPH,
     ),
