@@ -1,8 +1,8 @@
 """The command line `tfcluster VERB …` and the parser behind `%tfcluster VERB …`.
 
 Shell and notebook share one grammar and one set of messages. Every error is one message with its
-own exit code. A command imports only what its verb needs. This package owns the group of commands;
-each command lives in its own module and calls one method of the manager.
+own exit code. A command imports only what its verb needs. This package has the group of commands.
+Each command is in its own module and calls one method of the manager.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Exit codes:
   130 detached by Ctrl-C; the run goes on
 
 A run is called NAME-N, as in digits-2; NAME alone means its newest run.
-In a notebook: %load_ext tfcluster_magic, then %tfcluster with the same words."""
+In a notebook: %load_ext tfcluster_magic, then %tfcluster with the same arguments."""
 
 
 @click.command(cls=LazyGroup, epilog=EPILOG)

@@ -1,8 +1,8 @@
 """A table of the TensorFlow errors that a user of a cluster meets, and what to do about them.
 
-It reads the type name and text of an exception and never imports TensorFlow. Every pattern is the
-text of a real error of TensorFlow 2.21 or Keras 3; `tests/unit/client/test_connection.py` checks
-them.
+This module reads the type name and text of an exception and never imports TensorFlow. Every pattern
+is the text of a real error of TensorFlow 2.21 or Keras 3; `tests/unit/client/test_connection.py`
+checks them.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ _RULES = (
         r"Unable to find a context_id matching",
         (
             mark(
-                "A parameter server was restarted and its variables are gone. Run the cells again "
-                "from cluster.strategy() on; then restore your last checkpoint."
+                "A parameter server was restarted and its variables are gone. Run the cells "
+                "again, starting with cluster.strategy(); then restore your last checkpoint."
             ),
         ),
     ),

@@ -1,8 +1,8 @@
 """Delivery of one message, by one POST or one mail, to an address that the policy allows.
 
 The check covers the address of the connection itself, so a name that later resolves to another
-address does no harm. Redirects are not followed and proxies are not used. Only the status and the
-receiver's reason of an answer are kept. Once the host's name is resolved, an attempt ends within
+address does no harm. Redirects are not followed and proxies are not used. Of an answer, only the
+status and the receiver's reason are kept. Once the host's name is resolved, an attempt ends within
 `TIMEOUT`, whatever the receiver does. Resolving has the system's own limits. The text of an error
 contains no secret.
 """
@@ -47,7 +47,9 @@ _CLOSED = (
     *(ipaddress.ip_network(each) for each in ("169.254.0.0/16", "fe80::/10")),
     *(ipaddress.ip_network(each) for each in ("224.0.0.0/4", "ff00::/8", "fd00:ec2::254/128")),
 )
-"""Networks that no policy can open: link-local ones, with the metadata of clouds, and multicast."""
+"""Networks that no policy can open: link-local and multicast networks, and AWS's metadata
+server.
+"""
 _METADATA = frozenset(
     ipaddress.ip_address(each)
     for each in ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd20:ce::254")
@@ -68,7 +70,7 @@ class NotDelivered(TFClusterError):
     http_status = 502
 
 
-class NotAllowed(NotDelivered):
+class ReceiverRefused(NotDelivered):
     """The policy does not allow the receiver."""
 
 
@@ -123,7 +125,9 @@ def is_private_allowed(address: Address, policy: NotificationPolicy) -> bool:
 
 
 def _meant(address: Address) -> Iterator[Address]:
-    """Yield the address; for an IPv6 address that stands for an IPv4 address, that one."""
+    """Yield the address; for an IPv6 address that stands for an IPv4 address, yield the IPv4
+    address.
+    """
     embedded = None
     if isinstance(address, ipaddress.IPv6Address):
         embedded = address.ipv4_mapped or address.sixtofour
@@ -168,7 +172,7 @@ def post(
     """Post a message to a webhook. Raises NotDelivered."""
     with _explained(webhook.shown, webhook.secrets, timeout) as deadline:
         if not policy.allows_host(webhook.host):
-            raise NotAllowed(
+            raise ReceiverRefused(
                 _("the policy does not allow the host {host}").format(host=webhook.host)
             )
         request = webhook_request(message, webhook, now)
@@ -248,7 +252,7 @@ def send_mail(
     """Send a message by the mail server of the policy. Raises NotDelivered."""
     server = policy.smtp
     if server is None or not policy.allows_recipient(recipient):
-        raise NotAllowed(mail_mistake(recipient, policy))
+        raise ReceiverRefused(mail_mistake(recipient, policy))
     password = _password(server)
     with _explained(f"{server.host}:{server.port}", (password,), timeout) as deadline:
         context = ssl.create_default_context()
@@ -260,7 +264,7 @@ def send_mail(
             if server.username:
                 client.login(server.username, password)
             text = mail(message, server.sender, recipient)
-            client.send_message(text, to_addrs=[recipient])  # however its headers are interpreted
+            client.send_message(text, to_addrs=[recipient])  # whatever its headers say
             with contextlib.suppress(smtplib.SMTPException, OSError):
                 client.quit()  # the mail was accepted, so an error here must not send it again
 
@@ -328,7 +332,7 @@ def _connect(
         if time.monotonic() >= end:
             raise TimeoutError
         if policy is not None and (why := address_mistake(str(address[0]), policy)):
-            problem = NotAllowed(why)
+            problem = ReceiverRefused(why)
             continue
         sock = socket.socket(family, kind, protocol)
         sock.settimeout(max(0.1, end - time.monotonic()))

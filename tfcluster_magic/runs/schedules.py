@@ -214,7 +214,7 @@ class ScheduleVerbs:
         return self._backend.schedules().get(name)
 
     def pause(self, name: str, reason: str = "", *, by: str = "") -> Schedule:
-        """Pause a schedule until `resume`; its active runs go on. Does nothing if it is paused
+        """Pause a schedule until `resume`; its active runs continue. Does nothing if it is paused
         already.
         """
         text = one_line(reason).encode("utf-8", "replace").decode()[:STOP_LENGTH]
@@ -323,7 +323,7 @@ class ScheduleVerbs:
             return store.change(name, change)
 
     def delete(self, name: str) -> None:
-        """Remove a schedule with its history. Its runs stay, and go on. Raises NotFound."""
+        """Remove a schedule with its history. Its runs stay and keep running. Raises NotFound."""
         self._backend.schedules().delete(name)
 
     def install(self, *, remove: bool = False) -> ClockService | None:
@@ -465,11 +465,15 @@ def _launch_problems(spec: Spec) -> list[Problem]:
     """Return the reasons why no schedule can launch this, on any backend."""
     problems = []
     if spec.mode is Mode.IN_GRAPH:
-        allowed = _("a schedule runs a program: in-graph, a notebook is the client")
+        allowed = _(
+            "a schedule runs a program, and an in-graph cluster has none: a notebook is its client"
+        )
         problems.append(Problem("--mode", spec.mode.value, allowed))
     if spec.after:
         after = " ".join(each.run for each in spec.after)
-        allowed = _("a run of a schedule waits only for another schedule's: write schedule:NAME")
+        allowed = _(
+            "a run of a schedule can wait only for a run of another schedule: write schedule:NAME"
+        )
         problems.append(Problem("--after", after, allowed))
     taken = spec.program.arguments if spec.program else ()
     return [*problems, *placeholders.problems(taken, spec.env)]
@@ -561,8 +565,8 @@ def _read_after(values: object) -> list[object]:
             continue
         if not of or (colon and until not in [one.value for one in AwaitedOutcome]):
             allowed = _(
-                "a run of a schedule waits only for another schedule's: write schedule:NAME or "
-                "schedule:NAME:end"
+                "a run of a schedule can wait only for a run of another schedule: write "
+                "schedule:NAME or schedule:NAME:end"
             )
             raise _refused([Problem("--after", each, allowed)])
         found.append({"schedule": name, **({"until": until} if until else {})})

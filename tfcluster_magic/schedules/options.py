@@ -50,7 +50,7 @@ class ScheduleOption:
 
     @property
     def field(self) -> str:
-        """Its name in the JSON of `ScheduleRules`; empty if the option is not a rule."""
+        """The option's name in the JSON of `ScheduleRules`; empty if the option is not a rule."""
         return _FIELDS.get(self.key, "")
 
     def read(self, typed: object) -> object:
@@ -83,7 +83,7 @@ class ScheduleOption:
         return [value_text(_AS_TYPED.get(self.kind, Kind.FILE), each) for each in many]
 
     def form_field(self) -> dict[str, Any]:
-        """Return its form field, in the same shape as `form_fields` for a launch."""
+        """Return the option's form field, in the same shape as `form_fields` for a launch."""
         default, (told, _bracket, absent) = self._default(), _(self.help).partition(" [")
         return {
             "key": self.key,
@@ -136,22 +136,24 @@ SCHEDULE_OPTIONS: tuple[ScheduleOption, ...] = (
     ),
     ScheduleOption(
         "--overlap",
-        mark("If a run goes on"),
+        mark("If the previous run is still active"),
         ScheduleKind.WORD,
-        mark("when a run goes on: run beside it, skip, or stop it first [forbid]"),
+        mark(
+            "when the previous run is still active: run beside it, skip, or stop it first [forbid]"
+        ),
         tuple(each.value for each in Overlap),
     ),
     ScheduleOption(
         "--max-parallel",
-        mark("Runs at once"),
+        mark("Runs at the same time"),
         ScheduleKind.WHOLE,
-        mark("runs at once; further ones wait [no limit]"),
+        mark("maximum number of runs at the same time; further runs wait [no limit]"),
     ),
     ScheduleOption(
         "--catch-up",
         mark("Missed due times"),
         ScheduleKind.WORD,
-        mark("which due times run that were missed [last]"),
+        mark("which missed due times are run [last]"),
         tuple(each.value for each in CatchUp),
     ),
     ScheduleOption(
@@ -164,7 +166,7 @@ SCHEDULE_OPTIONS: tuple[ScheduleOption, ...] = (
         "--retries",
         mark("Retries in a new run"),
         ScheduleKind.WHOLE,
-        mark("further runs when a run fails [0]"),
+        mark("retries after a failed run, each in a new run [0]"),
     ),
     ScheduleOption(
         "--retry-delay",
@@ -198,8 +200,8 @@ RULE_OPTIONS: Mapping[str, ScheduleOption] = {
 
 
 def schedule_argv(name: str | None, said: Mapping[str, Any], launch: Sequence[str]) -> list[str]:
-    """Return the words of `schedule create`; `said` are the options of the schedule by key, and
-    `launch` is what `launch_argv` returns.
+    """Return the arguments of the command `schedule create`; `said` are the options of the schedule
+    by key, and `launch` is what `launch_argv` returns.
     """
     words = ["schedule", "create", *([name] if name else [])]
     for option in SCHEDULE_OPTIONS:

@@ -66,8 +66,8 @@ class LogStreams:
         if any(stream.uid == run.metadata.uid and stream.hangs for stream in self._open):
             raise BackendUnavailable(
                 _(
-                    "the storage with the logs of {name} does not answer; they are "
-                    "shown when it answers again"
+                    "the storage with the logs of {name} does not answer; the logs are shown "
+                    "when it answers again"
                 ).format(name=run.metadata.name)
             )
         if len(self._open) >= self._most:
@@ -114,7 +114,9 @@ class LogStream:
 
     @property
     def hangs(self) -> bool:
-        """Whether the thread should have ended; it checks about twice a second."""
+        """Whether the thread should have ended by now; about twice a second, it checks whether to
+        end.
+        """
         return self.is_alive() and time.monotonic() > self._closed_at + HANGS_AFTER
 
     async def next(self, within: float | None) -> bytes | None:

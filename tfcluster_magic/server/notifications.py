@@ -43,7 +43,7 @@ class NotificationRuleBody(Model, frozen=True, kw_only=True):
         ]
         | None
     ) = None
-    output: Annotated[bool, Meta(description="send the last printed lines")] = True
+    output: Annotated[bool, Meta(description="include the last printed lines")] = True
 
 
 NOTIFICATION_MODELS = (NotificationRuleBody, PublicRule, Delivery)
@@ -57,7 +57,7 @@ class NotificationRoute(TFClusterHandler):
         return await self.call(lambda: self.service.manager.notifications)
 
     def read_rule(self) -> dict[str, Any]:
-        """Return the body of a new rule in the manager's words.
+        """Return the body of a new rule as arguments of the manager.
 
         Raises:
             InvalidRequest: it is invalid. A body may hold secrets, so no value is repeated.

@@ -1,6 +1,6 @@
 /**
  * The schedules below the list of runs: when each is due next, how its last due times ended, and
- * what one does with it. Its name opens its calendar.
+ * its actions. Its name opens its calendar.
  */
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -127,7 +127,7 @@ function Row(props: IRowProps): React.JSX.Element {
     const answer = await showDialog({
       title: trans.__('Delete the schedule %1?', name),
       body: trans.__(
-        'Its history is deleted permanently. Its runs stay, and go on.'
+        'Its history is deleted permanently. Its runs are kept; active ones continue.'
       ),
       buttons: [
         Dialog.cancelButton({ label: trans.__('Cancel') }),

@@ -72,7 +72,9 @@ def test_workers_that_mirror_each_other_have_no_servers(here: Path, workspace: P
 
 
 def test_several_strategies_are_no_reason(here: Path, workspace: Path) -> None:
-    """A program that may train with or without parameter servers gets none, with the line."""
+    """A program that may train with or without parameter servers gets none, and its line is
+    reported as unclear.
+    """
     text = (
         "import sys\nimport tensorflow as tf\nif len(sys.argv) > 1:\n"
         "    s = tf.distribute.MultiWorkerMirroredStrategy()\n"

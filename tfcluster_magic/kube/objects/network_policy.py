@@ -2,8 +2,8 @@
 
 `CLOSED_NETWORKS` is the only list of addresses that no grant opens: the metadata services of
 clouds, which give any caller its node's credentials, and everything link-local. Every NetworkPolicy
-that names a network follows from it; `tests/unit/kube/objects/test_network_policy.py` compares the
-static ones in k8s/ with it.
+that names a network follows from this list; `tests/unit/kube/objects/test_network_policy.py`
+compares the static NetworkPolicies in k8s/ with the list.
 
 Ref: https://kubernetes.io/docs/concepts/services-networking/network-policies/
 """
@@ -175,7 +175,7 @@ def _dns_network_mistake(server: DnsResolver) -> str:
     if network.num_addresses == 1 and server.port == 53:
         return ""  # NodeLocal DNSCache, or Google's metadata service, which is also a DNS server
     return _(
-        "{network} stays closed: only a single address in it, with port 53, can be a DNS server"
+        "{network} cannot be opened; only one of its addresses, on port 53, may be a DNS server"
     ).format(network=_closed_around(network))
 
 

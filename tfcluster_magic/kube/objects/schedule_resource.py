@@ -75,7 +75,10 @@ class Suspension(Model, frozen=True, kw_only=True):
     locked: Annotated[
         bool,
         Meta(
-            description="set, changed and lifted only with the right `lock` on tfclusterschedules"
+            description=(
+                "only accounts with the right `lock` on tfclusterschedules may set, change "
+                "or lift it"
+            )
         ),
     ] = False
 
@@ -98,10 +101,10 @@ class BackfillRequest(Model, frozen=True, kw_only=True):
             description="the current time; a request from before the schedule's creation is ignored"
         ),
     ]
-    start: Annotated[float, Meta(description="due times from here on are included")]
-    end: Annotated[float, Meta(description="due times up to here are included")]
+    start: Annotated[float, Meta(description="first time of the range, included")]
+    end: Annotated[float, Meta(description="last time of the range, included")]
     parallel: Annotated[
-        int, Meta(ge=1, le=100, description="most of its runs at the same time")
+        int, Meta(ge=1, le=100, description="maximum number of its runs at the same time")
     ] = 1
 
 
@@ -120,7 +123,7 @@ def _read_times(times: Sequence[str]) -> list[float]:
 
 
 def _times_schema(node: Object) -> Object:
-    item = {"description": "One of them.", "type": "string", "format": "date-time"}
+    item = {"description": "Time of one request.", "type": "string", "format": "date-time"}
     return {**node, "description": f"{node['description']} In RFC 3339.", "items": item}
 
 
@@ -132,7 +135,7 @@ class ScheduleSpec(ScheduleRules, frozen=True, kw_only=True):
         "runTimes": Form("runTimes", _write_times, _read_times, _times_schema),
     }
 
-    suspend: Annotated[bool, Meta(description="launch nothing more; current runs go on")] = False
+    suspend: Annotated[bool, Meta(description="launch nothing more; current runs continue")] = False
     suspension: Annotated[Suspension, Meta(description="who suspended it, and why")] | None = None
     resume_at: (
         Annotated[
@@ -161,7 +164,10 @@ class ScheduleSpec(ScheduleRules, frozen=True, kw_only=True):
         str,
         Meta(
             max_length=WORDS_LENGTH,
-            description="the words of the launch as JSON, for `tfcluster schedule update`",
+            description=(
+                "the launch as the user typed it, as JSON; `tfcluster schedule update` makes a new "
+                "snapshot from it"
+            ),
         ),
     ] = ""
     template: Annotated[RunTemplate, Meta(description="what is launched at each due time")]
@@ -189,7 +195,8 @@ msgspec.json.Decoder(Schedule)
 
 
 def read(found: Mapping[str, Any], now: float) -> Schedule:
-    """Return the schedule of an object, with requests in its spec that its status lacks.
+    """Return the schedule of an object. Its status includes the requests of its spec that the
+    operator has not carried out yet.
 
     An invalid schedule is returned too, with the mistake in `status.problem`. If its status is
     unreadable, its cursor is far in the future, so that no due time runs twice.
@@ -278,11 +285,13 @@ def read_template(found: Mapping[str, Any]) -> tuple[Spec, list[str]]:
         return Spec(), [_words_of(error)]
     told = []
     if spec.mode is Mode.IN_GRAPH:
-        allowed = _("a schedule runs a program: in-graph, a notebook is the client")
+        allowed = _(
+            "a schedule runs a program, and an in-graph cluster has none: a notebook is its client"
+        )
         told.append(Problem("spec.mode", spec.mode.value, allowed))
     if spec.after or spec.stop:
         field = "spec.after" if spec.after else "spec.stop"
-        told.append(Problem(field, "…", _("a template cannot have it: remove it")))
+        told.append(Problem(field, "…", _("a template cannot have this field: remove it")))
     arguments = spec.program.arguments if spec.program else ()
     told += placeholders.problems(arguments, spec.env)
     return spec, [_words_of(InvalidRequest(told))] if told else []
@@ -331,12 +340,12 @@ def _with_requests(
 ) -> ScheduleStatus:
     """Return the status with the spec's requests that the operator has not carried out yet.
 
-    Requests from before the creation were made to another schedule, of which this one is a copy.
+    Requests from before the creation belong to another schedule, of which this one is a copy.
 
     Args:
         spec: the spec.
         told: the status of the resource, with the requests that were carried out.
-        status: the same, as a model.
+        status: the same status as a model.
         created: when the schedule was created.
         now: the time.
     """
@@ -379,7 +388,9 @@ def _asked_runs(
     created: float,
     now: float,
 ) -> Iterator[Occurrence]:
-    """Yield an occurrence for each requested run since the creation that was not launched yet."""
+    """Yield an occurrence for each run that was requested since the creation and not launched
+    yet.
+    """
     taken = epoch_seconds(told.get("takenRunTime")) or 0.0
     known = {each.key for each in status.occurrences}
     waiting = sum(
@@ -404,7 +415,9 @@ def _stored(at: float) -> float:
 
 
 def _begun(spec: ScheduleSpec, asked: BackfillRequest, now: float) -> Backfill:
-    """Return a starting backfill; one with too many due times, or without any, has ended."""
+    """Return the backfill that starts for a request. If it has too many due times or none, it has
+    ended already.
+    """
     times = CronTimes(spec.cron, spec.time_zone)
     end = min(asked.end, now)
     total = times.count(asked.start - 1, end, MOST_BACKFILL + 1)
@@ -559,7 +572,7 @@ def write_status(found: Mapping[str, Any], schedule: Schedule, now: float) -> Ob
     made = _lean(resource_form.write(ScheduleStatus, msgspec.to_builtins(status)))
     made |= {"observedCron": spec.cron, "observedTimeZone": spec.time_zone}
     runs = [at for at in spec.run_times if status.paused is None and at <= now + FUTURE]
-    # A schedule that paused itself in this turn had carried out the requests before.
+    # A schedule that paused itself in this turn had carried out its requests before the pause.
     runs += [each.due for each in status.occurrences if each.kind is OccurrenceKind.MANUAL]
     if newest := max([epoch_seconds(before.get("takenRunTime")) or 0.0, *runs]):
         made["takenRunTime"] = format_time(newest)
@@ -665,8 +678,8 @@ def _bounded(made: Object) -> Object:
 
 
 def run_spec(found: Mapping[str, Any], times: Mapping[str, Any]) -> Object:
-    """Return the spec of a run in the resource's form, with its placeholders filled in. Other
-    fields of the template stay unchanged and are checked like those of any run.
+    """Return the spec of a run in the resource's form, with its placeholders filled in. All other
+    text of the template stays unchanged and is checked as in any run.
     """
     spec: Object = copy.deepcopy(found["spec"]["template"].get("spec") or {})
     if spec.get("env"):
@@ -679,8 +692,8 @@ def run_spec(found: Mapping[str, Any], times: Mapping[str, Any]) -> Object:
 
 
 def trim(found: Object, known: Object | None) -> Object:
-    """Return a schedule for a cache: its template is checked and left out, and the rest is JSON
-    text, which takes a tenth of the memory of objects. `known` is its cached state.
+    """Return a schedule for a cache: its template is checked and left out. The rest is JSON text,
+    which takes a tenth of the memory that objects take. `known` is its cached state.
     """
     head = found["metadata"]
     made: Object = {"metadata": {key: head[key] for key in _CACHED if key in head}}
