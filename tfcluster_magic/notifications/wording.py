@@ -123,8 +123,11 @@ def _command(delivery: Delivery) -> str:
         # its owner cannot resume a schedule that an administrator paused
         verb = "show" if delivery.locked else "resume"
         return f"tfcluster schedule {verb} {delivery.about}"
-    ended = delivery.event == "end"
-    return f"tfcluster {'rerun' if ended else 'status'} {delivery.about}" if delivery.about else ""
+    if not delivery.about:
+        return ""
+    if delivery.event != "end":
+        return f"tfcluster status {delivery.about}"
+    return f"tfcluster rerun {delivery.about} {delivery.options}".rstrip()
 
 
 # -- webhooks --------------------------------------------------------------------------------------
