@@ -138,7 +138,8 @@ test('a tab on an active run waits until it has curves, or until it has ended wi
     } else if (ending === 'button') {
       model.show();
     } else {
-      server.push('digits-2', null);
+      server.runs = [];
+      await server.model.refresh();
       await model.look();
       expect(waits()).toBe(true); // TensorBoard may not have read the last data
       for (let look = 0; look < 10; look++) {
