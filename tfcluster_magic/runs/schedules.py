@@ -168,7 +168,7 @@ class ScheduleVerbs:
         store, problems = self._backend.schedules(), list[Problem]()
         known = [each.name for each in store.list()]
         if not name or not names.is_valid(name):
-            problems.append(Problem("name", name, names.name_rule(name)))
+            problems.append(Problem("name", name, names.name_rule(name or "")))
         elif updates and name not in known:
             store.get(name)  # raises an error that lists the existing ones
         elif not updates and name in known:
