@@ -132,7 +132,7 @@ def wait_and_report(
     quiet: bool = False,
 ) -> TFCluster:
     """Wait for a run and report its status; with `quiet`, do not report changes in between. Raises
-    as `ClusterManager.wait`.
+    the errors of `ClusterManager.wait`.
     """
     try:
         cluster = terminal.manager.wait(
@@ -208,7 +208,7 @@ def compare_command(
 
 
 TOP_REFRESH = 2.0
-"""Seconds between two tables; a task is sampled as often."""
+"""Seconds between two tables, the same as between two samples of a task."""
 
 
 @click.command("top", cls=Command)

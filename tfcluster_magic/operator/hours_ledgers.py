@@ -1,11 +1,11 @@
 """Ledgers of the hours that runs use.
 
 Each user's namespace has one ledger object in the operator's own namespace. A run is recorded soon
-after it takes resources, and again when it ends or its record is deleted. Each of these is recorded
-once, even if the operator restarts in between. The entry has the run's number, which no later run
-of that name gets. One pass over the caches every two seconds does this without turns. Budgets also
-count hours that are not written yet. A run that is deleted while no operator is running counts
-until the last operator acted, if the run was LEDGER_DELAY old by then.
+after it takes resources, and again when it ends or its record is deleted. Each of these moments is
+recorded once, even if the operator restarts in between. The entry of a run has the run's number,
+which no later run of that name gets. A pass over the caches every two seconds records the runs; no
+turns are needed. Budgets also count hours that are not written yet. A run that is deleted while no
+operator is running counts until the last operator acted, if the run was LEDGER_DELAY old by then.
 """
 
 from __future__ import annotations
@@ -83,9 +83,11 @@ class Accountant(BackgroundThread):
         self._books: dict[str, NamespaceLedger] = {}
         self._gone: dict[str, tuple[str, AccountedRun, float]] = {}
         self._numbers: dict[str, dict[str, int]] = {}
-        """By namespace: the highest run number of each name whose record was deleted."""
+        """The highest number of a deleted run of each name, by namespace."""
         self._runs: dict[str, tuple[str, AccountedRun | None, float]] = {}
-        """By uid: the version that was read, the run, and when the run first took resources."""
+        """For each uid: the version that was read, the run, and when the run first took
+        resources.
+        """
         self._last_seen = 0.0
         self.loaded = False
         """Whether the ledgers have been read."""

@@ -69,7 +69,7 @@ class UsageSampler(BackgroundThread):
                 self._last = None
                 rest = RETRY_WITHOUT_METRICS if error.status in (403, 404) else SAMPLE_PERIOD
                 log.info("no metrics of tasks: %s", error.message or error.reason)
-            except Exception:  # accounting must go on without metrics
+            except Exception:  # accounting must continue without metrics
                 self._last = None
                 log.exception("metrics of tasks cannot be read")
 

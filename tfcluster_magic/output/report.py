@@ -34,12 +34,12 @@ MOST_COLUMNS = 24
 """Maximum terminal columns of a run's display name or tags in a list."""
 MOST_EVENTS = 10
 LEAST_HOURS = 0.01
-"""Threshold: fewer CPU- or GPU-hours are not shown."""
+"""Threshold: CPU- or GPU-hours below this number are not shown."""
 
 
 def replica_summary(cluster: TFCluster, mode: str = "") -> str:
     """Return the mode and tasks of a run: `between-graph · 2 workers, 1 ps`; `mode` replaces the
-    word of the option.
+    option's name of the mode.
     """
     counts = cluster.spec.replicas.counts
     parts = [task_count(t, n) for t, n in counts.items()]
@@ -47,7 +47,7 @@ def replica_summary(cluster: TFCluster, mode: str = "") -> str:
 
 
 def mode_words(mode: Mode) -> str:
-    """Return the mode of a run in the words of the launch form; `modeWords` in the page does the
+    """Return the mode of a run as the launch form names it; `modeWords` in the page does the
     same.
     """
     return _("used from a notebook") if mode is Mode.IN_GRAPH else _("program on every worker")
@@ -109,7 +109,7 @@ def warnings(cluster: TFCluster, known: Container[str], paint: Paint = PLAIN) ->
 
 
 def _next(cluster: TFCluster, program: str) -> list[tuple[str, str]]:
-    """Return the next commands and what they are for, padded to one width."""
+    """Return the next commands, padded to the same width, and what each is for."""
     name = cluster.metadata.name
     steps = [(f"status {name}", _("how it is doing")), (f"stop {name}", _("end it"))]
     if not cluster.active:
@@ -132,8 +132,8 @@ def status(
     now: float | None = None,
     most: int | None = None,
 ) -> str:
-    """Return all facts about one run; `notes` are lines from outside the record: progress,
-    silence.
+    """Return all facts about one run; `notes` are lines that are not in the record, such as
+    progress or silence.
     """
     now = time.time() if now is None else now
     state = cluster.status
@@ -229,7 +229,7 @@ def row_order(name: str) -> tuple[int, int]:
 
 
 def task_row(task: TaskStatus, cluster: TFCluster) -> Row:
-    """Return the row of a task: name, state, its word, restarts, message."""
+    """Return the row of a task: name, state, the state as text, restarts, message."""
     message = shown(task)
     if not message and task.exit is not None and task.state is TaskState.FAILED:
         failure = TaskFailure(task=task.name, attempt=1, exit=task.exit)
@@ -272,7 +272,9 @@ def _others(
 
 
 def readiness(cluster: TFCluster) -> tuple[int, int]:
-    """Return how many tasks run or have succeeded, and the total. Reclaimed tasks do not count."""
+    """Return how many tasks run or have succeeded, and the total number of tasks. Reclaimed tasks
+    do not count.
+    """
     counts = cluster.status.counts.values()
     total = cluster.spec.replicas.total
     if cluster.status.phase is Phase.SUCCEEDED:
@@ -288,7 +290,7 @@ def ready_count(cluster: TFCluster) -> str:
 
 def task_words(cluster: TFCluster) -> str:
     """Return `2 of 3 running`; for an ended run `3 tasks finished`, or the number of its tasks.
-    `taskWords` in the page does the same. Parameter servers may run on for a while.
+    `taskWords` in the page does the same. Parameter servers may continue for a while.
     """
     up, total = readiness(cluster)
     if cluster.status.phase is Phase.SUCCEEDED:

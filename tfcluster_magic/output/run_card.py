@@ -51,7 +51,7 @@ def run_view(
     whole: bool = False,
 ) -> dict[str, Any]:
     """Return a run as JSON-like data; with `whole`, it has all its events and addresses. `used` is
-    what the tasks of an ended run used.
+    the usage of the tasks of an ended run.
     """
     ready, total = readiness(cluster)
     return {
@@ -68,7 +68,7 @@ def task_rows(cluster: TFCluster, seen: Sequence[SeenTask]) -> list[dict[str, An
     """Return the tasks of a run as JSON-like data (`ITaskRow`), in reading order.
 
     The record takes precedence, but lists at most 20 tasks. Any other task has its observed state
-    if the record's counts allow that, else None.
+    if that agrees with the record's counts, else None.
     """
     told = {task.name: task for task in cluster.status.attention}
     left = {t.value: unlisted_states(cluster, t.value, told) for t in cluster.spec.replicas.counts}
@@ -111,7 +111,7 @@ def _seen_state(task: SeenTask, left: Mapping[str, Mapping[TaskState, int]]) -> 
     if len(states) == 1:
         return next(iter(states))
     if task.state is TaskState.FAILED and task.state not in states and TaskState.STOPPED in states:
-        return TaskState.STOPPED  # the run ended it from outside
+        return TaskState.STOPPED  # the run stopped the task
     return task.state if task.state in states else None
 
 
@@ -130,7 +130,7 @@ def progress_view(progress: Progress) -> dict[str, Any]:
         "metrics": dict(progress.metrics),
         "source": progress.source,
     }
-    # msgspec writes NaN and infinity as null: a diverged training has no value to draw
+    # msgspec writes NaN and infinity as null: a training that diverged has no value to draw
     return dict(msgspec.json.decode(msgspec.json.encode(data)))
 
 
@@ -189,7 +189,7 @@ def run_card(cluster: TFCluster, notes: Sequence[str] = (), as_of: float | None 
         lines.append(f"<div>{escape(_of_task(printed.task))}</div>")
         text = escape("\n".join(printed.lines))
         lines.append(f'<pre style="margin:0;padding-left:12px;overflow:auto">{text}</pre>')
-    # not in a card that is updated live: the elapsed time would soon be wrong
+    # the elapsed time is not in a card that is updated live, because it would soon be wrong
     elapsed, mode = as_of is not None, mode_words(cluster.spec.mode)
     facts = facts_line(cluster, as_of or time.time(), elapsed=elapsed, mode=mode)
     lines.append(f'<div style="opacity:.7">{escape(facts)}</div>')
@@ -284,7 +284,7 @@ def run_bundle(
     used: Sequence[TypeUsage] = (),
 ) -> dict[str, Any]:
     """Return the bundle of `cluster`. `text` replaces its plain text; `notes` are further facts,
-    and `used` is what the tasks of an ended run used.
+    and `used` is the usage of the tasks of an ended run.
     """
     now = time.time()
     beside = note_lines(progress, notes, succeeded=cluster.status.phase is Phase.SUCCEEDED)
@@ -314,7 +314,7 @@ def _kept_text(cluster: TFCluster, notes: Sequence[str], at: float) -> str:
 def followed_bundle(cluster: TFCluster, tasks: Sequence[str], *, ended: bool) -> dict[str, Any]:
     """Return the bundle above the lines of a run that a cell follows. `ended`: all lines have come.
 
-    When a page is opened again, the extension goes on with the lines unless `ended` is true.
+    When a page is opened again, the extension continues the lines unless `ended` is true.
     """
     head = cluster.metadata
     text = (

@@ -198,7 +198,7 @@ class UsageHandler(TFClusterHandler):
             and graphs is None
             and (why := await self.call(manager.unseen, cluster))
         ):
-            # Rows of tasks are shown without lines then, and their page need not ask again.
+            # Then the rows of tasks are shown without graphs, and the page need not ask again.
             usage = run_usage(cluster, {}, {}, time.time(), only=frozenset())
             self.reply({"usage": msgspec.to_builtins(usage), "series": {}, "unseen": why})
             return
@@ -217,7 +217,9 @@ class UsageHandler(TFClusterHandler):
         self.reply(told)
 
     def _points(self, name: str) -> int | None:
-        """Return how many points are wanted; None if it is not said. Raises InvalidRequest."""
+        """Return how many points are wanted; None if the query does not say. Raises
+        InvalidRequest.
+        """
         text = self.get_query_argument(name, "")
         if not text:
             return None
@@ -232,7 +234,7 @@ class StacksHandler(TFClusterHandler):
 
     @guarded
     async def get(self, ref: str) -> None:
-        """Answer with the stacks that were taken by themselves when tasks stalled, as text."""
+        """Answer with the stacks that were taken automatically when tasks stalled, as text."""
         manager = self.service.manager
         cluster = await self.call(manager.status, ref)
         found = await self.call(manager.kept_stacks, cluster)

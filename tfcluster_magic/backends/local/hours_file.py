@@ -1,7 +1,8 @@
 """The ledger of hours on this machine, `<state>/hours.json`.
 
-A run counts from its record and is written there before its record is deleted, so that nothing is
-counted twice or lost in between. Nothing is written while runs run.
+As long as a run has a record, its hours are computed from the record; they are written to the
+ledger before the record is deleted. So no hours are counted twice or lost. Nothing is written while
+runs are active.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ class HoursFile:
     def record(self, cluster: TFCluster, there: Callable[[], Collection[str]]) -> bool:
         """Record the hours and the number of a run whose record is being deleted.
 
-        `there` returns the uids of all recorded runs. Return False if writing fails: a full disk
-        must not keep anybody from deleting files. A damaged ledger is put aside, not overwritten.
+        `there` returns the uids of all recorded runs. Return False if writing fails, because a full
+        disk must not keep users from deleting files. A damaged ledger is renamed, not overwritten.
         """
         group = ""
         with contextlib.suppress(TFClusterError):
@@ -67,15 +68,17 @@ class HoursFile:
     def account(
         self, clusters: Iterable[TFCluster], now: float, said: Limits | None
     ) -> ledger.HoursAccount:
-        """Return the hours until `now`: of recorded runs and of those that still have a record."""
+        """Return the hours until `now`: those in the ledger, and those of the runs `clusters`,
+        which still have a record.
+        """
         runs = ((each.metadata.uid, ledger.accounted_run(each)) for each in clusters)
         return self.account_of(((uid, run) for uid, run in runs if run is not None), now, said)
 
     def account_of(
         self, runs: Iterable[tuple[str, ledger.AccountedRun]], now: float, said: Limits | None
     ) -> ledger.HoursAccount:
-        """Return the account of hours from `runs`, pairs of a uid and a run whose usage is already
-        known.
+        """Return the hours as `account` does, from `runs`: pairs of a uid and a run whose usage is
+        already known.
         """
         (group, most), kept = group_and_budget(said), self._read()
         open_runs = (

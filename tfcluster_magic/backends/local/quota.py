@@ -1,7 +1,7 @@
 """Limits that the hub sets for this user on this machine: sizes, storage and hours.
 
-The hub names a file with the limits; without it there are none, and an unreadable file is an error.
-`hours_file` has the hours that count towards a budget.
+The hub names a file with the limits. Without such a file there are no limits; an unreadable file is
+an error. `hours_file` has the hours that count towards a budget.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class AccountsAuthenticator(Authenticator):
         before = _session(handler.db, name)
         stored = await asyncio.to_thread(self._stored, name)
         browser = self._browser(handler, name, stored)
-        try:  # so that a long name takes no memory
+        try:  # the name is cut, so that a long one takes no memory
             queue, tried = self._tries.begin(name[:100], handler.request.remote_ip, browser)
         except TooManyTries as refusal:
             raise refused(429, too_many(refusal.seconds)) from None
@@ -200,7 +200,7 @@ class AccountsAuthenticator(Authenticator):
     async def in_thread(
         self, function: Any, *words: object, queue: HashQueue = HashQueue.KNOWN
     ) -> Any:
-        """Run code that hashes passwords or writes accounts in a thread.
+        """Run `function`, which hashes passwords or writes accounts, in a thread of `queue`.
 
         Raises:
             HTTPError: 503 if the queue is full.

@@ -1,7 +1,7 @@
 """The console on Kubernetes: the site's policy, probes, and serving.
 
-Separate from `__main__`, because the Kubernetes client is optional. It writes one ConfigMap and
-nothing else: the hub creates namespaces, and tenancy applies overrides.
+This module is separate from `__main__`, because the Kubernetes client is optional. The console
+writes one ConfigMap and nothing else: the hub creates namespaces, and tenancy applies overrides.
 """
 
 from __future__ import annotations

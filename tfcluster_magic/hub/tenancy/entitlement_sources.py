@@ -125,7 +125,7 @@ class AcceptedPolicy:
 
 
 # -- overrides: the ConfigMap that the admin console writes.
-# An unreadable one is logged and changes nothing.
+# An unreadable ConfigMap is logged and changes nothing.
 
 OVERRIDES_MAP = "tfcluster-hub-overrides"
 OVERRIDES_KEY = "overrides.json"

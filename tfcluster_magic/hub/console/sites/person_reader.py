@@ -87,7 +87,9 @@ ERRORS = {kind.__name__: kind for kind in (Conflict, NotFound, TFClusterError)}
 
 
 class RunsReader:
-    """Answers requests; caches the rows of runs that hold nothing and so do not change."""
+    """Answers requests; caches the rows of runs that use no resources any more and so do not
+    change.
+    """
 
     def __init__(self) -> None:
         self.backend = LocalBackend()
@@ -133,7 +135,7 @@ class RunsReader:
         return row
 
     def _schedule_rows(self, now: float) -> Iterator[SiteSchedule]:
-        """Yield a row for each schedule; the file of one that has not changed is not read."""
+        """Yield a row for each schedule; the file of an unchanged schedule is not read again."""
         kept, self._kept_schedules = self._kept_schedules, {}
         for folder in self.schedules.folders():
             name, stamp = folder.path.name, folder.stamps()
