@@ -57,7 +57,7 @@ const LAST_RELOADS = 2;
 /** The button of TensorBoard's page that reloads its data; absent while it reloads. */
 const RELOAD_BUTTON = '.reload-button:not(.loading)';
 
-/** The title of the dashboard with curves; a page gets it by a reload of its data. */
+/** The title of the dashboard with curves, which is hidden until the page knows of curves. */
 const CURVES = '[data-plugin-id="timeseries"]';
 
 /** The parameter in the address of TensorBoard's page with the default theme. */
@@ -195,7 +195,7 @@ export class BoardWidget extends Panel {
     if (!button.disabled) {
       button.click();
     } else if (
-      !page.contentDocument?.querySelector(CURVES) &&
+      !page.contentDocument?.querySelector(CURVES)?.getClientRects().length &&
       (await this.model.hasCurves()) &&
       frame === this._frame
     ) {
