@@ -1,9 +1,9 @@
 """Real runs with one planted cause each, and their recordings in `tests/data/advice/`.
 
 `PYTHONPATH=tests python -m support.planted [CAUSE…]` runs each of them twice on this machine, about
-a minute each, and records anew what advice is made of: the spec, the samples, the steps, earlier
-runs. Two cores have to be free: with control groups of version 1, root takes them before other
-programs, and only so `throttled` can be recorded.
+a minute each, and records the input of advice: the spec, the samples, the steps, earlier runs. Two
+cores have to be free. With control groups of version 1, root gets them before other programs;
+`throttled` can be recorded only in that way.
 """
 
 from __future__ import annotations
