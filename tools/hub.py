@@ -24,7 +24,7 @@ import webbrowser
 from pathlib import Path
 
 import proxy
-from lab import BIN, EXAMPLES, ROOT, free_port
+from lab import BIN, EXAMPLES, GO_ON, ROOT, free_port
 
 from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.hub.auth import FILE
@@ -218,7 +218,7 @@ def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
     (state / SHELL_TOKEN_FILE).unlink(missing_ok=True)
     end_leftover(state / "proxy.pid")  # JupyterHub may have started another proxy while ending
     if code == 0 or (asked and code == -signal.SIGTERM):  # 0 if an administrator shut the hub down
-        print("The hub has ended. Running clusters go on: .venv/bin/tfcluster list", flush=True)
+        print(f"The hub has ended. {GO_ON}", flush=True)
         return 0
     last = log.read_text(errors="replace").splitlines()[-12:]
     print(

@@ -26,6 +26,7 @@ from tfcluster_magic.paths import home_dir
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 EXAMPLES = ROOT / "examples"
+GO_ON = "Running clusters, if any, go on: .venv/bin/tfcluster list"
 START_TIMEOUT = 60.0  # seconds until JupyterLab listens, on a slow disk
 
 
@@ -89,7 +90,7 @@ def serve(workspace: Path, port: int) -> int:
         ):
             print(welcome(workspace, address), flush=True)
         code = lab.wait()
-    print("JupyterLab has ended. Running clusters go on: .venv/bin/tfcluster list", flush=True)
+    print(f"JupyterLab has ended. {GO_ON}", flush=True)
     return 0 if code in (0, -signal.SIGTERM, -signal.SIGINT) else code
 
 

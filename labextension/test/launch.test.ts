@@ -10,7 +10,7 @@ import {
   joinArguments,
   programOfCell,
   splitArguments
-} from '../src/launch/commandLine';
+} from '../src/run/commandLine';
 import { LAUNCH_OPTIONS, PLAN, serve } from './launching';
 import { aRun, trans } from './runs';
 

@@ -125,6 +125,15 @@ it('draws a line from zero to what was requested', () => {
   expect(line([0, 2, 4], 4)).toBe('M1.0 13.0L20.0 7.0L39.0 1.0');
   expect(line([1], 4)).toBe('M1.0 10.0L39.0 10.0');
   expect(line([8, 4], 4)).toBe('M1.0 1.0L39.0 7.0');
+  expect(line([3], 0)).toBe('M1.0 7.0L39.0 7.0');
+});
+
+it('gives marks that are too near for two numbers one number', () => {
+  expect(layout.markLabels([34, 60, 280, 281, 281])).toEqual([
+    { label: '1', place: 34 },
+    { label: '2', place: 60 },
+    { label: '3–5', place: 280 }
+  ]);
 });
 
 it('writes figures as the command line does', () => {

@@ -173,7 +173,7 @@ describe('the form of a schedule', () => {
     expect(marksOf(model.state, trans).get('cron')?.[0].text).toBe(
       'write minute, hour'
     );
-    expect(hindrance(model.state, trans)).toContain('One thing');
+    expect(hindrance(model.state, trans)).toContain('Change “cron” first.');
     model.dispose();
   });
 

@@ -114,6 +114,42 @@ test('a page that its board still starts for has its address before, and the rea
   ]);
 });
 
+test('a tab on an active run waits until it has curves, or until it has ended without any', async () => {
+  for (const ending of ['curves', 'end', 'button']) {
+    const server = serverWithBoard();
+    server.runs = [aRun('digits', 2)];
+    await server.model.refresh();
+    let enabled = false;
+    server.answer = url =>
+      url.pathname.endsWith('/data/plugins_listing')
+        ? new Response(JSON.stringify({ timeseries: { enabled } }))
+        : undefined;
+    const model = new BoardModel(server.model, requestOf({ name: 'digits' }));
+    const waits = (): boolean | null =>
+      model.state.kind === 'open' ? model.state.waits : null;
+    await model.open();
+    for (let look = 0; look < 10; look++) {
+      await model.look();
+    }
+    expect(waits()).toBe(true);
+    if (ending === 'curves') {
+      enabled = true;
+      await model.look();
+    } else if (ending === 'button') {
+      model.show();
+    } else {
+      server.runs = [];
+      await server.model.refresh();
+      await model.look();
+      expect(waits()).toBe(true); // TensorBoard may not have read the last data
+      for (let look = 0; look < 10; look++) {
+        await model.look();
+      }
+    }
+    expect(waits()).toBe(false);
+  }
+});
+
 test('a page that does not even load is let go while its board still starts', async () => {
   const server = serverWithBoard();
   const early = { ...BOARD, running: false };
@@ -183,7 +219,12 @@ test('what a program said is text, with a button to try again', async () => {
     detail: 'It did not start\n<img src=x>'
   });
   createRoot(node).render(
-    <Words state={{ kind: 'refused', problem }} trans={trans} onOpen={onOpen} />
+    <Words
+      state={{ kind: 'refused', problem }}
+      trans={trans}
+      onOpen={onOpen}
+      onShow={vi.fn()}
+    />
   );
   await vi.waitFor(() => expect(node.querySelector('pre')).not.toBeNull());
   expect(node.querySelector('pre')?.textContent).toBe('<img src=x>');

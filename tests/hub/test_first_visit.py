@@ -152,7 +152,7 @@ def test_the_home_page_tells_how_notebook_and_clusters_are(
     expect(page).to_have_url(re.compile(f"/tf/user/{OWNER}/lab"), timeout=PATIENCE)
     page.goto(f"{hub.url}/hub/home")
     state, clusters = page.locator("#notebook-state"), page.locator("#clusters")
-    expect(state).to_contain_text("It is running, and was used")
+    expect(state).to_contain_text("It is running; it last reported use")
     row = clusters.get_by_role("listitem").filter(has_text="steps-")
     expect(row).to_contain_text("Running", timeout=90_000)
     expect(row).to_contain_text("2 workers")
@@ -213,7 +213,7 @@ def test_an_invited_person_is_refused_a_notebook_with_the_reason(
     fill_password(page, "too few")
     expect(page.get_by_label("New password")).to_be_focused()  # the browser reports why
     fill_password(page, "eight more letters")
-    expect(page.get_by_role("heading", name="Not allowed")).to_be_visible()
+    expect(page.get_by_role("heading", name="You have no notebook here yet")).to_be_visible()
     expect(page.get_by_text(re.compile("has no system account|was started by"))).to_be_visible()
     expect(page.locator("main")).not_to_contain_text("`")  # commands look like commands
     expect(page.get_by_text("Ask an administrator of this hub")).to_be_visible()

@@ -73,6 +73,11 @@ def version(wall: float = 1000.0) -> bytes:
     return record(b"\x09" + struct.pack("<d", wall) + _message(3, b"brain.Event:2"))
 
 
+def graph(wall: float = 1000.0) -> bytes:
+    """Return the record of an empty graph, which TensorFlow 1 writes before the first step."""
+    return record(b"\x09" + struct.pack("<d", wall) + _message(4, _message(1, _message(1, b"x"))))
+
+
 def event_file(folder: Path, created: int = 1000, writer: str = "host.1.0.v2") -> Path:
     """Create `folder` and return the path of an event file in it."""
     folder.mkdir(parents=True, exist_ok=True)

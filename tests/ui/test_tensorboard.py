@@ -120,6 +120,39 @@ def test_it_reloads_while_the_run_is_active_and_says_so(lab: LabPage) -> None:
 
 
 @pytest.mark.same_page
+def test_it_waits_for_the_first_point(lab: LabPage) -> None:
+    """A tab that is opened before the first point says so. The curve appears by itself, also for a
+    user who looked at the graph meanwhile, and after the end of the run.
+    """
+    for name in ("digits", "looked"):
+        lab.server.launch("sleep.py", name=name, workers=1, ps=0)
+    files = {}
+    for name in ("digits", "looked"):
+        output = lab.server.root / "log" / name / "1"
+        wait_until(output.is_dir, "output", 90)
+        files[name] = ev.event_file(output)
+        files[name].write_bytes(ev.version() + ev.graph())
+
+    def write_points(name: str) -> None:
+        with files[name].open("ab") as file:
+            file.write(b"".join(ev.event(step, {"loss": 1 / step}) for step in range(1, 9)))
+
+    lab.execute("tfcluster:tensorboard", name="digits-1")
+    notice = lab.page.locator(".tfc-Board-notice:visible")
+    expect(notice).to_contain_text("No curves yet, waiting for the first step.", timeout=60_000)
+    lab.screenshot("waiting")
+    write_points("digits")
+    charts_are_drawn(lab)
+
+    lab.execute("tfcluster:tensorboard", name="looked-1")
+    notice.get_by_role("button", name="Show TensorBoard Now").click(timeout=60_000)
+    expect(frame(lab).locator("[data-plugin-id='graphs']")).to_be_visible(timeout=60_000)
+    write_points("looked")
+    lab.server.manager.stop("looked", "seen")
+    charts_are_drawn(lab)
+
+
+@pytest.mark.same_page
 def test_it_is_dark_when_jupyterlab_is(lab: LabPage) -> None:
     """TensorBoard starts with JupyterLab's theme and follows a change; a choice on its own page
     stays.

@@ -10,7 +10,7 @@ import difflib
 import itertools
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import Conflict, NameTaken, NotFound
@@ -58,21 +58,32 @@ def next_number(used: Collection[int]) -> int:
     return number
 
 
-def unknown_run_error(ref: str, runs: Sequence[tuple[str, int]]) -> NotFound:
-    """Return the error for an unknown run `ref`, with similar names among `runs`."""
+def unknown_run_error(
+    ref: str,
+    runs: Sequence[tuple[str, int]],
+    clusters: Callable[[], Iterable[TFCluster]] = tuple,
+) -> NotFound:
+    """Return the error for an unknown run `ref`, with similar names among `runs`, or with the runs
+    among `clusters` whose display name it is.
+    """
     cluster, run = names.parse_ref(ref)
     # Names are compared without their numbers, because numbers make any two runs look alike.
     close = difflib.get_close_matches(cluster, dict.fromkeys(name for name, _number in runs), 3)
     if run is not None:
         known = [names.run_name(name, number) for name, number in runs if name in close]
         close = difflib.get_close_matches(ref, known, 3)
+    if not close:
+        named = [c for c in clusters() if c.metadata.display_name == ref]
+        close = [c.metadata.name for c in newest_first(named)][:3]
     if close:
         return NotFound(
             _("there is no run {ref}; did you mean {close}?").format(
                 ref=ref, close=_(" or ").join(close)
             )
         )
-    return NotFound(_("there is no run {ref}; `tfcluster list` shows all runs").format(ref=ref))
+    return NotFound(
+        _("there is no run {ref}; `tfcluster list --all` shows all runs").format(ref=ref)
+    )
 
 
 def tasks_of(cluster: TFCluster, wanted: Sequence[str]) -> list[str]:

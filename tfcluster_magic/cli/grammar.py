@@ -146,7 +146,7 @@ def backend_option(command: F) -> F:
         type=click.Choice(BACKENDS),
         expose_value=False,
         callback=use,
-        help="where clusters run [auto: see docs/how-to/kubernetes.md]",
+        help="where clusters run [auto: Kubernetes in its own pods, else this machine]",
     )(command)
 
 

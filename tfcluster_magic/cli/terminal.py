@@ -59,7 +59,7 @@ class Terminal:
         self._warnings: set[str] | None = None
         """Warnings that were shown when the run was launched."""
         self.exit_code = 0
-        self.paint = Paint(self.colours())
+        self.paint = Paint(self.colours(), in_terminal=self.is_terminal())
 
     @property
     def manager(self) -> ClusterManager:

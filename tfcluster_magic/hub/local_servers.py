@@ -211,6 +211,7 @@ class LocalServer(QueuedSpawner):
 def _refused(why: str) -> web.HTTPError:
     error = web.HTTPError(403, "%s", why)
     error.jupyterhub_message = why  # type: ignore[attr-defined]
+    error.no_notebook = True  # type: ignore[attr-defined]  # 403.html has a heading for it
     return error
 
 

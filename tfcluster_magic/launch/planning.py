@@ -349,7 +349,7 @@ def _unknown_run(ref: str, known: Sequence[TFCluster]) -> str:
     if close := difflib.get_close_matches(ref, there, 3):
         text = _("there is no run {ref}; did you mean {close}?")
         return text.format(ref=ref, close=_(" or ").join(close))
-    return _("there is no run {ref}; `tfcluster list` shows all runs").format(ref=ref)
+    return _("there is no run {ref}; `tfcluster list --all` shows all runs").format(ref=ref)
 
 
 def _why_never(run: TFCluster, until: str) -> str:
@@ -498,7 +498,7 @@ def _finish(draft: LaunchDraft, name: str | None, derive: Callable[[], str]) -> 
         replace(p, field="program") if p.field == "spec.program" else p for p in found
     ]
     if name is not None and not names.is_valid(name):
-        values.problems.append(Problem("--name", name, names.NAME_RULE))
+        values.problems.append(Problem("--name", name, names.name_rule(name)))
     if values.problems or spec is None:
         raise InvalidRequest(values.problems)
     return LaunchRequest(

@@ -408,7 +408,7 @@ class _Reader:
             found = [] if why is None else [Problem(key, value, why)]
         elif key == "name":
             is_valid = names.is_valid(str(value))
-            found = [] if is_valid else [Problem(key, value, names.NAME_RULE)]
+            found = [] if is_valid else [Problem(key, value, names.name_rule(str(value)))]
         else:
             given = {key.replace("-", "_"): value} if key in BY_NAME else {}
             found = read_options(given).problems

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
 
@@ -186,9 +187,8 @@ def facts_line(cluster: TFCluster, now: float, *, elapsed: bool = True, mode: st
         if amount >= LEAST_HOURS:
             parts.append(_("reserved {amount:.2f} {unit}-hours").format(amount=amount, unit=unit))
     if cluster.spec.program is not None:
-        parts.append(
-            one_line(" ".join([cluster.spec.program.source, *cluster.spec.program.arguments]))
-        )
+        program = cluster.spec.program
+        parts.append(one_line(" ".join([program.source, shlex.join(program.arguments)]).strip()))
     return " · ".join(parts)
 
 

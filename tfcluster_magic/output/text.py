@@ -43,23 +43,37 @@ def is_failing(status: Status) -> bool:
     return status.reason is Reason.INVESTIGATING and status.phase.is_active
 
 
-class Paint:
-    """Paint words in colours; with colours off, words stay unchanged."""
+_READABLE = {"red": 160, "green": 28, "yellow": 130, "cyan": 30}
+"""Shades of xterm's 256 colours with a contrast of about 4.5 on white and on black."""
 
-    def __init__(self, enabled: bool) -> None:
+
+class Paint:
+    """Paint words in colours; with colours off, words stay unchanged.
+
+    Args:
+        enabled: whether there are colours.
+        in_terminal: whether a terminal shows them, rather than the output of a cell.
+    """
+
+    def __init__(self, enabled: bool, *, in_terminal: bool = False) -> None:
         self.enabled = enabled
+        self._in_terminal = in_terminal
 
     def __call__(self, text: str, colour: str) -> str:
         """Return `text` in `colour`: a key of `_CODES`."""
         return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self.enabled and text else text
 
     def word(self, text: str, colour: str) -> str:
-        """Return `text` in `colour` and bold, which JupyterLab shows in a darker shade: the normal
-        colours are too pale on white. The colour `dim` is not made bold.
+        """Return `text` bold, in a shade of `colour` that is readable on white and on black.
+        `dim` stays as it is.
+
+        The output of a cell shows a bold colour in a darker shade, in JupyterLab's theme; a
+        terminal in a paler one, so there the shade is chosen here.
         """
         if not self.enabled or colour == "dim":
             return self(text, colour)
-        return f"\x1b[1;{_CODES[colour]}m{text}\x1b[0m"
+        shade = f"38;5;{_READABLE[colour]}" if self._in_terminal else f"{_CODES[colour]}"
+        return f"\x1b[1;{shade}m{text}\x1b[0m"
 
     def state(self, state: Phase | TaskState) -> str:
         """Return a phase or a task's state in its colour."""

@@ -106,7 +106,7 @@ def read(
         raise program_refusal(source, _("it cannot be read: {why}").format(why=why)) from None
     text = _("there is no such file or folder in {folder}{close}; {rule}")
     raise program_refusal(
-        source, text.format(folder=cwd, close=_close_names(path), rule=_(_ALLOWED))
+        source, text.format(folder=cwd, close=_close_names(path, cwd), rule=_(_ALLOWED))
     )
 
 
@@ -326,13 +326,18 @@ def _skipped(paths: list[str]) -> list[str]:
     ]
 
 
-def _close_names(path: Path) -> str:
+def _close_names(path: Path, cwd: Path) -> str:
+    """Return a question with similar names in the file's folder; with the name itself if the file
+    is in `cwd` and not in the folder that was named, as in a terminal opened in `examples/`.
+    """
     try:
         there = os.listdir(path.parent)
     except OSError:
-        return ""
+        there = []
     known = [n for n in there if _is_known(n) or (path.parent / n).is_dir()]
     close = difflib.get_close_matches(path.name, known, 3, cutoff=0.6)
+    if path.parent != cwd and (cwd / path.name).is_file():
+        close = [path.name]
     if not close:
         return ""
     return _(" (did you mean {close}?)").format(close=_(" or ").join(close))

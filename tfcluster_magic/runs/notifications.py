@@ -82,7 +82,7 @@ class NotificationVerbs:
 
         store, problems = self._backend.notifications(), list[Problem]()
         if not names.is_valid(name):
-            problems.append(Problem("name", name, names.NAME_RULE))
+            problems.append(Problem("name", name, names.name_rule(name)))
         occasions = _occasions(on, problems)
         after = 3600.0
         if queued_longer_than is not None:

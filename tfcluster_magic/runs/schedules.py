@@ -122,7 +122,7 @@ class ScheduleVerbs:
             Conflict: this backend has no schedules.
         """
         if not names.is_valid(name):
-            raise _refused([Problem("name", name, names.NAME_RULE)])
+            raise _refused([Problem("name", name, names.name_rule(name))])
         store = self._backend.schedules()
         if len(store.list()) >= MOST_SCHEDULES:
             raise Conflict(_too_many())
@@ -168,7 +168,7 @@ class ScheduleVerbs:
         store, problems = self._backend.schedules(), list[Problem]()
         known = [each.name for each in store.list()]
         if not name or not names.is_valid(name):
-            problems.append(Problem("name", name, names.NAME_RULE))
+            problems.append(Problem("name", name, names.name_rule(name or "")))
         elif updates and name not in known:
             store.get(name)  # raises an error that lists the existing ones
         elif not updates and name in known:

@@ -829,6 +829,10 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "use 1 to {most} lower-case letters, digits and '-', starting with a letter, "
             "ending in a letter or digit, and not in '-<number>' (that would read as a run)"
         ),
+        "ClusterNameTry": mark(
+            "try {close}: up to {most} lower-case letters, digits and '-', a letter first, no "
+            "'-<number>' at the end"
+        ),
         "RunName": mark("name it <cluster>-<run>, such as digits-1; for <cluster>: {rule}"),
         "NoLineBreak": mark("leave out the line break"),
         "NulInValue": mark("a value cannot hold a NUL character"),

@@ -38,6 +38,11 @@ def derive(text: str) -> str:
     return name[:MAX_NAME].rstrip("-") or "cluster"
 
 
+def name_rule(name: str) -> Message:
+    """Return the rule for cluster names, with a valid name that is similar to this one."""
+    return Message("ClusterNameTry", {"close": derive(name), "most": MAX_NAME})
+
+
 def run_name(cluster: str, run: int) -> str:
     """Return the name of a run: `digits`, 2 gives `digits-2`."""
     return f"{cluster}-{run}"

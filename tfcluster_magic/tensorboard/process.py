@@ -170,6 +170,7 @@ def empty_page(looked_at: Sequence[str]) -> str:
         ),
     ]
     title, found, elsewhere, how, others = map(escape, texts)
+    others = re.sub(r"`([^`]*)`", r"<code>\1</code>", others)
     return own_page(
         f'<h1>{title}</h1><p role="status">{found}</p><ul>{folders}</ul><p>{elsewhere}</p>'
         f"<p>{how}</p><pre>{escape(_EXAMPLE)}</pre><p>{others}</p>",

@@ -344,6 +344,7 @@ export const TEXTS: Readonly<
   WriteDuration: "write seconds, or a duration such as 30s, 10m, 1h30m or 7d",
   NotDuration: "{text:quoted} is not a duration: {rule}",
   ClusterName: "use 1 to {most} lower-case letters, digits and '-', starting with a letter, ending in a letter or digit, and not in '-<number>' (that would read as a run)",
+  ClusterNameTry: "try {close}: up to {most} lower-case letters, digits and '-', a letter first, no '-<number>' at the end",
   RunName: "name it <cluster>-<run>, such as digits-1; for <cluster>: {rule}",
   NoLineBreak: "leave out the line break",
   NulInValue: "a value cannot hold a NUL character",

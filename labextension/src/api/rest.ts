@@ -404,5 +404,32 @@ export const listBoards = async (
   return answer.tensorboards;
 };
 
+/**
+ * Return whether a running board has curves: TensorBoard lists its dashboards, and the curves' one
+ * is enabled with the first point. A board that does not answer counts as one with curves, because
+ * its page says what is wrong.
+ */
+export async function hasCurves(
+  caller: ICaller,
+  { path }: IBoard
+): Promise<boolean> {
+  const url = URLExt.join(
+    caller.settings.baseUrl,
+    path,
+    'data/plugins_listing'
+  );
+  try {
+    const { settings } = caller;
+    const response = await ServerConnection.makeRequest(url, {}, settings);
+    const listed = (await response.json()) as Dashboards;
+    return !response.ok || (listed.timeseries?.enabled ?? true);
+  } catch {
+    return true;
+  }
+}
+
+/** What TensorBoard says about its dashboards. */
+type Dashboards = Readonly<Record<string, { readonly enabled: boolean }>>;
+
 export const closeBoard = (caller: ICaller, id: string): Promise<void> =>
   call(caller, `tensorboards/${encodeURIComponent(id)}`, 'DELETE');

@@ -14,7 +14,7 @@ import type {
   IPlan,
   IPlanProject
 } from '../api/launchOptions';
-import { splitArguments } from './commandLine';
+import { splitArguments } from '../run/commandLine';
 
 export type ProgramSource = 'file' | 'cell' | 'url';
 

@@ -112,6 +112,12 @@ export const launchPlugin: JupyterFrontEndPlugin<void> = {
       command: CommandIDs.launch,
       category: trans.__('TFCluster')
     });
+    // a right click makes the cell the active one
+    app.contextMenu.addItem({
+      command: LAUNCH_CELL,
+      selector: '.jp-Notebook .jp-CodeCell',
+      rank: 11
+    });
     palette?.addItem({
       command: LAUNCH_CELL,
       category: trans.__('TFCluster')

@@ -4,7 +4,7 @@
  */
 import type { ILaunchOptions } from '../api/launchOptions';
 import type { ILaunch, IScheduleForm } from '../api/types';
-import { joinArguments } from './commandLine';
+import { joinArguments } from '../run/commandLine';
 import { EMPTY, IDraft } from './draft';
 import { repeatOf } from './repeat';
 

@@ -3,7 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IField, IPlanProblem } from '../api/launchOptions';
 import { fieldsOf, kernelOf } from './draft';
 import type { ILaunchState } from './draft';
-import { splitArguments } from './commandLine';
+import { splitArguments } from '../run/commandLine';
 
 /** A sentence at an input. */
 export interface IMark {
@@ -128,11 +128,45 @@ export function hindrance(
   if (!marks.length) {
     return state.current ? null : trans.__('Checking whether it fits…');
   }
+  const [only, ...others] = [...marksOf(state, trans)];
+  const label = others.length ? null : labelOf(only[0], state, trans);
+  if (marks.length === 1 && label) {
+    return trans.__('Change “%1” first.', label);
+  }
   return trans._n(
     'One thing has to be changed first.',
     '%1 things have to be changed first.',
     marks.length
   );
+}
+
+/** Return the label of an input; null for a problem that has none. */
+function labelOf(
+  option: string,
+  { launchOptions, draft }: ILaunchState,
+  trans: TranslationBundle
+): string | null {
+  switch (option) {
+    case 'program':
+      return trans.__('Program');
+    case 'config':
+      return trans.__('Configuration');
+    case 'arguments':
+      return trans.__('Arguments');
+    case 'name':
+      return trans.__('Name');
+    case 'sha256':
+      return trans.__('Checksum');
+    case 'kernelspec':
+      return trans.__('Python of kernel');
+    default:
+      return (
+        [
+          ...(launchOptions ? fieldsOf(launchOptions, draft) : []),
+          ...(launchOptions?.schedule ?? [])
+        ].find(({ key }) => key === option)?.label ?? null
+      );
+  }
 }
 
 /** Return the number of a section's inputs with errors, for a closed section. */

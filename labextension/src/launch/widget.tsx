@@ -20,7 +20,7 @@ import { copyOnceMade } from './clipboard';
 import type { ICellProgram } from './draft';
 import { LaunchForm } from './form';
 import type { LaunchModel } from './model';
-import { programOfCell } from './commandLine';
+import { programOfCell } from '../run/commandLine';
 
 /** In milliseconds; as often as a list of runs that may be stale. */
 const RETRY = { interval: 5_000, backoff: false, max: 5_000 };

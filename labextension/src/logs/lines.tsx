@@ -81,11 +81,13 @@ export function Lines({
       } else {
         view?.show(model.rows, measure.row, currentLine);
       }
-      model.follow(false);
+      if (model.rows.height * measure.row > measure.height) {
+        model.follow(false); // else all lines are in view
+      }
       setShown(moves);
       redraw();
     }
-  }, [model, state.revision, measure.row]);
+  }, [model, state.revision, measure.row, measure.height]);
 
   React.useEffect(() => {
     scroller.current

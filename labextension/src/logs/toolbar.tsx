@@ -69,12 +69,14 @@ export function Toolbar(props: IToolbarProps): React.JSX.Element {
           isOn={state.wraps}
           onChange={isOn => model.setWraps(isOn)}
         />
-        <Toggle
-          label={trans.__('Follow')}
-          caption={trans.__('Keep the newest line in view (f)')}
-          isOn={state.follows}
-          onChange={isOn => model.follow(isOn)}
-        />
+        {state.connection !== 'ended' && (
+          <Toggle
+            label={trans.__('Follow')}
+            caption={trans.__('Keep the newest line in view (f)')}
+            isOn={state.follows}
+            onChange={isOn => model.follow(isOn)}
+          />
+        )}
         <button
           type="button"
           className="tfc-Button"

@@ -135,7 +135,9 @@ export function LogsView({
               focusLines();
             }}
           >
-            {trans.__('↓ Follow')}
+            {state.connection === 'ended'
+              ? trans.__('↓ End')
+              : trans.__('↓ Follow')}
           </button>
         )}
       </div>

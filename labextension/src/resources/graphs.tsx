@@ -229,14 +229,20 @@ function Plot(props: IPlotProps): React.JSX.Element {
         ))}
         <TimeAxis axis={axis} x={x} />
       </g>
-      {axis.marks.map((mark, index) => (
-        <g key={index} className="tfc-Graph-mark">
-          <path d={`M${x(mark.at)} ${PLOT.top - 3}V${PLOT.bottom}`} />
-          <text x={x(mark.at)} y={PLOT.top - 5} textAnchor="middle">
-            {index + 1}
-          </text>
-        </g>
-      ))}
+      {layout
+        .markLabels(axis.marks.map(({ at }) => x(at)))
+        .map(({ label, place }) => (
+          <g key={label} className="tfc-Graph-mark">
+            <path d={`M${place} ${PLOT.top - 3}V${PLOT.bottom}`} />
+            <text
+              x={Math.min(place, WIDTH - 3 * label.length)}
+              y={PLOT.top - 5}
+              textAnchor="middle"
+            >
+              {label}
+            </text>
+          </g>
+        ))}
       {requested !== null && requested <= top && (
         <path
           className="tfc-Graph-requested"

@@ -215,6 +215,31 @@ export function marks({ events, restarts, began, at }: IRunGraphs): IMark[] {
   return found.sort((one, other) => one.at - other.at);
 }
 
+/** Two marks nearer than this have one number. */
+const NUMBER_WIDTH = 10;
+
+/**
+ * Return the numbers of marks at these places, which ascend. Marks that are too near for two
+ * numbers have one line, with their first and last number.
+ */
+export function markLabels(
+  places: ReadonlyArray<number>
+): ReadonlyArray<{ readonly label: string; readonly place: number }> {
+  const groups: { first: number; last: number; place: number }[] = [];
+  places.forEach((place, index) => {
+    const group = groups[groups.length - 1];
+    if (group && place - group.place < NUMBER_WIDTH) {
+      group.last = index + 1;
+    } else {
+      groups.push({ first: index + 1, last: index + 1, place });
+    }
+  });
+  return groups.map(({ first, last, place }) => ({
+    label: first === last ? `${first}` : `${first}–${last}`,
+    place
+  }));
+}
+
 /** Events of a launch without problems, which get no mark. */
 const QUIET: ReadonlySet<string> = new Set([
   'AwaitedDone',

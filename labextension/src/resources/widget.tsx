@@ -4,7 +4,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 import { isActive } from '../api/runs';
 import type { IClusters } from '../api/state';
-import type { IRun } from '../api/types';
+import type { IRun, IRunGraphs } from '../api/types';
 import { resourcesIcon } from '../icons';
 import { useRun } from '../run/hooks';
 import { PhaseBadge, Sentence } from '../run/parts';
@@ -83,9 +83,7 @@ export function Resources({
           />
           <bdi>{name}</bdi>
           <span className="tfc-Resources-hint">
-            {trans.__(
-              'Dashed: what one task asked for. #: the step of the training.'
-            )}
+            {legend(graphs, trans).join(' ')}
           </span>
         </header>
       )}
@@ -116,6 +114,19 @@ export function Resources({
     </>
   );
 }
+
+/** Return what the lines and words on the graphs mean, of those that are there. */
+const legend = (
+  graphs: IRunGraphs | null,
+  trans: TranslationBundle
+): ReadonlyArray<string> => [
+  ...(graphs?.types.some(({ graphs: own }) =>
+    own.some(({ requested }) => requested !== null)
+  )
+    ? [trans.__('Grey line: what one task asked for.')]
+    : []),
+  ...(graphs?.steps.length ? [trans.__('#: the step of the training.')] : [])
+];
 
 /** The reason why nothing was sampled, and what to do. */
 function Nothing({

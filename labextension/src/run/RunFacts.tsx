@@ -7,8 +7,9 @@ import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 import type { Dependency, TaskStatus } from '../api/models';
 import type { IRun } from '../api/types';
+import { joinArguments } from './commandLine';
 import { shown } from './messages';
-import { Sentence, Times } from './parts';
+import { Parts, Sentence, Times } from './parts';
 import {
   phaseWord,
   programWords,
@@ -96,7 +97,9 @@ export const RunFacts = React.memo(
             trans={trans}
           />
         )}
-        <p className="tfc-Facts-dim">{shape(run, trans)}</p>
+        <p className="tfc-Facts-dim">
+          <Parts text={shape(run, trans)} />
+        </p>
         <p className="tfc-Facts-dim">
           <Times run={run} trans={trans} isOld={isOld} />
         </p>
@@ -115,7 +118,7 @@ export const RunFacts = React.memo(
                 text={sourceWord(run)}
                 isFolder={program.kind === 'folder'}
               />
-              {(program.arguments ?? []).map(word => ` ${word}`)}
+              {` ${joinArguments(program.arguments ?? [])}`}
             </code>
           </p>
         )}

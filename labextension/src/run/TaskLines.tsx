@@ -72,7 +72,7 @@ export const Uses = React.memo(
     // the last sample of a task that ends has no processes any more
     const memory = sampled.filter(size => size > 0);
     const size = ended
-      ? usage.memoryPeak
+      ? usage.memoryPeak || undefined // it ended before its first measurement
       : now
         ? now.memory || memory[memory.length - 1]
         : undefined;
@@ -179,12 +179,14 @@ const HEIGHT = 14;
 const MARGIN = 1;
 
 /**
- * Return the path of a line from zero to what was requested, or to its highest value; one value is
- * a level line.
+ * Return the path of a line from zero to what was requested, or to its highest value. One value is
+ * a level line; without a request, a level line is at half height, away from the text above.
  */
 export function line(values: ReadonlyArray<number>, requested: number): string {
   const known = values.length === 1 ? [values[0], values[0]] : values;
-  const most = Math.max(requested, ...known) || 1;
+  const high = Math.max(0, ...known);
+  const isLevel = requested === 0 && known.every(value => value === high);
+  const most = Math.max(requested, isLevel ? 2 * high : high) || 1;
   const width = (WIDTH - 2 * MARGIN) / Math.max(1, known.length - 1);
   const height = HEIGHT - 2 * MARGIN;
   return known

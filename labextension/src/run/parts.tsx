@@ -148,6 +148,22 @@ export const Tags = React.memo(
     )
 );
 
+/** A line of parts between `·`, which is broken between them rather than inside one. */
+export const Parts = ({
+  text
+}: {
+  readonly text: string;
+}): React.JSX.Element => (
+  <>
+    {text.split(' · ').map((part, place) => (
+      <React.Fragment key={place}>
+        {place > 0 && ' · '}
+        <span className="tfc-Part">{part}</span>
+      </React.Fragment>
+    ))}
+  </>
+);
+
 interface IProgressProps {
   readonly progress: IProgress;
   readonly name: string;
@@ -188,7 +204,9 @@ export const RunProgress = React.memo(
           </div>
         )}
         <div className="tfc-Progress-line">
-          <span className="tfc-Progress-words">{words}</span>
+          <span className="tfc-Progress-words">
+            <Parts text={words} />
+          </span>
           <Sparkline history={history} trans={trans} />
         </div>
       </div>

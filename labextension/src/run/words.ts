@@ -3,6 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Phase, Reclaimed, Replicas, Status, Usage } from '../api/models';
 import { TASK_TYPES } from '../api/runs';
 import type { IProgress, IRun, ITypeUsage } from '../api/types';
+import { joinArguments } from './commandLine';
 import {
   bytes,
   clock,
@@ -191,7 +192,7 @@ export function shorten(
 export function programWords(run: IRun): string {
   const { program } = run.cluster.spec;
   return program
-    ? [program.source ?? '', ...(program.arguments ?? [])].join(' ')
+    ? `${program.source ?? ''} ${joinArguments(program.arguments ?? [])}`.trim()
     : '';
 }
 

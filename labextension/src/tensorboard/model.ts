@@ -1,8 +1,10 @@
 /**
  * The state of one TensorBoard tab: starting, open, refused, or stopped.
  *
- * It has one immutable state and one signal. After the server was away, the tab asks again. It owns
- * no process: the server starts, shares and ends boards.
+ * It has one immutable state and one signal. After the server was away, the tab asks again. While an
+ * active run has no curves, the tab waits for its first point: TensorBoard would choose another
+ * dashboard, stay there, and not reload. It owns no process: the server starts, shares and ends
+ * boards.
  */
 import { URLExt } from '@jupyterlab/coreutils';
 import type { IDisposable } from '@lumino/disposable';
@@ -11,13 +13,29 @@ import type { IClusters } from '../api/clusters';
 import { ServerProblem } from '../api/problem';
 import * as rest from '../api/rest';
 import type { IBoard } from '../api/types';
-import { IBoardRequest, requestOfBoard } from './request';
+import {
+  expectsCurves,
+  IBoardRequest,
+  requestOfBoard,
+  runsOf
+} from './request';
 
-/** A starting board with a `url` already has its page, whose data requests wait for the board. */
+/** Looks for curves after the end of a run; TensorBoard reads new data every five seconds. */
+const LAST_LOOKS = 5;
+
+/**
+ * A starting board with a `url` already has its page, whose data requests wait for the board. An
+ * open one that `waits` has no page until there are curves.
+ */
 export type BoardState =
   | { readonly kind: 'new' }
   | { readonly kind: 'starting'; readonly url?: string }
-  | { readonly kind: 'open'; readonly board: IBoard; readonly url: string }
+  | {
+      readonly kind: 'open';
+      readonly board: IBoard;
+      readonly url: string;
+      readonly waits: boolean;
+    }
   | { readonly kind: 'refused'; readonly problem: ServerProblem }
   | { readonly kind: 'stopped' };
 
@@ -72,12 +90,47 @@ export class BoardModel implements IDisposable {
       this._request = requestOfBoard(board);
       const url = URLExt.join(caller.settings.baseUrl, board.path);
       if (!board.running) {
-        this._set({ kind: 'starting', url });
+        this._set(
+          this._mayWait ? { kind: 'starting' } : { kind: 'starting', url }
+        );
         board = await rest.openBoard(caller, request); // reports why if it does not start
       }
-      this._set({ kind: 'open', board, url });
+      this._looksLeft = LAST_LOOKS;
+      const waits =
+        this._expectsCurves && !(await rest.hasCurves(caller, board));
+      this._set({ kind: 'open', board, url, waits });
     } catch (error) {
       this._refuse(error);
+    }
+  }
+
+  /** Return whether the board has curves; false if it is not open. Never rejects. */
+  async hasCurves(): Promise<boolean> {
+    const { state } = this;
+    return (
+      state.kind === 'open' &&
+      (await rest.hasCurves(this._clusters.caller, state.board))
+    );
+  }
+
+  /** Stop waiting if there are curves, or if the run has ended without any. Never rejects. */
+  async look(): Promise<void> {
+    if (this._isLooking) {
+      return;
+    }
+    this._isLooking = true;
+    this._looksLeft = this._expectsCurves ? LAST_LOOKS : this._looksLeft - 1;
+    const found = await this.hasCurves();
+    this._isLooking = false;
+    if (found || this._looksLeft <= 0) {
+      this.show();
+    }
+  }
+
+  /** Show the page without waiting for curves. */
+  show(): void {
+    if (this._state.kind === 'open' && this._state.waits) {
+      this._set({ ...this._state, waits: false });
     }
   }
 
@@ -92,6 +145,19 @@ export class BoardModel implements IDisposable {
     } catch (error) {
       this._refuse(error);
     }
+  }
+
+  private get _expectsCurves(): boolean {
+    return expectsCurves(this._request, this._clusters.state.runs);
+  }
+
+  /** Whether the board, once it runs, may have no curves: none of its runs has got anywhere. */
+  private get _mayWait(): boolean {
+    const { runs } = this._clusters.state;
+    return (
+      this._expectsCurves &&
+      runsOf(this._request, runs).every(run => run.progress === null)
+    );
   }
 
   private _refuse(error: unknown): void {
@@ -128,6 +194,8 @@ export class BoardModel implements IDisposable {
   private _request: IBoardRequest;
   private _state: BoardState = { kind: 'new' };
   private _isDisposed = false;
+  private _isLooking = false;
+  private _looksLeft = LAST_LOOKS;
   private _wasLive: boolean;
   private readonly _changed = new Signal<this, BoardState>(this);
 }

@@ -20,6 +20,7 @@ export class Notice extends ReactWidget {
         state={this._model.state}
         trans={this._trans}
         onOpen={() => void this._model.open()}
+        onShow={() => this._model.show()}
       />
     );
   }
@@ -29,12 +30,14 @@ interface IWordsProps {
   readonly state: BoardState;
   readonly trans: TranslationBundle;
   readonly onOpen: () => void;
+  readonly onShow: () => void;
 }
 
 export function Words({
   state,
   trans,
-  onOpen
+  onOpen,
+  onShow
 }: IWordsProps): React.JSX.Element {
   switch (state.kind) {
     case 'refused': {
@@ -54,11 +57,33 @@ export function Words({
           <Button label={trans.__('Start Again')} onClick={onOpen} />
         </div>
       );
+    case 'open':
+      return state.waits ? (
+        <div role="status">
+          <p>{trans.__('No curves yet, waiting for the first step.')}</p>
+          <p>
+            {trans.__(
+              'They appear here by themselves. A program that writes no event files shows in the sidebar how far it is.'
+            )}
+          </p>
+          <Button label={trans.__('Show TensorBoard Now')} onClick={onShow} />
+        </div>
+      ) : (
+        <Starting trans={trans} />
+      );
     case 'new':
     case 'starting':
-    case 'open': // until the page has loaded
-      return <p role="status">{trans.__('TensorBoard is starting …')}</p>;
+      return <Starting trans={trans} />;
   }
+}
+
+/** The notice until the page has loaded. */
+function Starting({
+  trans
+}: {
+  readonly trans: TranslationBundle;
+}): React.JSX.Element {
+  return <p role="status">{trans.__('TensorBoard is starting …')}</p>;
 }
 
 function Button(props: {

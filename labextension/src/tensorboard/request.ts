@@ -4,7 +4,8 @@ import type {
   ReadonlyPartialJSONObject,
   ReadonlyPartialJSONValue
 } from '@lumino/coreutils';
-import type { IBoard } from '../api/types';
+import { isActive, nameOf } from '../api/runs';
+import type { IBoard, IRun } from '../api/types';
 
 /** Without runs and folder it means all runs. */
 export interface IBoardRequest {
@@ -39,6 +40,20 @@ export const requestOfBoard = (board: IBoard): IBoardRequest => ({
   refs: board.refs,
   folder: board.folder
 });
+
+/** Return the runs that the board shows; a folder may contain the output of any run. */
+export const runsOf = (
+  { refs }: IBoardRequest,
+  runs: ReadonlyArray<IRun>
+): ReadonlyArray<IRun> =>
+  runs.filter(run => refs.length === 0 || refs.includes(nameOf(run)));
+
+/** Return whether the first point of a curve is still to come; a folder is never waited for. */
+export const expectsCurves = (
+  request: IBoardRequest,
+  runs: ReadonlyArray<IRun>
+): boolean =>
+  request.folder === null && runsOf(request, runs).some(run => isActive(run));
 
 /** Return the title of a tab; a narrow tab shows its beginning. */
 export function titleOf(

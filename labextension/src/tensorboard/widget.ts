@@ -2,9 +2,10 @@
  * One TensorBoard in a tab: its page in a frame, and a notice until it has loaded.
  *
  * A tab that is restored behind others starts nothing until it is shown. The page is dropped with
- * its board, because it would keep requesting data. While a run is active, the page reloads its
- * data, as its own button does; the user's settings on the page stay. The theme follows JupyterLab
- * unless the user has chosen one on the page.
+ * its board, because it would keep requesting data. While a run is active, and twice after its end,
+ * the page reloads its data, as its own button does; the user's settings on the page stay. A page
+ * that cannot show new curves by that is loaded again. The theme follows JupyterLab unless the user
+ * has chosen one on the page.
  */
 import {
   IFrame,
@@ -18,11 +19,10 @@ import type { Message } from '@lumino/messaging';
 import { ISignal, Signal } from '@lumino/signaling';
 import { Panel, Widget } from '@lumino/widgets';
 import { IClusters, isActive } from '../api/clusters';
-import { nameOf } from '../api/runs';
 import { boardIcon } from '../icons';
 import { BoardModel, BoardState } from './model';
 import { Notice } from './notice';
-import { IBoardRequest, keyOf, titleOf } from './request';
+import { IBoardRequest, keyOf, runsOf, titleOf } from './request';
 
 /** The permissions of TensorBoard's page; its origin is ours, behind the server's sign-in. */
 const SANDBOX: IFrame.SandboxExceptions[] = [
@@ -48,8 +48,17 @@ const LONG_PATIENCE = 15_000;
 /** Milliseconds between two reloads of a page's data. */
 export const RELOAD = 10_000;
 
+/** Milliseconds between two looks for the first curves. */
+const LOOK = 2_000;
+
+/** Reloads after the end of a run: TensorBoard reads the last data up to five seconds later. */
+const LAST_RELOADS = 2;
+
 /** The button of TensorBoard's page that reloads its data; absent while it reloads. */
 const RELOAD_BUTTON = '.reload-button:not(.loading)';
+
+/** The title of the dashboard with curves, which is hidden until the page knows of curves. */
+const CURVES = '[data-plugin-id="timeseries"]';
 
 /** The parameter in the address of TensorBoard's page with the default theme. */
 const DARK = 'darkMode';
@@ -72,7 +81,7 @@ export class BoardWidget extends Panel {
     this.model.changed.connect(this._onState, this);
     clusters.changed.connect(this._onClusters, this);
     _themes?.themeChanged.connect(this._onTheme, this);
-    this._timer = window.setInterval(() => this._onTime(), RELOAD);
+    this._timer = window.setInterval(() => this._onTime(), LOOK);
     this.title.icon = boardIcon;
     this.title.closable = true;
     this._name();
@@ -130,24 +139,24 @@ export class BoardWidget extends Panel {
 
   private _onState(_: BoardModel, state: BoardState): void {
     this._onClusters();
-    if (state.kind === 'open' && this._frame) {
+    const waits = state.kind === 'open' && state.waits;
+    if (state.kind === 'open' && !waits && this._frame) {
       return; // the page was loaded while the board started
     }
     const { activeElement } = document;
     // the stop button can no longer have the focus
     const part = state.kind === 'stopped' ? this.parent : this;
     this._letGo(part?.node.contains(activeElement) ?? false);
-    if ('url' in state && state.url) {
+    if (!waits && 'url' in state && state.url) {
       this._load(state.url);
     }
   }
 
   private _onClusters(): void {
+    const { request, state } = this.model;
     const reloads =
-      this.model.state.kind === 'open' &&
-      this._clusters.state.runs.some(
-        run => isActive(run) && shows(this.model.request, nameOf(run))
-      );
+      state.kind === 'open' &&
+      runsOf(request, this._clusters.state.runs).some(run => isActive(run));
     if (reloads !== this._reloads) {
       this._reloads = reloads;
       this._reloadsChanged.emit(reloads);
@@ -155,12 +164,48 @@ export class BoardWidget extends Panel {
   }
 
   private _onTime(): void {
-    const isLast = this._hasReloaded && !this._reloads;
-    this._hasReloaded = this._reloads;
-    if ((this._reloads || isLast) && this.isVisible && !document.hidden) {
-      pageOf(this._frame)
-        ?.contentDocument?.querySelector<HTMLElement>(RELOAD_BUTTON)
-        ?.click();
+    const { state } = this.model;
+    if (state.kind !== 'open' || !this.isVisible || document.hidden) {
+      return;
+    }
+    if (state.waits) {
+      void this.model.look();
+      return;
+    }
+    this._time += LOOK;
+    if (this._reloads) {
+      this._reloadsLeft = LAST_RELOADS;
+    }
+    if (this._reloadsLeft > 0 && this._time >= RELOAD) {
+      this._time = 0;
+      this._reloadsLeft -= 1;
+      void this._reload();
+    }
+  }
+
+  /** Reload the data of the page; load the page again if its dashboard does not reload. */
+  private async _reload(): Promise<void> {
+    const frame = this._frame;
+    const page = pageOf(frame);
+    const button =
+      page?.contentDocument?.querySelector<HTMLButtonElement>(RELOAD_BUTTON);
+    if (!page || !button) {
+      return;
+    }
+    if (!button.disabled) {
+      button.click();
+    } else if (
+      !page.contentDocument?.querySelector(CURVES)?.getClientRects().length &&
+      (await this.model.hasCurves()) &&
+      frame === this._frame
+    ) {
+      if (this._isUsed) {
+        page.contentWindow?.location.reload(); // its address has the dashboard
+      } else {
+        const url = new URL(page.contentWindow!.location.href);
+        url.hash = '';
+        page.contentWindow?.location.replace(url);
+      }
     }
   }
 
@@ -190,6 +235,11 @@ export class BoardWidget extends Panel {
       if (frame === this._frame) {
         const hasFocus = this._notice.node.contains(document.activeElement);
         this._notice.hide();
+        for (const event of ['pointerdown', 'keydown']) {
+          page.contentDocument?.addEventListener(event, () => {
+            this._isUsed = true;
+          });
+        }
         if (hasFocus) {
           page.focus();
         }
@@ -198,6 +248,8 @@ export class BoardWidget extends Panel {
     });
     window.setTimeout(() => this._onWaiting(frame), LONG_PATIENCE);
     this._frame = frame;
+    this._isUsed = false;
+    this._reloadsLeft = Math.max(this._reloadsLeft, 1); // a new board may not have read all yet
     this._name();
     frame.url = this._themed(url); // this comes first, because a frame without an address loads an empty page
     this.insertWidget(0, frame);
@@ -234,14 +286,10 @@ export class BoardWidget extends Panel {
   private readonly _reloadsChanged = new Signal<this, boolean>(this);
   private _mayBegin = false;
   private _reloads = false;
-  private _hasReloaded = false;
+  private _isUsed = false;
+  private _time = 0;
+  private _reloadsLeft = 0;
 }
-
-/**
- * Return whether the board of a request shows a run; a folder may contain the output of any run.
- */
-const shows = ({ refs }: IBoardRequest, name: string): boolean =>
-  refs.length === 0 || refs.includes(name);
 
 const pageOf = (frame: IFrame | null): HTMLIFrameElement | null =>
   frame?.node.querySelector('iframe') ?? null;
@@ -296,9 +344,14 @@ export function tabOf(
         ? model.state.kind === 'starting'
           ? trans.__('Loading…')
           : ''
-        : content.reloads
-          ? trans.__('Reloads every %1 s while a run is active', RELOAD / 1000)
-          : trans.__('Not reloading: no run shown here is active');
+        : model.state.waits
+          ? ''
+          : content.reloads
+            ? trans.__(
+                'Reloads every %1 s while a run is active',
+                RELOAD / 1000
+              )
+            : trans.__('Not reloading: no run shown here is active');
   };
   content.reloadsChanged.connect(say);
   const able = (): void => {

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.backend_contract import (
     SLEEP,
     Launch,
@@ -53,8 +54,11 @@ def test_unknown_runs(backend: Backend, launch: Launch) -> None:
             verb()
     with pytest.raises(NotFound, match=run.metadata.name):
         backend.get(f"digits-{run.metadata.run + 6}")
-    with pytest.raises(NotFound, match="list` shows"):  # a number alone is not similar
+    with pytest.raises(NotFound, match="list --all` shows"):  # a number alone is not similar
         backend.get("it-1")
+    backend.annotate(run.metadata.name, lambda now: replace(now, display_name="Tom's best run"))
+    with pytest.raises(NotFound, match=f"did you mean {run.metadata.name}"):
+        backend.get("Tom's best run")
     for nonsense in ("", "..", "a/b", "digits-", "Digits", "digits-1-2", "-1"):
         with pytest.raises(NotFound):
             backend.get(nonsense)

@@ -125,7 +125,7 @@ def test_colours_are_for_terminals_and_no_color_is_respected(run: Run) -> None:
     run("launch", "hello.py", "--workers", "1", "--wait")
 
     assert "\x1b[36mworker-0 |\x1b[0m" in _in_terminal(["logs", "hello"])[1]
-    assert "\x1b[1;32mSucceeded\x1b[0m" in _in_terminal(["list"])[1]
+    assert "\x1b[1;38;5;28mSucceeded\x1b[0m" in _in_terminal(["list"])[1]
     assert "\x1b" not in _in_terminal(["logs", "hello"], NO_COLOR="1")[1]
     assert "\x1b" not in _in_terminal(["logs", "hello", "--no-color"])[1]
 

@@ -149,6 +149,8 @@ def test_missing_file_names_what_is_close(here: Path, workspace: Path) -> None:
     assert "'trian.py'" in message
     assert "did you mean train.py?" in message
     assert "eval.py" not in message
+    # a terminal of JupyterLab is in the folder of the file browser
+    assert "did you mean eval.py?" in refusal("examples/eval.py", here, workspace)
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def test_what_can_never_happen_is_refused_at_launch(manager: ClusterManager, her
     manager.launch(mode="in-graph", workers=1, ps=0)
     for after, words in (
         ("fial-1", "there is no run fial-1; did you mean fail-1?"),
-        ("nothing", "there is no run nothing; `tfcluster list` shows"),
+        ("nothing", "there is no run nothing; `tfcluster list --all` shows"),
         ("fail", r"fail-1 has not succeeded \(Failed\): leave this out, or write fail-1:end"),
         ("in-graph", "in-graph-1 is in-graph and is ended by you: write in-graph-1:end"),
         ("fail:never", "write RUN, RUN:success or RUN:end"),

@@ -494,12 +494,12 @@ class KubernetesBackend(Backend):
         cluster, run = names.parse_ref(ref)
         with self._explained():
             if not names.is_valid(cluster):
-                raise run_names.unknown_run_error(ref, self._names())
+                raise run_names.unknown_run_error(ref, self._names(), self._all_runs)
             if run is None:
                 runs = [c for c in self._all_runs() if c.metadata.cluster == cluster]
                 if runs:
                     return max(runs, key=lambda c: c.metadata.run)
-                raise run_names.unknown_run_error(ref, self._names())
+                raise run_names.unknown_run_error(ref, self._names(), self._all_runs)
             try:
                 found = read_record(self.api.get(self._where(names.run_name(cluster, run))))
             except ApiError as error:

@@ -460,7 +460,7 @@ class LocalBackend(Backend):
                 if found is not None:
                     return folder, found
         runs = [(f.path.parent.name, int(f.path.name)) for f in self._store.folders()]
-        raise run_names.unknown_run_error(ref, runs)
+        raise run_names.unknown_run_error(ref, runs, lambda: (c for _folder, c in self._all()))
 
     def _output_of(self, ref: str | None) -> Path | None:
         """Return the output folder of a run, whether its record exists or not."""

@@ -73,8 +73,8 @@ def account(name: str, uid: int, owner: str) -> Person:
     except KeyError:
         raise NoServer(
             _(
-                "This machine has no system account {name} to run the notebook. Ask"
-                " its administrator to create one: `useradd --create-home {name}`"
+                "This machine has no system account {name} to run the notebook. An "
+                "administrator creates one as root: `useradd --create-home {name}`"
             ).format(name=name)
         ) from None
     if found.pw_uid == 0:

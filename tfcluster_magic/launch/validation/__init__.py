@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ...errors import InvalidRequest, Problem
 from ...program.snapshots import completed
 from ...spec import Message, Model, Spec
-from ...spec.names import NAME_RULE, is_valid
+from ...spec.names import is_valid, name_rule
 from . import schema
 from .rules import MOST_TASKS, RESERVED_ENV, SMALLEST_MEMORY, check_rules
 
@@ -53,7 +53,7 @@ def validate(data: Mapping[str, Any], *, is_launch: bool = True) -> Spec:
 def validate_name(name: str) -> None:
     """Raise InvalidRequest unless `name` may name a cluster."""
     if not is_valid(name):
-        raise InvalidRequest([Problem("name", name, NAME_RULE)])
+        raise InvalidRequest([Problem("name", name, name_rule(name))])
 
 
 def read_model(data: Mapping[str, Any], kind: type[M]) -> M:

@@ -3,7 +3,7 @@
  * link is shown only once.
  */
 
-import { ask, at, copy, t } from './shared.js';
+import { ask, at, copy, make, sentence, t } from './shared.js';
 
 const NEW = t(
   'The account is created with the link. The link sets a password once.'
@@ -15,6 +15,27 @@ const RESET = t(
 let done = () => {};
 let reset = false;
 
+/** Tell why there is no link, and show what may be done then. */
+function refuse(error) {
+  const parts = error ? sentence(error.message) : [];
+  at('invite-said').replaceChildren(...parts);
+  const command = at('invite-said').querySelector('code');
+  if (command) {
+    const button = make('button', t('Copy'), {
+      type: 'button',
+      class: 'btn btn-sm btn-secondary ms-2'
+    });
+    button.addEventListener('click', () => copy(command.textContent, button));
+    command.after(button);
+  }
+  const isConflict = error?.title === 'Conflict';
+  at('invite-anyway').hidden = !isConflict;
+  const now = at('invite-now');
+  now.textContent = isConflict ? t('Try again') : t('Create a link');
+  now.classList.toggle('btn-primary', !isConflict);
+  now.classList.toggle('btn-secondary', isConflict);
+}
+
 /** Open the dialog, which asks for a name; `row` is an existing user. */
 export function openInvite(then, row = null) {
   done = then;
@@ -25,9 +46,8 @@ export function openInvite(then, row = null) {
   at('invitee').readOnly = row !== null;
   reset = row?.account?.state === 'password';
   at('invite-what').textContent = reset ? RESET : NEW;
-  at('invite-said').textContent = '';
+  refuse(null);
   at('invited').hidden = true;
-  at('invite-anyway').hidden = true;
   at('invite-now').hidden = false;
   at('ask-invite').showModal();
 }
@@ -53,16 +73,14 @@ async function invite(withoutNotebook) {
     at('copy').focus();
     done();
   } catch (error) {
-    at('invite-said').textContent = error.message;
-    at('invite-anyway').hidden = error.title !== 'Conflict';
+    refuse(error);
   } finally {
     at('invite-now').disabled = at('invite-anyway').disabled = false;
   }
 }
 
 at('invitee').addEventListener('input', () => {
-  at('invite-said').textContent = '';
-  at('invite-anyway').hidden = true;
+  refuse(null);
 });
 at('ask-invite')
   .querySelector('form')

@@ -3,7 +3,7 @@
 import { drawChips, drawColumns, drawPlace } from './columns.js';
 import { LIMIT, drawRows, follow } from './table.js';
 import { askWhy, keyOf } from './reasoned.js';
-import { at, make, moment, named, t } from './shared.js';
+import { at, make, moment, named, sentence, t } from './shared.js';
 
 const COLUMNS = [
   ['owner', t('Owner')],
@@ -146,11 +146,12 @@ function draw() {
   drawChips(at('states'), shown.states, view.states, change);
   drawChoice();
   drawPlace(shown, view.offset, LIMIT);
-  at('empty').textContent = shown.all
+  const empty = shown.all
     ? t('No schedule matches. Clear the filter, or choose other states.')
     : t(
         'There are no schedules yet. A user creates one in a notebook: `%tfcluster schedule create nightly --cron "0 2 * * *" train.py`'
       );
+  at('empty').replaceChildren(...sentence(empty));
 }
 
 const { look, change } = follow({

@@ -88,6 +88,10 @@ export async function ask(path, { method = 'GET', body, known } = {}) {
   return { told, tag: answer.headers.get('Etag') ?? '' };
 }
 
+/** The nodes of a text whose commands stand in backticks. */
+export const sentence = text =>
+  text.split('`').map((part, place) => (place % 2 ? make('code', part) : part));
+
 export function tell(error) {
   const place = at('trouble');
   place.hidden = !error;
