@@ -142,6 +142,7 @@ dist: dev  ## wheel and sdist into dist/
 	$(BIN)/python -m build
 
 clean:  ## remove what make made: .venv, build, dist, caches
+	@test ! -x $(BIN)/python || $(BIN)/python tools/running.py
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find tfcluster_magic tests tools benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 	rm -rf tfcluster_magic/runtime/*.so tfcluster_magic/labextension

@@ -133,8 +133,12 @@ def test_each_block_is_run_by_a_test_or_says_why_not(block: Block) -> None:
 
 @pytest.mark.parametrize("block", BLOCKS, ids=name_of)
 def test_each_block_is_of_its_language(block: Block) -> None:
-    """Each YAML, JSON or Python block is valid, and no other language goes unchecked."""
+    """Each YAML, JSON or Python block is valid, and no other language goes unchecked. In a console
+    block each command begins a line.
+    """
     assert block.language in LANGUAGES, block.language
+    if block.language == "console":
+        assert not re.search(r"\S \$ ", block.text)
     if block.language == "yaml":
         assert list(yaml.safe_load_all(block.text))
     elif block.language == "json":

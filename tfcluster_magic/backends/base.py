@@ -211,6 +211,10 @@ class Notifications(abc.ABC):
         read.
         """
 
+    def policy_place(self) -> str:
+        """Return where that policy is written."""
+        return _("section notifications of your administrator's policy")
+
     @abc.abstractmethod
     def deliveries(self) -> Sequence[Delivery]:
         """Return the deliveries that are kept."""

@@ -55,11 +55,13 @@ def list_command(
     tags: tuple[str, ...],
     form: str,
 ) -> None:
-    """List the active runs and the newest run of each name, newest first."""
+    """List the active runs and the newest run of each name, newest first; with --tag, every run
+    with it.
+    """
     everything = terminal.manager.list(names, all_runs=True)
     clusters = [
         c
-        for c in (everything if all_runs else newest(everything))
+        for c in (everything if all_runs or tags else newest(everything))
         if (not active or c.active)
         and (not phase or c.status.phase.value in phase)
         and (mode is None or c.spec.mode.value == mode)
@@ -71,6 +73,8 @@ def list_command(
         return
     if clusters:
         terminal.say(report.listing(clusters, terminal.paint, most=terminal.columns))
+    elif everything and all_runs:
+        terminal.say(_("No run matches."))
     elif everything:
         terminal.say(_("No run matches. `tfcluster list --all` shows every run."))
     else:
@@ -81,7 +85,7 @@ def list_command(
             )
         )
     hidden = len(everything) - len(clusters)
-    if clusters and hidden:
+    if clusters and hidden and not all_runs:
         terminal.note(_("{count} more with `tfcluster list --all`").format(count=hidden))
     terminal.note_outage(clusters)
 
@@ -348,10 +352,18 @@ def stop_command(
     for before in clusters:
         name = before.metadata.name
         if no_wait:
-            terminal.say(report.headline(manager.status(name), terminal.paint))
+            after = manager.status(name)
+            stops = after.active and after.spec.stop is not None
+            being_stopped = _("{name} is being stopped").format(name=name)
+            terminal.say(being_stopped if stops else report.headline(after, terminal.paint))
             continue
+
+        def changed(now: TFCluster, before: TFCluster = before) -> None:
+            if now.status.messages != before.status.messages:
+                terminal.changed(now)
+
         with terminal.detaching(name, _("{name} is still being stopped").format(name=name)):
-            after = manager.wait(name, until=Until.RELEASED, on_change=terminal.changed)
+            after = manager.wait(name, until=Until.RELEASED, on_change=changed)
         ended = "" if before.active else _("it had already ended")
         if before.status.released_at is None and after.status.reclaimed is not None:
             ended = report.reclaimed(after.status.reclaimed)

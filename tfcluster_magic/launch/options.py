@@ -241,7 +241,8 @@ OPTIONS: tuple[Option, ...] = (
         "Success",
         ("lifecycle", "successPolicy"),
         Kind.WORD,
-        "tasks whose success ends the run [chief if there is one, else all]",
+        "tasks whose success ends the run; a chief that you name here also ends the workers at "
+        "once [chief if there is one, else all]",
         _enum_values(SuccessPolicy),
         only=Mode.BETWEEN_GRAPH,
     ),

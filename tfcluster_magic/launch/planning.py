@@ -544,6 +544,8 @@ def inferred_messages(
             told.append(Message("NeededChief" if certain else code, {"why": evidence.message}))
     if findings.unclear is not None and not spec.replicas.ps.count:
         told.append(Message("StrategyUnclear", {"why": findings.unclear.message}))
+    if findings.collective is not None and spec.replicas.ps.count:
+        told.append(Message("ServersUnused", {"why": findings.collective.message}))
     passed = spec.passed_flags
     addresses = [f for f in findings.flags if f.name in passed and f.is_address]
     if addresses:

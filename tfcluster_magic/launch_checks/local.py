@@ -100,6 +100,7 @@ class LocalFacts(RoomFacts):
         log_dir: the folder of the runs' output.
         state_dir: the folder of the records.
         lost_output: the folder of the old checkpoints, if it is gone.
+        lost_program: the file or folder of a program named by its path, if there is none.
         warnings: problems of this machine that do not prevent a launch.
     """
 
@@ -109,6 +110,7 @@ class LocalFacts(RoomFacts):
     log_dir: WrittenFolder
     state_dir: WrittenFolder
     lost_output: Path | None
+    lost_program: Path | None
     warnings: Sequence[str]
 
 
@@ -198,6 +200,10 @@ def _setup_problems(spec: Spec, facts: LocalFacts) -> Iterator[Problem]:
             resume_from=facts.lost_output
         )
         yield Problem("resumeFrom", spec.resume_from, allowed)
+    if facts.lost_program is not None:
+        allowed = _("there is no {file}: tasks would read the program there")
+        path = spec.program.path if spec.program else None
+        yield Problem("program.path", path, allowed.format(file=facts.lost_program))
 
 
 def _python_problem(spec: Spec, python: TaskPython) -> Problem | None:

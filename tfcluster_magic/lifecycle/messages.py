@@ -188,6 +188,7 @@ _ERROR_HINTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "KerasUnsupported",
         (),
     ),
+    (r"There is no id for task_type '?ps", "NoServersWanted", ()),
     (r"py_function|PyFunc|EagerPyFunc", "PyFunctionElsewhere", ()),
     (
         (
@@ -632,7 +633,8 @@ def stalled(
         advice = Message("StallEnds", {"time": spec.lifecycle.stall_timeout})
     elif leader in finished and spec.success_policy.value == "all":
         advice = Message("StallAdviceLeader", {"name": name, "task": leader})
-    return (first, *_who_waits_for_whom(waiting, finished), advice)
+    stacks = Message("StallStacks", {"name": name})
+    return (first, *_who_waits_for_whom(waiting, finished), stacks, advice)
 
 
 def stalled_for(
@@ -646,7 +648,8 @@ def stalled_for(
     """Say that a run was ended because nothing happened any more."""
     values = {"tasks": some(list(waiting)), "time": limit, "since": since}
     logs = Message("SeeLogs", {"name": name, "task": culprit})
-    return (Message("StallTimeout", values), *_who_waits_for_whom(waiting, finished), logs)
+    stacks = Message("StallStacks", {"name": name})
+    return (Message("StallTimeout", values), *_who_waits_for_whom(waiting, finished), stacks, logs)
 
 
 MOST_PEERS = 2

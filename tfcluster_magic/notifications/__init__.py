@@ -264,6 +264,7 @@ class Delivery(Model, frozen=True, kw_only=True):
     locked: Annotated[bool, Meta(description="only an administrator resumes the schedule")] = False
     task: Annotated[str, Meta(description="the task that printed the lines")] = ""
     lines: Annotated[tuple[str, ...], Meta(description="the last printed lines")] = ()
+    options: Annotated[str, Meta(description="options of the rerun that it advises")] = ""
     at: Annotated[float, Meta(description="when it happened")]
     noted_at: Annotated[float, Meta(description="when it was seen")]
     state: DeliveryState = DeliveryState.PENDING

@@ -150,6 +150,7 @@ def _delivery(
         locked=event.locked,
         task=task if shown else "",
         lines=shown,
+        options=event.options,
         at=event.at,
         noted_at=now,
         next_at=now,

@@ -49,6 +49,8 @@ class NotableEvent:
     locked: bool = False
     task: str = ""
     lines: Sequence[str] = ()
+    options: str = ""
+    """Options that a rerun needs to help."""
 
 
 Printed = tuple[str, Sequence[str]]
@@ -84,6 +86,7 @@ def run_events(
             task=task,
             lines=lines,
             waits=waits,
+            options=_rerun_options(words),
         )
         found.append(event)
 
@@ -114,6 +117,19 @@ def run_events(
                 add(key, at, [Occasion.OUT_OF_MEMORY], _OUT_OF_MEMORY, said)
                 break
     return found
+
+
+def _rerun_options(words: Words) -> str:
+    """Return the options that a run's message advises for its rerun."""
+    for each in words:
+        if isinstance(each, Message):
+            if each.code == "KerasUnsupported":
+                return "--env TF_USE_LEGACY_KERAS=1"
+            if each.code == "FlagRefused":
+                return f"--pass-flags {each.params['word']}"
+            if each.code == "RaiseMemory":
+                return str(each.params["option"])
+    return ""
 
 
 def recorded_lines(cluster: TFCluster) -> Printed:

@@ -70,6 +70,10 @@ class NotDelivered(TFClusterError):
     http_status = 502
 
 
+class ReceiverRefused(NotDelivered):
+    """The policy does not allow the receiver."""
+
+
 def network_mistake(text: str) -> str:
     """Return why a policy cannot name this network; empty if it can."""
     try:
@@ -93,8 +97,20 @@ def address_mistake(text: str, policy: NotificationPolicy) -> str:
         )
         public = address.is_global and (address.version == 4 or address in _PUBLIC_6)
         if closed or not (public or is_private_allowed(address, policy)):
-            said = _("{address} is not a public address, and the policy does not name its network")
+            said = _(
+                "{address} is not a public address, and privateNetworks of the policy does not "
+                "name its network"
+            )
             return said.format(address=found)
+    return ""
+
+
+def host_mistake(host: str, policy: NotificationPolicy) -> str:
+    """Return why a webhook cannot go to a host given by its address, or to this machine; empty if
+    it can. Other names are resolved at each delivery.
+    """
+    with contextlib.suppress(ValueError):
+        return address_mistake("127.0.0.1" if host == "localhost" else host, policy)
     return ""
 
 
@@ -156,7 +172,7 @@ def post(
     """Post a message to a webhook. Raises NotDelivered."""
     with _explained(webhook.shown, webhook.secrets, timeout) as deadline:
         if not policy.allows_host(webhook.host):
-            raise NotDelivered(
+            raise ReceiverRefused(
                 _("the policy does not allow the host {host}").format(host=webhook.host)
             )
         request = webhook_request(message, webhook, now)
@@ -236,7 +252,7 @@ def send_mail(
     """Send a message by the mail server of the policy. Raises NotDelivered."""
     server = policy.smtp
     if server is None or not policy.allows_recipient(recipient):
-        raise NotDelivered(mail_mistake(recipient, policy))
+        raise ReceiverRefused(mail_mistake(recipient, policy))
     password = _password(server)
     with _explained(f"{server.host}:{server.port}", (password,), timeout) as deadline:
         context = ssl.create_default_context()
@@ -258,7 +274,7 @@ def mail_mistake(recipient: str, policy: NotificationPolicy) -> str:
     if not MAIL_ADDRESS.fullmatch(recipient):
         return _("write one address, name@example.com")
     if policy.smtp is None:
-        return _("the policy names no mail server")
+        return _("the policy names no mail server (smtp)")
     if not policy.allows_recipient(recipient):
         allowed = ", ".join(policy.smtp.recipients)
         return _("the policy allows mail to {domains} only").format(domains=allowed)
@@ -316,7 +332,7 @@ def _connect(
         if time.monotonic() >= end:
             raise TimeoutError
         if policy is not None and (why := address_mistake(str(address[0]), policy)):
-            problem = NotDelivered(why)
+            problem = ReceiverRefused(why)
             continue
         sock = socket.socket(family, kind, protocol)
         sock.settimeout(max(0.1, end - time.monotonic()))
@@ -339,11 +355,11 @@ def _peer(sock: socket.socket) -> Address:
 @contextlib.contextmanager
 def _explained(receiver: str, secrets: Sequence[str], timeout: float) -> Iterator[Deadline]:
     """Yield the deadline of an attempt, and convert errors into NotDelivered."""
-    deadline = Deadline(timeout)
+    deadline, problem = Deadline(timeout), NotDelivered
     try:
         yield deadline
     except NotDelivered as error:
-        why = str(error)
+        why, problem = str(error), type(error)
     except ssl.SSLCertVerificationError as error:
         why = _("its certificate is not trusted: {why}").format(why=error.verify_message)
     except smtplib.SMTPResponseException as error:
@@ -368,7 +384,7 @@ def _explained(receiver: str, secrets: Sequence[str], timeout: float) -> Iterato
     finally:
         deadline.cancel()
     if why:
-        raise NotDelivered(f"{receiver}: {scrubbed(why, secrets)}")
+        raise problem(f"{receiver}: {scrubbed(why, secrets)}")
 
 
 def scrubbed(text: str, secrets: Sequence[str]) -> str:

@@ -125,8 +125,11 @@ def _command(delivery: Delivery) -> str:
         return f"tfcluster schedule {verb} {delivery.about}"
     if delivery.occasion is Occasion.NOT_LAUNCHED:
         return f"tfcluster schedule history {delivery.about}"
-    ended = delivery.event == "end"
-    return f"tfcluster {'rerun' if ended else 'status'} {delivery.about}" if delivery.about else ""
+    if not delivery.about:
+        return ""
+    if delivery.event != "end":
+        return f"tfcluster status {delivery.about}"
+    return f"tfcluster rerun {delivery.about} {delivery.options}".rstrip()
 
 
 # -- webhooks --------------------------------------------------------------------------------------

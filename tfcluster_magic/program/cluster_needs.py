@@ -49,12 +49,14 @@ class Findings:
         replaces_tf_config: file and line that overwrite TF_CONFIG, if any.
         unclear: a line that uses a strategy with parameter servers, if the program has several
             strategies.
+        collective: a line that uses a strategy without any, in a program that needs none.
     """
 
     flags: tuple[Flag, ...] = ()
     wanted: Mapping[TaskType, Evidence] = field(default_factory=dict)
     replaces_tf_config: tuple[str, int] | None = None
     unclear: Evidence | None = None
+    collective: Evidence | None = None
 
 
 def inspect_program(tree: Tree, entry: str) -> Findings:
@@ -66,9 +68,11 @@ def inspect_program(tree: Tree, entry: str) -> Findings:
         flags = taken_flags(tree, entry, code)
         uses = _Uses(code, flags)
         wanted, unclear = uses.wanted()
+        asks = unclear or TaskType.PS in wanted or uses.handles_servers
+        collective = None if asks else uses.collective()
     except RecursionError:
         return Findings()
-    return Findings(flags, wanted, uses.replaces_tf_config, unclear)
+    return Findings(flags, wanted, uses.replaces_tf_config, unclear, collective)
 
 
 _PS_STRATEGIES = ("ParameterServerStrategy", "ParameterServerStrategyV2")
@@ -111,6 +115,15 @@ class _Uses:
                 return path, line
         return None
 
+    @property
+    def handles_servers(self) -> bool:
+        """Whether the program has code of its own for parameter servers."""
+        return "ps" in self.compared or "ps" in self.looked_up or "ps_hosts" in self.flags
+
+    def collective(self) -> Evidence | None:
+        """Return the line that uses a strategy without parameter servers."""
+        return next((self.names[n] for n in _COLLECTIVE if n in self.names), None)
+
     def wanted(self) -> tuple[dict[TaskType, Evidence], Evidence | None]:
         """Return the task types needed besides workers, and the line that leaves the need unclear,
         if any.
@@ -118,7 +131,7 @@ class _Uses:
         alone = self.serves_alone and not (self.flags or self.reads_tf_config)
         if alone or self.replaces_tf_config:
             return {}, None  # the program sets up its own cluster
-        collective = next((self.names[n] for n in _COLLECTIVE if n in self.names), None)
+        collective = self.collective()
         ps_strategy = next((self.names[n] for n in _PS_STRATEGIES if n in self.names), None)
         estimator = self.names.get("train_and_evaluate")
         if collective and ps_strategy and "ps_hosts" not in self.flags:

@@ -19,6 +19,7 @@ from ..notifications import (
     KNOWN_HOSTS,
     LAB_ADDRESS,
     LAB_LENGTH,
+    MAIL_ADDRESS,
     MOST_CLUSTERS,
     SIGNED_FORMATS,
     Delivery,
@@ -77,7 +78,7 @@ class NotificationVerbs:
             NameTaken: there is a rule of this name.
             Conflict: you have as many rules as are allowed.
         """
-        from ..notifications.sending import mail_mistake
+        from ..notifications.sending import host_mistake, mail_mistake
 
         store, problems = self._backend.notifications(), list[Problem]()
         if not names.is_valid(name):
@@ -96,8 +97,13 @@ class NotificationVerbs:
             problems.append(Problem("--webhook", None, _("give either --webhook or --mail")))
         policy = store.policy()
         hook = _webhook(webhook, format, secret, policy, problems) if webhook else None
+        why = host_mistake(hook.host, policy) if hook is not None else ""
+        if hook is not None and why:
+            problems.append(Problem("--webhook", hook.shown, f"{why} ({store.policy_place()})"))
         if mail and (why := mail_mistake(mail, policy)):
-            problems.append(Problem("--mail", mail, why))
+            is_address = MAIL_ADDRESS.fullmatch(mail)
+            place = f" ({store.policy_place()})" if is_address else ""
+            problems.append(Problem("--mail", mail, why + place))
         if len(clusters) > MOST_CLUSTERS:
             allowed = _("at most {most} names").format(most=MOST_CLUSTERS)
             problems.append(Problem("--only", len(clusters), allowed))

@@ -206,6 +206,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "{tasks:commas} have finished, the last at {at:clock}.",
         ),
         "TensorFlowSays": mark("TensorFlow says: {words}"),
+        "StallStacks": mark("Where each task is in its code: `tfcluster stack {name}`."),
         "StallAdvice": mark(
             "If you expect nothing more from it, end it: `tfcluster stop {name}`. With "
             "--stall-timeout 10m such a run ends automatically."
@@ -312,6 +313,9 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "strategies, and {why}. If it trains with that strategy, launch it with --ps 1 "
             "--chief"
         ),
+        "ServersUnused": mark(
+            "{why}, which has no parameter servers and fails in them: launch it without --ps"
+        ),
         "TakesFlag": mark("line {line} of {file} takes {name}"),
         "UsesName": mark("line {line} of {file} uses {name}"),
         "AsksType": mark("line {line} of {file} asks whether a task is of type {name}"),
@@ -348,8 +352,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "{file} sets {settings:commas}; an option of the launch overrides it{replaced}"
         ),
         "FromConfiguration": mark(
-            "Configuration {config} of {file} sets {settings:commas}; an option of the launch "
-            "overrides it{replaced}"
+            "{file} with its configuration {config} sets {settings:commas}; an option of the "
+            "launch overrides it{replaced}"
         ),
         "ReplacedHere": mark(", as here {settings:commas}"),
     },
@@ -442,6 +446,9 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         ),
         "CommandMissing": mark("There is no command {command} where the tasks run"),
         "DiskFull": mark("The disk is full: free space, or write somewhere else"),
+        "NoServersWanted": mark(
+            "MultiWorkerMirroredStrategy has no parameter servers: launch it without --ps"
+        ),
         "KerasUnsupported": mark(
             "Keras 3 cannot fit() under this strategy: use tf_keras (--env TF_USE_LEGACY_KERAS=1)"
         ),
@@ -455,8 +462,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "Make it executable with `chmod +x {command}`, or name what runs it: `bash {command}`"
         ),
         "FileMissing": mark(
-            "There is no {path} where the task runs: name files by their full path, or below "
-            "$TFCLUSTER_DATA_DIR"
+            "There is no {path} where the task runs. Put data below $TFCLUSTER_DATA_DIR, and name "
+            "files by their full path"
         ),
         "LegacyTensorFlow": mark(
             "It was written for TensorFlow 1: use `import tensorflow.compat.v1 as tf` with "

@@ -115,7 +115,7 @@ def test_the_missing_package_is_named() -> None:
         [sys.executable, "-c", script], check=False, capture_output=True, text=True
     )
     assert done.returncode == BackendUnavailable.exit_code
-    assert "pip install 'tfcluster-magic[kubernetes]'" in done.stderr
+    assert "in the clone of TFCluster, `pip install '.[kubernetes]'`" in done.stderr
 
 
 def test_the_volumes_of_another_namespace_are_not_those_here(

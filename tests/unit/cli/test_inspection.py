@@ -456,6 +456,12 @@ def test_runs_are_tagged_and_found(run: Run) -> None:
         "基线",
     ]
     assert run("list", "--tag", "base").out.startswith("No run matches.")
+    assert run("list", "--all", "--tag", "base").out == "No run matches.\n"
+    run("launch", "hello.py", "--workers", "1")
+    older = run("list", "--tag", "lr/0.1", "-o", "name")
+    assert older.out == "hello-1\n"
+    assert "more with" not in run("list", "--all", "--tag", "lr/0.1").err
+    run("delete", "hello-2", "--yes")
     assert run("tag", "hello", "--remove", "baseline", "unknown").out == "lr/0.1 基线\n"
     for wrong in ("two words", "", "x" * 41, "a,b", ".a", "a\x1b[2Jb", "a\u202eb", "<b>"):
         refused = run("tag", "hello", "right", wrong)

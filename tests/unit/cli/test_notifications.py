@@ -134,3 +134,22 @@ def test_names_are_completed_and_the_format_is_said(run: Run, here: Path) -> Non
     context = click.Context(click.Command("remove"))
     found = complete_rules(context, click.Option(["-x"]), "te")
     assert [item.value for item in found] == ["team"]
+
+
+def test_a_refused_receiver_comes_with_the_file_that_allows_it(
+    run: Run, here: Path, receiver: Receiver
+) -> None:
+    """A private address and a mail without a server are refused at once; the file and its field are
+    named.
+    """
+    file = here.parent / "state" / "notifications" / "policy.yaml"
+    assert run("notify", "add", "team", "--webhook", receiver.url).code == 0
+    file.unlink()
+    for url in (receiver.url, "http://localhost:1/hook"):
+        refused = run("notify", "add", "more", "--webhook", url)
+        assert refused.code == 2
+        assert f"privateNetworks of the policy does not name its network ({file})" in refused.err
+    tested = run("notify", "test", "team").err
+    assert f"privateNetworks of the policy does not name its network ({file})" in tested
+    mail = run("notify", "add", "me", "--mail", "me@example.com").err
+    assert f"the policy names no mail server (smtp) ({file})" in mail

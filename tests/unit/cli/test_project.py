@@ -67,7 +67,7 @@ def test_a_launch_says_what_came_from_the_file(digits: Path, run: Run) -> None:
     """A dry run in a shell shows the file, its settings, and those that options replaced."""
     told = run("launch", "--dry-run", "digits", "--config", "quick", "--workers", "2")
     assert told.code == 0, told.err
-    assert f"Configuration quick of {digits}/tfcluster.yaml sets" in told.err
+    assert f"{digits}/tfcluster.yaml with its configuration quick sets" in told.err
     assert "as here workers" in told.err
     refused = run("launch", "digits", "--config", "quik")
     assert refused.code == 2

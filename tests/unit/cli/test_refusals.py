@@ -75,6 +75,7 @@ def site() -> Iterator[str]:
         ("launch {site}/large.py", 2, "the limit is"),
         ("launch {site}/hello.py --sha256 " + "0" * 64, 2, "checksum"),
         ("launch --file nowhere.yaml", 2, "cannot be read"),
+        ("launch --file lost.yaml", 7, "/digits/train.py: tasks would read the program there"),
         ("launch --mode in-graph hello.py", 2, "in-graph runs no program"),
         ("launch --follow -o json hello.py", 2, "cannot be used with -o"),
         ("launch --timeout 3 hello.py", 2, "--max-duration"),
@@ -101,6 +102,7 @@ def test_bad_input_gets_one_clear_message_and_leaves_nothing_behind(
     infinite = "replicas: {worker: {count: 1, resources: {cpu: .inf}}}\n"
     (here / "infinite.yaml").write_text(f"{infinite}program: {{source: hello.py}}\n")
     (here / "digits.yaml").write_text("schedule: " + "9" * 5000)
+    (here / "lost.yaml").write_text("program: {path: digits/train.py}\n")
     (here / "broken.py").write_text("x = 1\nif x\n")
     if "large.py" in line:
         with open(here / "large.py", "wb") as large:

@@ -15,7 +15,9 @@ __all__ = ["here", "run"]  # fixtures used by the tests below
 def test_stop_waits_until_nothing_is_left_and_keeps_the_record(run: Run) -> None:
     """After `stop` no task is left, and the status has the reason."""
     run("launch", "sleep.py", "--workers", "1")
+    run("wait", "sleep", "--for", "running")
     done = run("stop", "sleep", "--reason", "lunch time")
+    assert "Running" not in done.out + done.err, "the state before says to stop it"
 
     assert done.code == 0
     assert "sleep-1 Stopped: Stopped by its owner: lunch time" in done.out
@@ -104,3 +106,11 @@ def test_delete_of_an_ended_runs_record_asks_nothing(run: Run, own_folders: Path
 
     assert run("delete", "hello").code == 0
     assert (own_folders / "tfcluster" / "log" / "hello" / "1").is_dir()
+
+
+def test_stop_without_a_wait_says_what_goes_on(run: Run) -> None:
+    """`stop --no-wait` says that the run is being stopped, not how it was before."""
+    run("launch", "sleep.py", "--workers", "1")
+    run("wait", "sleep", "--for", "running")
+    assert run("stop", "sleep", "--no-wait").out == "sleep-1 is being stopped\n"
+    assert "Stopped" in run("stop", "sleep").out

@@ -71,6 +71,18 @@ def test_a_program_gets_the_types_that_it_asks_for(manager: ClusterManager, here
     assert said.status.inferred == ()
 
 
+def test_servers_that_a_program_cannot_use_are_said(manager: ClusterManager, here: Path) -> None:
+    """Parameter servers for MultiWorkerMirroredStrategy are a message of the launch, with the
+    line.
+    """
+    (here / "mirror.py").write_text(
+        "import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\n"
+    )
+    assert manager.plan("mirror.py").cluster.status.inferred == ()
+    (told,) = manager.plan("mirror.py", ps=1).cluster.status.inferred
+    assert str(told).startswith("line 2 of mirror.py uses MultiWorkerMirroredStrategy, which has")
+
+
 def test_a_program_that_needs_a_chief_is_not_launched_without(
     manager: ClusterManager, here: Path
 ) -> None:

@@ -43,6 +43,7 @@ def test_every_problem_is_told_at_once_and_in_one_order() -> None:
         log_dir=WrittenFolder(Path("/log"), "it is read-only"),
         state_dir=WrittenFolder(Path("/state"), "it is read-only"),
         lost_output=Path("/log/digits/1"),
+        lost_program=Path("/home/digits/train.py"),
         warnings=("the disk is full",),
     )
     verdict = preflight(spec, facts)
@@ -54,6 +55,7 @@ def test_every_problem_is_told_at_once_and_in_one_order() -> None:
         "log folder",
         "state folder",
         "resumeFrom",
+        "program.path",
         "replicas",
         "replicas.worker.resources.memory",
         "quota.pods",

@@ -43,6 +43,7 @@ def failure(*lines: str, cause: Cause = Cause.ERROR, **how: object) -> TaskFailu
         ("run.sh: line 1: exec: nvcc: not found", "There is no command nvcc"),
         ("OSError: [Errno 28] No space left on device", "The disk is full"),
         ("ValueError: Attempt to convert a value (PerReplica:{", "TF_USE_LEGACY_KERAS=1"),
+        ("ValueError: There is no id for task_type 'ps' in cluster_spec", "without --ps"),
         ("PermissionError: [Errno 13] Permission denied: '/x'", "TFCLUSTER_OUTPUT_DIR"),
         ("train.py: error: unrecognized arguments: --epoch 3", "does not know --epoch 3"),
     ],

@@ -153,7 +153,8 @@ def test_who_waits_for_whom_is_told() -> None:
     assert (story.status.phase, story.status.reason) == (Phase.RUNNING, Reason.STALLED)
     assert story.status.message == (
         f"Nothing has happened since {clock}: worker-1 prints nothing, writes no event "
-        f"file and uses almost no CPU. worker-1 waits for worker-0, which finished at {clock}. If "
+        f"file and uses almost no CPU. worker-1 waits for worker-0, which finished at {clock}. "
+        "Where each task is in its code: `tfcluster stack digits-2`. If "
         "you expect nothing more from it, end it: `tfcluster stop digits-2`. With --success-policy "
         "chief a run succeeds when worker-0 does; with --stall-timeout 10m it ends when nothing "
         "happens."

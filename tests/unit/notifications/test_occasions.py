@@ -15,6 +15,7 @@ from tfcluster_magic.notifications import (
     attempts,
     occasions,
 )
+from tfcluster_magic.notifications.wording import compose
 from tfcluster_magic.schedules import Occurrence, OccurrenceState
 from tfcluster_magic.spec import Message, Metadata, Phase, Reason, Spec, Status, TFCluster
 from tfcluster_magic.spec.status import Event
@@ -177,6 +178,17 @@ def test_a_budget_is_told_when_it_is_crossed() -> None:
     assert [look(*each) for each in ((7.9, 20.0), (8.0, 30.0), (9.0, 40.0))] == [0, 1, 1]
     assert [look(*each) for each in ((7.0, 50.0), (8.5, 60.0))] == [1, 2]
     assert kept.deliveries[0].title == "8 of 10 CPU·h are used"
+
+
+def test_the_next_command_has_the_option_that_the_message_advises() -> None:
+    """After a failure of Keras 3 the rerun of the message sets the variable that helps."""
+    hint = Message("KerasUnsupported")
+    ended = run(Phase.FAILED, Reason.PROGRAM_FAILED, finished_at=50.0, messages=(hint,))
+    failed = rule(Occasion.FAILED)
+    events = occasions.run_events(ended, [failed], 100.0)
+    (delivery,) = attempts.note(Deliveries(), [failed], events, 100.0).deliveries
+    command = compose(delivery, failed).command
+    assert command == "tfcluster rerun digits-2 --env TF_USE_LEGACY_KERAS=1"
 
 
 def test_a_rule_shows_no_secret() -> None:

@@ -60,6 +60,17 @@ def test_a_program_that_is_nested_deeply_is_launched(here: Path, workspace: Path
         assert findings(ProgramText("", text), here, workspace) == ((), Findings())
 
 
+def test_workers_that_mirror_each_other_have_no_servers(here: Path, workspace: Path) -> None:
+    """The line that uses MultiWorkerMirroredStrategy is found, unless the program has code for
+    parameter servers.
+    """
+    text = "import tensorflow as tf\ns = tf.distribute.MultiWorkerMirroredStrategy()\n"
+    found = findings(ProgramText("", text), here, workspace)[1].collective
+    assert found is not None and found.line == 2
+    text += "import json, os\nif json.loads(os.environ['TF_CONFIG'])['task']['type'] == 'ps': ...\n"
+    assert findings(ProgramText("", text), here, workspace)[1].collective is None
+
+
 def test_several_strategies_are_no_reason(here: Path, workspace: Path) -> None:
     """A program that may train with or without parameter servers gets none, and its line is
     reported as unclear.

@@ -132,6 +132,11 @@ def test_a_rerun_can_resume_and_take_another_name(manager: ClusterManager) -> No
 
     assert plan.cluster.spec.resume_from == "hello-1"
     assert plan.cluster.metadata.name == "other-1"
+    (warning,) = [each for each in plan.preflight.warnings if "has no checkpoint" in each]
+    assert "starts from the beginning" in warning
+    Path(manager.status("hello").status.paths["output"], "model.ckpt-1.index").write_text("")
+    plan = manager.plan_rerun("hello", resume=True, name="other")
+    assert not [each for each in plan.preflight.warnings if "has no checkpoint" in each]
 
 
 COUNTS = """

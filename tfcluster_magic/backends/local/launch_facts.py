@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ...i18n import _
 from ...launch_checks.local import LocalFacts, TaskPython, WrittenFolder, emptied
+from ...paths import home_dir
 from ...spec import Spec, TFCluster
 from ...spec.task_file import guard_path
 from . import capacity, quota
@@ -84,8 +85,43 @@ def gather_facts(
         log_dir=WrittenFolder(log_dir, why_not_writable(log_dir) or ""),
         state_dir=WrittenFolder(state_dir, why_not_writable(state_dir) or ""),
         lost_output=resume_from if resume_from and not resume_from.is_dir() else None,
-        warnings=host_warnings(log_dir),
+        lost_program=_lost_program(spec),
+        warnings=[*host_warnings(log_dir), *_resume_warnings(resume_from)],
     )
+
+
+def _resume_warnings(folder: Path | None) -> list[str]:
+    """Return a warning if the run to resume has left nothing to resume from."""
+    if folder is None or not folder.is_dir() or _has_checkpoints(folder):
+        return []
+    text = _(
+        "{folder} has no checkpoint, so training starts from the beginning. Keras' "
+        "BackupAndRestore deletes its own when training succeeds: save with ModelCheckpoint, too"
+    )
+    return [text.format(folder=folder)]
+
+
+def _has_checkpoints(folder: Path) -> bool:
+    """Return whether there is a file besides logs, event files and ours."""
+    for _folder, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".tfcluster")]
+        if any(
+            not name.startswith(".") and ".tfevents." not in name
+            for name in files
+            if not name.endswith(".log")
+        ):
+            return True
+    return False
+
+
+def _lost_program(spec: Spec) -> Path | None:
+    """Return the place of a program named by its path, if nothing is there; another run that this
+    one waits for may still write it.
+    """
+    if spec.program is None or not spec.program.path or spec.after:
+        return None
+    place = home_dir() / spec.program.path
+    return None if place.exists() else place
 
 
 def host_warnings(log_dir: Path) -> list[str]:

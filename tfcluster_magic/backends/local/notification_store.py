@@ -145,6 +145,13 @@ class LocalNotifications(Notifications):
             raise _unusable(str(file), str(why)) from None
         return read_policy(text, file)
 
+    def policy_place(self) -> str:
+        """See `Notifications.policy_place`."""
+        limits = quota.hub_limits()
+        if limits is not None and limits.notifications is not None:
+            return super().policy_place()
+        return str(policy_file(self.state_dir))
+
     def deliveries(self) -> Sequence[Delivery]:
         """See `Notifications.deliveries`."""
         found = state_files.read(DeliveryFile(self.state_dir).path, Deliveries)
@@ -158,10 +165,13 @@ class LocalNotifications(Notifications):
 
     def send(self, delivery: Delivery, rule: NotificationRule) -> None:
         """Send a message. Raises NotDelivered, or TFClusterError if the policy is unreadable."""
-        from ...notifications.sending import deliver
+        from ...notifications.sending import ReceiverRefused, deliver
         from ...notifications.wording import compose
 
-        deliver(compose(delivery, rule), rule, self.policy(), time.time())
+        try:
+            deliver(compose(delivery, rule), rule, self.policy(), time.time())
+        except ReceiverRefused as why:
+            raise ReceiverRefused(f"{why} ({self.policy_place()})") from None
 
 
 def _hub_policy(said: object) -> NotificationPolicy:

@@ -55,8 +55,8 @@ def client_not_installed() -> BackendUnavailable:
     """Return the error for a missing official client."""
     return BackendUnavailable(
         _(
-            "Kubernetes needs a package that is not installed: "
-            "`pip install 'tfcluster-magic[kubernetes]'`"
+            "Kubernetes needs a package that is not installed. To install it in the clone of "
+            "TFCluster, `pip install '.[kubernetes]'`"
         )
     )
 

@@ -1,0 +1,48 @@
+"""The check before `make clean`: no process runs from this clone's .venv.
+
+A clock, TensorBoard, hub or run that is left would fail in files that are gone, and a clock would
+still launch its schedules. The script ends nothing. It runs in .venv.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+ADVICE = """\
+.venv is in use. End these processes, then run `make clean` again:
+{processes}
+- a hub or JupyterLab: Ctrl-C in the shell of `make run`
+- runs: .venv/bin/tfcluster stop --all -y
+- the clock, which launches schedules and sends notifications: .venv/bin/tfcluster schedule list,
+  then `schedule delete NAME` for each; `notify list`, then `notify remove NAME` for each
+- TensorBoards: .venv/bin/tfcluster tensorboard --stop"""
+
+
+def running(environment: Path) -> dict[int, str]:
+    """Return the processes that run from the environment, but this one: pid and command line."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        pid = int(entry.parent.name)
+        with contextlib.suppress(OSError):
+            words, folder = os.fsdecode(entry.read_bytes()).split("\0"), entry.parent / "cwd"
+            files = [folder.readlink() / word for word in words[:2]]
+            if pid != os.getpid() and any(file.is_relative_to(environment) for file in files):
+                found[pid] = " ".join(words).strip()
+    return found
+
+
+def main(environment: Path) -> str | None:
+    """Return what to do first; None if nothing runs from the environment."""
+    found = running(environment)
+    if not found:
+        return None
+    return ADVICE.format(
+        processes="\n".join(f"  {pid} {found[pid][:100]}" for pid in sorted(found))
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.prefix)))
