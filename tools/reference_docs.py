@@ -23,6 +23,7 @@ from tfcluster_magic.hub.tenancy.entitlements import Grant, HubPolicy
 from tfcluster_magic.kube.controller.process import METRIC_PREFIX, number_metrics
 from tfcluster_magic.kube.objects.policy import Policy
 from tfcluster_magic.launch.options import OPTIONS, Option
+from tfcluster_magic.notifier.__main__ import TEXTS as NOTIFIER_METRICS
 from tfcluster_magic.operator.metrics import NUMBERS, OperatorMetrics, StateCollector
 from tfcluster_magic.server.app import openapi_document
 from tfcluster_magic.spec import Reason, schema
@@ -338,7 +339,7 @@ def _policy_default(field: Any, value: object) -> str:
 
 
 def metrics_page() -> str:
-    """Return the page with each metric of the operator and of tenancy."""
+    """Return the page with each metric of the operator, of the notifier and of tenancy."""
     nothing = SimpleNamespace(every=list)
     watched: Any = SimpleNamespace(where="/pods", heard=time.monotonic())
     caches: Any = SimpleNamespace(runs=nothing, pods=nothing)
@@ -347,6 +348,7 @@ def metrics_page() -> str:
         *StateCollector(caches, [watched], dict.fromkeys(NUMBERS, 0.0)).collect(),
     ]
     tenancy = number_metrics(dict.fromkeys(TENANCY_METRICS, 0.0), TENANCY_METRICS)
+    notifier = number_metrics(dict.fromkeys(NOTIFIER_METRICS, 0.0), NOTIFIER_METRICS)
     return "\n".join(
         (
             "# Metrics\n",
@@ -354,6 +356,8 @@ def metrics_page() -> str:
             METRICS,
             "## The operator\n",
             _metrics(operator),
+            "## The notifier\n",
+            _metrics(notifier),
             "## Tenancy of the hub\n",
             _metrics(tenancy),
         )

@@ -60,6 +60,29 @@ it('links to the graphs of a run if they are at a web address', () => {
   expect(link()).toBeNull();
 });
 
+it('says what advice changed in a run of a schedule, and why', () => {
+  const run = runWith({});
+  const { metadata } = run.cluster;
+  const advised = [
+    {
+      option: 'worker_memory',
+      own: '8Gi',
+      value: '4Gi',
+      run: 'nightly-1',
+      why: {
+        code: 'AdviceMemoryTooHigh',
+        params: { type: 'worker', limit: '8Gi', peak: '2Gi', task: 'worker-0' }
+      }
+    }
+  ];
+  const scheduled = { schedule: 'nightly', uid: 'u', due: 1000, advised };
+  const cluster = { ...run.cluster, metadata: { ...metadata, scheduled } };
+  expect(drawn({ ...run, cluster }).textContent).toContain(
+    '--worker-memory 8Gi → 4Gi, because of nightly-1: worker needs less memory'
+  );
+  expect(drawn(run).textContent).not.toContain('Advised');
+});
+
 it('opens a file in its editor and a folder in the file browser', () => {
   const commands = new CommandRegistry();
   const opened: unknown[] = [];

@@ -245,6 +245,7 @@ it('shows a month of due times with counts, and a day as a list, with two reques
   const day = new Date();
   day.setUTCHours(0, 0, 0, 0);
   const due = (hour: number): number => day.getTime() / 1000 + hour * 3600;
+  const advice = { changes: ['--ps 1 → 2'], runs: ['hourly-1'] };
   const one = (hour: number, state: string, run = ''): object => ({
     due: due(hour),
     kind: 'scheduled',
@@ -252,7 +253,8 @@ it('shows a month of due times with counts, and a day as a list, with two reques
     run,
     attempt: hour === 1 ? 2 : 1,
     missed: 0,
-    reason: null
+    reason: null,
+    advice: hour === 1 ? { code: 'ScheduleAdvised', params: advice } : null
   });
   server.answers['GET /schedules/hourly'] = {
     schedule: {
@@ -302,6 +304,7 @@ it('shows a month of due times with counts, and a day as a list, with two reques
   ).toHaveLength(1);
   expect(host.textContent).toContain('1m 5s');
   expect(host.textContent).toContain('attempt 2');
+  expect(host.textContent).toContain('Launched with --ps 1 → 2');
   const rows = [...host.querySelectorAll('.tfc-Calendar-list tbody tr')];
   expect(rows).toHaveLength(24);
   expect(rows[0].textContent).toContain('23:00'); // newest first

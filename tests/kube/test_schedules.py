@@ -222,6 +222,39 @@ def _late(home: Tenant, name: str) -> float:
     return float(line.partition("launched ")[2].split()[0])
 
 
+def test_the_next_run_gets_what_the_task_of_the_last_one_reported(home: Tenant) -> None:
+    """A program that uses a small part of its memory: the second run has half as much, and its pod,
+    its record and the schedule's history say so.
+    """
+    kubectl = home.kubectl
+    apply(kubectl, "sized", cron="0 0 1 1 *", seconds=5, more="  advised: true\n")
+
+    def run_now() -> None:
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        merge = json.dumps({"spec": {"runTimes": [now]}})
+        kubectl("patch", "tfcs", "sized", "--type=merge", "-p", merge)
+
+    run_now()
+    home.phase("sized-1", "Succeeded")
+    until(lambda: status_of(kubectl, "sized").get("judged") == "sized-1", "it was looked at")
+    (advised,) = status_of(kubectl, "sized")["advised"]
+    assert (advised["option"], advised["own"], advised["value"]) == (
+        "worker_memory",
+        "1Gi",
+        "512Mi",
+    )
+    assert advised["why"]["code"] == "AdviceMemoryTooHigh"
+    run_now()
+    home.phase("sized-2", "Succeeded")
+    run = kubectl.get("tfcluster", "sized-2")
+    assert run["spec"]["replicas"]["worker"]["resources"]["memory"] == "512Mi"
+    assert scheduled(run)["advised"][0]["run"] == "sized-1"
+    (pod,) = kubectl.every("pods", "tfcluster.dev/name=sized-2")
+    assert pod["spec"]["containers"][0]["resources"]["limits"]["memory"] == "512Mi"
+    until(lambda: occurrences(kubectl, "sized")[-1].get("advice"), "the history says it")
+    kubectl("delete", "tfcs", "sized")
+
+
 def test_two_operators_that_are_killed_launch_each_due_time_once(
     cluster: UnderTest, home: Tenant, tmp_path: Path
 ) -> None:

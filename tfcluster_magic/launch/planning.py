@@ -301,7 +301,10 @@ def request_rerun(
     chosen = name if name is not None else old.metadata.cluster
     made = _finish(draft, chosen, lambda: chosen)
     inferred = (*_still_inferred(old, made.spec, options), *newest)
-    return replace(made, inferred=inferred, scheduled=old.metadata.scheduled)
+    scheduled = old.metadata.scheduled
+    if scheduled is not None:  # the schedule takes no advice from a run launched by hand
+        scheduled = msgspec.structs.replace(scheduled, advised=None)
+    return replace(made, inferred=inferred, scheduled=scheduled)
 
 
 def _resolve_after(draft: LaunchDraft) -> list[Message]:

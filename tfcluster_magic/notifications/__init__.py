@@ -50,6 +50,8 @@ class Occasion(str, enum.Enum):
     """A task of a run used more memory than its limit."""
     SCHEDULE_PAUSED = "schedule-paused"
     """A schedule paused itself, or an administrator paused it."""
+    NOT_LAUNCHED = "not-launched"
+    """A due time of a schedule was missed, or its launch was refused or finds no room."""
     BUDGET = "budget"
     """80 % of a budget of hours are used."""
 

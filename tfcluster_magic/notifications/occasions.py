@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from ..errors import InvalidRequest
 from ..i18n import mark
 from ..quota.budgets import WARN_FROM, format_hours
-from ..schedules import Pause, Schedule
+from ..schedules import Occurrence, OccurrenceState, Pause, Schedule
+from ..schedules.cron import CronTimes
 from ..spec import Cause, Message, Phase, Reason, TFCluster
 from . import (
     Deliveries,
@@ -170,11 +172,57 @@ def _occasions_of_end(cluster: TFCluster) -> Iterable[Occasion]:
 
 
 def schedule_events(schedule: Schedule) -> list[NotableEvent]:
-    """Return the pause of a schedule as an event, unless its owner asked for it."""
+    """Return the pause of a schedule as an event, unless its owner asked for it, and the due times
+    that were not launched.
+    """
+    name, uid, cluster = schedule.name, schedule.uid, schedule.launch.cluster
+    unlaunched = schedule.status.occurrences if not schedule.status.problem else ()
+    events = due_time_events(name, uid, cluster, schedule.rules.time_zone, unlaunched)
     pause = schedule.status.paused
-    if pause is None:
+    return events if pause is None else [*events, *pause_events(name, uid, cluster, pause)]
+
+
+def is_unlaunched(occurrence: Occurrence) -> bool:
+    """Return whether a due time was missed, or its launch was refused or finds no room."""
+    state, why = occurrence.state, occurrence.reason
+    if state is OccurrenceState.FAILED:
+        return why is not None and why.code in ("ScheduleNotLaunched", "ScheduleDeadline")
+    waits = state in (OccurrenceState.WAITING, OccurrenceState.RETRYING)
+    return state is OccurrenceState.MISSED or (waits and occurrence.refusals > 0)
+
+
+def due_time_events(
+    name: str, uid: str, cluster: str, zone: str, occurrences: Iterable[Occurrence]
+) -> list[NotableEvent]:
+    """Return an event for each due time of a schedule that was not launched, and one for each that
+    finds no room. `zone` is the time zone in which a due time is named.
+    """
+    unlaunched = [each for each in occurrences if is_unlaunched(each)]
+    if not unlaunched:
         return []
-    return pause_events(schedule.name, schedule.uid, schedule.launch.cluster, pause)
+    try:
+        local = CronTimes("@daily", zone).local
+    except InvalidRequest:  # a zone that the system no longer has
+        local = CronTimes("@daily", "UTC").local
+    return [
+        NotableEvent(
+            key=f"due-{uid}-{each.due:.0f}-{each.backfill}-{each.state.is_settled:d}",
+            about=name,
+            uid="",
+            cluster=cluster,
+            occasions=frozenset([Occasion.NOT_LAUNCHED]),
+            # the time of a waiting launch changes with each try
+            at=each.changed_at if each.state.is_settled else each.due,
+            title=_NOT_LAUNCHED if each.state.is_settled else _NO_ROOM,
+            values={"name": name, "time": f"{local(each.due):%Y-%m-%d %H:%M}"},
+            words=[each.reason] if each.reason is not None else [],
+        )
+        for each in unlaunched
+    ]
+
+
+_NOT_LAUNCHED = mark("{name} was not launched at its due time {time}")
+_NO_ROOM = mark("{name} waits for room since its due time {time}")
 
 
 def pause_events(name: str, uid: str, cluster: str, pause: Pause) -> list[NotableEvent]:

@@ -123,6 +123,8 @@ def _command(delivery: Delivery) -> str:
         # its owner cannot resume a schedule that an administrator paused
         verb = "show" if delivery.locked else "resume"
         return f"tfcluster schedule {verb} {delivery.about}"
+    if delivery.occasion is Occasion.NOT_LAUNCHED:
+        return f"tfcluster schedule history {delivery.about}"
     if not delivery.about:
         return ""
     if delivery.event != "end":

@@ -21,12 +21,12 @@ from .controller import Notifier
 
 LEASE = "tfcluster-notifier"
 TEXTS = {
-    "notifier_turns_total": "Turns of the notifier",
-    "notifier_failed_turns_total": "Turns of the notifier that failed",
-    "notifier_sent_total": "Messages that were accepted",
-    "notifier_failed_attempts_total": "Attempts that failed",
-    "notifier_sending": "Attempts in progress",
-    "notifier_leads": "Whether this process sends messages",
+    "notifier_turns_total": "Turns of the notifier.",
+    "notifier_failed_turns_total": "Turns of the notifier that failed.",
+    "notifier_sent_total": "Messages that a receiver accepted.",
+    "notifier_failed_attempts_total": "Attempts to send a message that failed.",
+    "notifier_sending": "Attempts to send a message that are in progress.",
+    "notifier_leads": "1 for the notifier that holds the Lease.",
 }
 
 log = logging.getLogger("tfcluster")

@@ -45,7 +45,7 @@ from ..notifications.wording import compose
 from ..quota import ledger
 from ..quota.budgets import Budget, DailyHours, used_hours
 from ..quota.ledger import AccountedRun
-from ..schedules import Pause
+from ..schedules import Occurrence, Pause
 from ..spec import API_VERSION, KIND, Metadata, Spec, TFCluster, resource_form
 
 SCHEDULES = "tfclusterschedules"
@@ -61,6 +61,8 @@ END_SECONDS = 25.0
 """Maximum seconds for which attempts in progress may continue after the notifier is asked to end;
 one takes at most 20.
 """
+MOST_UNLAUNCHED = 20
+"""Maximum due times that were not launched, of each schedule in the cache."""
 RECORDED = 20
 """Maximum messages that the annotation of a run names; they are the newest ones."""
 
@@ -76,6 +78,7 @@ class SecretConflict(Exception):
 # memory, one of 600 tasks a few KiB. The limit is in k8s/base/notifier.yaml.
 
 RUN, USAGE, PAUSE = "run", "usage", "pause"
+UNLAUNCHED, ZONE = "unlaunched", "zone"
 BUDGET, HOURS = "budget", "hours"
 
 
@@ -110,19 +113,26 @@ def _record_of(head: Object) -> str:
 
 
 def trim_schedule(found: Object) -> Object:
-    """Return the pause that the operator wrote into a schedule's status; the one in its spec has no
-    time yet.
+    """Return the pause that the operator wrote into a schedule's status, and the newest due times
+    that were not launched. The pause in the spec has no time yet.
     """
     head = found["metadata"]
     kept: Object = {
         "metadata": {n: head.get(n) for n in ("name", "namespace", "uid", "resourceVersion")}
     }
-    said = (found.get("status") or {}).get("paused")
-    if said:
-        try:
+    status = found.get("status") or {}
+    try:
+        if said := status.get("paused"):
             kept[PAUSE] = msgspec.convert(resource_form.read(Pause, said), Pause)
-        except (msgspec.ValidationError, ValueError, TypeError) as error:
-            _warn_unreadable(head, error)
+        dues = [
+            msgspec.convert(resource_form.read(Occurrence, each), Occurrence)
+            for each in status.get("occurrences") or ()
+        ]
+        if unlaunched := [each for each in dues if occasions.is_unlaunched(each)]:
+            kept[UNLAUNCHED] = tuple(unlaunched[-MOST_UNLAUNCHED:])
+            kept[ZONE] = str((found.get("spec") or {}).get("timeZone") or "UTC")
+    except (msgspec.ValidationError, ValueError, TypeError) as error:
+        _warn_unreadable(head, error)
     return kept
 
 
@@ -162,7 +172,7 @@ class NotifierCaches(InformerGroup):
                 changed(update)
 
         def schedule_changed(update: CacheUpdate) -> None:
-            if update.new is not None and PAUSE in update.new:
+            if update.new is not None and update.new.keys() & {PAUSE, UNLAUNCHED}:
                 changed(update)
 
         def options_changed(update: CacheUpdate) -> None:
@@ -477,9 +487,12 @@ class Notifier:
             for event in occasions.run_events(run, rules, now)
         ]
         for found in self.caches.schedules.of(namespace):
+            name, uid = found["metadata"]["name"], found["metadata"]["uid"]
             if PAUSE in found:
-                name, uid = found["metadata"]["name"], found["metadata"]["uid"]
                 events += occasions.pause_events(name, uid, name, found[PAUSE])
+            if UNLAUNCHED in found:
+                dues = found[UNLAUNCHED]
+                events += occasions.due_time_events(name, uid, name, found[ZONE], dues)
         if _wants_budget(rules):
             kept, of_budgets = occasions.budget_events(kept, self._used(namespace, now), now)
             events += of_budgets

@@ -50,9 +50,15 @@ class ClusterCaches(InformerGroup):
         """Called with the last state of each run whose record was deleted."""
         self.run_changed: Callable[[CacheUpdate], None] = lambda _update: None
         """Called with each change of a run."""
+        self.pod_changed: Callable[[CacheUpdate], None] = lambda _update: None
+        """Called with each change of a task's pod."""
 
         def of_runs(update: CacheUpdate) -> None:
             wake(run_key(update.object))
+
+        def of_pods(update: CacheUpdate) -> None:
+            self.pod_changed(update)
+            of_runs(update)
 
         self.runs = Informer(
             api,
@@ -69,7 +75,7 @@ class ClusterCaches(InformerGroup):
             shape=decoding.POD_SHAPE,
             trim=decoding.trim_pod,
             group=run_key,
-            changed=of_runs,
+            changed=of_pods,
         )
         self.jobs = Informer(
             api,

@@ -14,7 +14,17 @@ from ..i18n import _, ngettext
 from ..lifecycle import messages
 from ..lifecycle.messages import exit_message, shown, shown_inferred
 from ..quota import ledger
-from ..spec import Mode, Phase, Reclaimed, TaskFailure, TaskState, TaskStatus, TaskType, TFCluster
+from ..spec import (
+    AdvisedOption,
+    Mode,
+    Phase,
+    Reclaimed,
+    TaskFailure,
+    TaskState,
+    TaskStatus,
+    TaskType,
+    TFCluster,
+)
 from ..spec.message_table import format_duration
 from ..spec.names import parse_task, task_name
 from ..spec.quantities import format_bytes
@@ -150,6 +160,7 @@ def status(
         facts.append(_entry(_("after"), ", ".join(each.words for each in cluster.spec.after)))
     facts += [_entry(_label(what), where) for what, where in state.paths.items()]
     facts += [_entry(_("inferred"), text) for text in shown_inferred(state)]
+    facts += [_entry(_("advised"), advised_words(each)) for each in _advised(cluster)]
     facts += [_entry(paint(_("warning"), "yellow"), w) for w in state.warnings]
     if facts:
         blocks.append("\n".join(facts))
@@ -160,6 +171,22 @@ def status(
         ]
         blocks.append("\n".join([paint(_("events"), "bold"), *lines]))
     return "\n\n".join(blocks)
+
+
+def _advised(cluster: TFCluster) -> Sequence[AdvisedOption]:
+    """Return what usage advice changed in a run of a schedule."""
+    scheduled = cluster.metadata.scheduled
+    return (scheduled.advised or ()) if scheduled is not None else ()
+
+
+def advised_words(each: AdvisedOption) -> str:
+    """Return a change by advice: `--ps-cpu 1 → 1.5, because of nightly-2: ps-0 was throttled …`."""
+    try:
+        why = str(each.why)
+    except LookupError:  # a newer version wrote it
+        why = each.why.code
+    text = _("{change}, because of {run}: {why}")
+    return one_line(text.format(change=each.change, run=each.run, why=why))
 
 
 def annotation_lines(cluster: TFCluster) -> list[str]:

@@ -13,6 +13,8 @@ from ..schedules import Backfill, Occurrence, OccurrenceState, Schedule
 from ..schedules.cron import CronTimes
 from ..spec import Message
 from ..spec.message_table import format_duration
+from ..usage.schedule_advice import in_force
+from .report import advised_words
 from .text import PLAIN, Paint, one_line, table
 
 _COLOURS = {
@@ -137,6 +139,7 @@ def schedule(each: Schedule, now: float, paint: Paint = PLAIN, most: int | None 
         _fact(_("program"), f"{one_line(what)}, {how}"),
         _fact(_("rules"), "; ".join(rule_words(each))),
     ]
+    lines += [_fact(_("advised"), words) for words in _advised(each)]
     lines += [_fact(_("backfill"), backfill_words(each, b)) for b in status.backfills[-3:]]
     lines += [_fact(_("inferred"), _said(told)) for told in launch.inferred]
     lines += [_fact(_("warning"), one_line(text)) for text in launch.warnings]
@@ -147,6 +150,19 @@ def schedule(each: Schedule, now: float, paint: Paint = PLAIN, most: int | None 
 
 def _fact(label: str, value: str) -> str:
     return f"  {label}: {value}"
+
+
+def _advised(each: Schedule) -> list[str]:
+    """Return what advice changes in the next run; empty if the schedule takes none."""
+    status, launch = each.status, each.launch
+    if not each.rules.advised:
+        return []
+    # with --track the options are read anew at the launch
+    found = status.advised if launch.track else in_force(launch.spec, status.advised)
+    if found:
+        return [advised_words(one) for one in found]
+    text = _("{run} shows nothing to change") if status.judged else _("no run has ended yet")
+    return [text.format(run=status.judged)]
 
 
 def rule_words(each: Schedule) -> list[str]:
@@ -161,6 +177,7 @@ def rule_words(each: Schedule) -> list[str]:
         delays = " ".join(f"--retry-delay {format_duration(each)}" for each in rules.retry_delays)
         told.append(f"--retries {rules.retries} {delays}")
     told += ["--after-success"] if rules.after_success else []
+    told += ["--advised"] if rules.advised else []
     told += [f"--after {each.words}" for each in rules.after]
     if rules.pause_after is not None:
         told.append(f"--pause-after {rules.pause_after}")
@@ -198,6 +215,7 @@ def history(
         if each.missed:
             text = ngettext("and {count} before it", "and {count} before it", each.missed)
             why = " ".join(filter(None, (why, f"({text.format(count=each.missed)})")))
+        why = " ".join(filter(None, (why, _said(each.advice))))
         rows.append(
             (
                 f"{times.local(each.due):%Y-%m-%d %H:%M}",

@@ -258,12 +258,15 @@ class Report:
         self._waiting.append(_encode({**self._head, "event": event, **fields}) + b"\n")
         self._flush(0)
 
-    def exit(self, task_exit: dict[str, Any]) -> None:
-        """Report how the task ended: the termination message first, then the event."""
+    def exit(self, task_exit: dict[str, Any], usage: str = "") -> None:
+        """Report how the task ended: the termination message first, then the event. `usage` are
+        lines below it in the message, in ASCII.
+        """
         head = len(_encode({**self._head, "event": "exit"}))
-        task_exit = shortened(task_exit, MESSAGE_BYTES - head)
+        task_exit = shortened(task_exit, MESSAGE_BYTES - head - len(usage))
         if self._file:
-            _replace_file(self._file, _encode(task_exit))
+            below = f"\n{usage}".encode() if usage else b""
+            _replace_file(self._file, _encode(task_exit) + below)
         self.event("exit", **task_exit)
         self._flush(2.0)
 

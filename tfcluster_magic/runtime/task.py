@@ -329,7 +329,8 @@ class Task:
             ended["lost"] = [each for each in told if folders[each]]
             if cause == "Completed":
                 ended["found"] = self.writes.found_only_a_checkpoint(last.tail)
-        self.report.exit({**ended, "uncopied": self.copy.first})
+        usage = self.usage.digest() if self.usage and self.config.reports_usage else ""
+        self.report.exit({**ended, "uncopied": self.copy.first}, usage)
         self.output.close(COPY)
         if self.usage is not None:
             self.usage.close(LAST_LOOK)

@@ -197,6 +197,11 @@ class TaskConfig:
         return bool(self.data.get("ownFolder"))
 
     @property
+    def reports_usage(self) -> bool:
+        """Whether its exit report says what it used, for advice on the next run of a schedule."""
+        return bool(self.data.get("reportsUsage"))
+
+    @property
     def writes_results(self) -> bool:
         """Whether its program may write event files and checkpoints: parameter servers do not."""
         return not self.in_graph and self.task_type != "ps"

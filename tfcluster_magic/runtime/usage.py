@@ -63,6 +63,7 @@ TASK_BYTES = 32 << 10
 MOST_WRITES = 60.0
 BLOCK = 64 << 10
 KIB = 1 << 10
+MOST_DIGEST_ROWS, DIGEST_BYTES = 32, 1000
 FIELDS = 12
 MEMORY, GPU_MEMORY, PEAK, STEP = 2, 9, 10, 11
 _LARGEST = (MEMORY, GPU_MEMORY, PEAK, STEP)
@@ -241,6 +242,39 @@ class UsageFile:
         os.replace(beside, self._path)
         self.close()
         self._open()
+
+
+class Digest:
+    """The intervals of this attempt merged into a few of equal length, for the exit report."""
+
+    def __init__(self, head: dict[str, Any]) -> None:
+        self._head = json.dumps(head, separators=(",", ":")) + "\n"
+        self._rows: list[list[int]] = []
+        self._pending: list[list[int]] = []
+        self._stride = 1
+
+    def add(self, row: list[int]) -> None:
+        """Add an interval."""
+        self._pending.append(row)
+        if len(self._pending) < self._stride:
+            return
+        self._rows, self._pending = [*self._rows, merged(self._pending)], []
+        if len(self._rows) >= MOST_DIGEST_ROWS:
+            self._rows, self._stride = _in_pairs(self._rows), 2 * self._stride
+
+    def text(self) -> str:
+        """Return it in the form of a file, with at most DIGEST_BYTES; '' without any interval."""
+        rows = [*self._rows, *([merged(self._pending)] if self._pending else [])]
+        while rows:
+            text = self._head + b"".join(map(encoded, rows)).decode()
+            if len(text) <= DIGEST_BYTES:
+                return text
+            rows = _in_pairs(rows) if len(rows) > 1 else []
+        return ""
+
+
+def _in_pairs(rows: list[list[int]]) -> list[list[int]]:
+    return [merged(rows[at : at + 2]) for at in range(0, len(rows), 2)]
 
 
 # ---- sources ----
@@ -470,6 +504,7 @@ class UsageWatch:
         self._printed = step
         self._reports = Reports(config.output_dir, config.task)
         self._step = 0
+        self._digest: Digest | None = None
         self._began = self._at = time.monotonic()
         self._wrote_at = self._at
 
@@ -488,6 +523,10 @@ class UsageWatch:
         ):
             self._stalls.append(since)
             self._keep_stacks_of = since
+
+    def digest(self) -> str:
+        """Return the samples so far in a form that fits into the exit report."""
+        return self._digest.text() if self._digest else ""
 
     def end(self) -> None:
         """Take the last sample now."""
@@ -510,7 +549,9 @@ class UsageWatch:
         self._totals = [0] * FIELDS
         self._throttled = self._group.throttled()
         head = {"v": VERSION, "at": round(time.time(), 1), "attempt": int(attempt(os.environ))}
-        self._file.begin({**head, **self._group.limits()})
+        head.update(self._group.limits())
+        self._file.begin(head)
+        self._digest = digest = Digest(head)
         next_sample = next_look = time.monotonic() + self._pace
         last = False
         while not last:
@@ -518,6 +559,7 @@ class UsageWatch:
             if last or time.monotonic() >= next_sample:
                 spent = time.thread_time()
                 pending.append(self._sample())
+                digest.add(pending[-1])
                 if last or time.monotonic() - self._wrote_at >= self._write_every - self._pace / 2:
                     self._wrote_at = time.monotonic()
                     for row in pending:

@@ -12,7 +12,15 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from ..spec import NAME_PATTERN, AwaitedOutcome, Message, Model, PositiveSeconds, Spec
+from ..spec import (
+    NAME_PATTERN,
+    AdvisedOption,
+    AwaitedOutcome,
+    Message,
+    Model,
+    PositiveSeconds,
+    Spec,
+)
 from ..spec.resource_form import Form, any_form, many_seconds_form, seconds_form, time_form
 from ..spec.spec import MOST_DEPENDENCIES
 
@@ -26,6 +34,8 @@ MOST_BACKFILL = 10_000
 """Maximum due times of one backfill."""
 ASK_ABOVE = 300
 """Number of due times above which a backfill asks first."""
+MOST_ADVISED = 20
+"""Maximum options that advice changes: numbers of tasks, and the resources of each type."""
 SCHEDULE_STATES = ("Active", "Paused", "Invalid")
 """States of a schedule, as administrators and `kubectl get` see them."""
 
@@ -129,6 +139,9 @@ class ScheduleRules(Model, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=1000, description="pause after this many failures in a row")]
         | None
     ) = None
+    advised: Annotated[
+        bool, Meta(description="launch each run with what the usage of earlier runs advises")
+    ] = False
     after: Annotated[
         tuple[ScheduleDependency, ...],
         Meta(
@@ -200,6 +213,10 @@ class Occurrence(Model, frozen=True, kw_only=True, omit_defaults=False):
     earlier: Annotated[tuple[str, ...], Meta(description="the runs of earlier attempts")] = ()
     reason: Annotated[
         Message | None, Meta(description="why it is in this state; absent if the state says it")
+    ] = None
+    advice: Annotated[
+        Message | None,
+        Meta(description="what advice changed in its newest run, or why it changed nothing"),
     ] = None
     not_before: (
         Annotated[float, Meta(description="time of the next attempt, at the earliest")] | None
@@ -275,6 +292,11 @@ class ScheduleStatus(Model, frozen=True, kw_only=True):
     previous_success: (
         Annotated[float, Meta(description="the newest due time that succeeded")] | None
     ) = None
+    advised: Annotated[
+        tuple[AdvisedOption, ...],
+        Meta(max_length=MOST_ADVISED, description="what advice changes in the next run"),
+    ] = ()
+    judged: Annotated[str, Meta(description="the newest run whose usage was looked at")] = ""
     paused: Pause | None = None
     backfills: tuple[Backfill, ...] = ()
     problem: Annotated[str, Meta(description="why it cannot work, in English")] = ""

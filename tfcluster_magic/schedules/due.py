@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from ..spec import AwaitedOutcome, Message, Phase
+from ..spec.names import parse_ref
 from . import (
     MOST_OCCURRENCES,
     MOST_WAITING,
@@ -607,6 +608,25 @@ def _ended(
 def _with(status: ScheduleStatus, changed: Occurrence) -> ScheduleStatus:
     found = tuple(changed if o.key == changed.key else o for o in status.occurrences)
     return replace(status, occurrences=found)
+
+
+def run_to_judge(rules: ScheduleRules, status: ScheduleStatus) -> str:
+    """Return the newest run that has ended and whose usage was not looked at; empty if there is
+    none, or the schedule takes no advice.
+    """
+    if not rules.advised:
+        return ""
+    ended = [each.run for each in status.occurrences if each.state in _ENDED]
+    ended += [run for each in status.occurrences for run in each.earlier]
+    newest = max(ended, key=_number, default="")
+    return newest if _number(newest) > _number(status.judged) else ""
+
+
+_ENDED = (State.SUCCEEDED, State.FAILED, State.STOPPED)
+
+
+def _number(run: str) -> int:
+    return parse_ref(run)[1] or 0
 
 
 def previous_success(status: ScheduleStatus, before: float) -> float | None:

@@ -187,6 +187,12 @@ SCHEDULE_OPTIONS: tuple[ScheduleOption, ...] = (
         mark("pause after this many failures in a row [never]"),
     ),
     ScheduleOption(
+        "--advised",
+        mark("Take advice"),
+        ScheduleKind.SWITCH,
+        mark("launch each run with what the usage of earlier runs advises, within a factor of 2"),
+    ),
+    ScheduleOption(
         "--track",
         mark("Read anew each time"),
         ScheduleKind.SWITCH,

@@ -71,6 +71,7 @@ __all__ = [
     "NAME_PATTERN",
     "NOTE_LENGTH",
     "TAG_LENGTH",
+    "AdvisedOption",
     "Annotations",
     "AwaitedOutcome",
     "AwaitedRun",
@@ -150,6 +151,21 @@ class Annotations(Model, frozen=True):
     tags: Tags = ()
 
 
+class AdvisedOption(Model, frozen=True, kw_only=True):
+    """An option of a schedule's runs that advice on the usage of an earlier run changed."""
+
+    option: Annotated[str, Meta(description="the option by key, such as worker_memory")]
+    own: Annotated[str, Meta(description="its value in the schedule itself")]
+    value: Annotated[str, Meta(description="the value that runs get instead")]
+    run: Annotated[str, Meta(description="the run whose usage shows it")]
+    why: Annotated[Message, Meta(description="the advice")]
+
+    @property
+    def change(self) -> str:
+        """The change in words: `--worker-memory 8Gi → 4Gi`."""
+        return f"--{self.option.replace('_', '-')} {self.own} → {self.value}"
+
+
 class ScheduledRun(Model, frozen=True):
     """The schedule and the due time for which a run was launched."""
 
@@ -160,6 +176,20 @@ class ScheduledRun(Model, frozen=True):
         int, Meta(ge=1, description="1 for the first attempt, 2 for the first retry")
     ] = 1
     local: Annotated[str, Meta(description="the due time in the schedule's zone, ISO 8601")] = ""
+    advised: (
+        Annotated[
+            tuple[AdvisedOption, ...],
+            Meta(description="what advice changed; absent if the schedule takes none"),
+        ]
+        | None
+    ) = None
+
+    @property
+    def identity(self) -> tuple[str, float, int]:
+        """What no other launch has: the schedule's uid, the due time and the attempt. The local
+        time is not part of it, because the schedule may get another time zone.
+        """
+        return self.uid, self.due, self.attempt
 
 
 class Metadata(Model, frozen=True):

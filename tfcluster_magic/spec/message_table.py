@@ -1038,6 +1038,10 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "ScheduleRunFailed": mark("{name} failed: {why:sentences}"),
         "ScheduleNeverBegan": mark("Its launch was interrupted and is repeated."),
         "ScheduleNotLaunched": mark("It could not be launched: {why}"),
+        "ScheduleAdvised": mark(
+            "Launched with {changes:commas}, advised by the usage of {runs:and}."
+        ),
+        "ScheduleAdviceRefused": mark("Launched without the advised {changes:commas}: {why}"),
         "SchedulePausedItself": mark_plural(
             "{count} due time failed (--pause-after).",
             "{count} due times failed in a row (--pause-after).",

@@ -190,8 +190,10 @@ class _Task:
 
 
 @dataclass(frozen=True)
-class _Found:
-    """A piece of advice before its sentence is made; if two have one `cause`, the first counts."""
+class Finding:
+    """A piece of advice before its sentence is made: the code and values of its message, and the
+    launch options, by key, that change it.
+    """
 
     task: str
     code: str
@@ -215,21 +217,33 @@ def advise(
         earlier: runs of the same program with other numbers of workers.
         cores: the cores of the machine, if all tasks share one.
     """
-    window = _common_window(cluster, samples)
+    found, why = findings(cluster, samples, steps, earlier, cores)
+    no_advice = "" if why is None else sentences([why])
+    return Advised(advice=tuple(_told(cluster, each) for each in found), no_advice=no_advice)
+
+
+def findings(
+    cluster: TFCluster,
+    samples: Mapping[str, Sequence[Attempt]],
+    steps: Mapping[str, float],
+    earlier: Sequence[EarlierRun] = (),
+    cores: float | None = None,
+) -> tuple[list[Finding], Message | None]:
+    """Return the advice on a run as codes and values, and why tasks could not be compared; the
+    arguments are those of `advise`.
+    """
+    window, found = _common_window(cluster, samples), [*_on_memory(cluster, samples)]
     if window is None:
-        why = Message("AdviceNotSampled")
-    elif window[1] - window[0] < LEAST:
+        return found, Message("AdviceNotSampled")
+    if window[1] - window[0] < LEAST:
         seconds = max(0, math.floor(window[1] - window[0]))
-        why = Message("AdviceTooShort", {"seconds": seconds, "least": LEAST, "start": START})
-    else:
-        tasks = _tasks(cluster, samples, steps, window)
-        found = [*_on_time(cluster, tasks, earlier, cores), *_on_memory(cluster, samples)]
-        return Advised(advice=tuple(_told(cluster, each) for each in found))
-    found = [*_on_memory(cluster, samples)]
-    return Advised(advice=tuple(_told(cluster, each) for each in found), no_advice=sentences([why]))
+        params = {"seconds": seconds, "least": LEAST, "start": START}
+        return found, Message("AdviceTooShort", params)
+    tasks = _tasks(cluster, samples, steps, window)
+    return [*_on_time(cluster, tasks, earlier, cores), *found], None
 
 
-def _told(cluster: TFCluster, found: _Found) -> Advice:
+def _told(cluster: TFCluster, found: Finding) -> Advice:
     # Imported late, because it loads the program parser.
     from ..launch.launch_as_command import option_texts
 
@@ -362,7 +376,7 @@ def _within(intervals: Sequence[Interval], window: tuple[float, float]) -> list[
 
 def _on_time(
     cluster: TFCluster, tasks: Sequence[_Task], earlier: Sequence[EarlierRun], cores: float | None
-) -> Iterator[_Found]:
+) -> Iterator[Finding]:
     servers = [task for task in tasks if task.type is TaskType.PS]
     workers = [task for task in tasks if task.type in _TRAINERS]
     throttled = [*_throttled(tasks)]
@@ -383,7 +397,7 @@ def _on_time(
     yield from _idle_gpus(cluster, tasks)
 
 
-def _throttled(tasks: Sequence[_Task]) -> Iterator[_Found]:
+def _throttled(tasks: Sequence[_Task]) -> Iterator[Finding]:
     for task_type in dict.fromkeys(task.type for task in tasks):
         mine = [task for task in tasks if task.type is task_type and task.throttled >= THROTTLED]
         worst = max(mine, key=lambda task: task.throttled, default=None)
@@ -391,7 +405,7 @@ def _throttled(tasks: Sequence[_Task]) -> Iterator[_Found]:
             continue
         needed = worst.limit / max(0.01, 1 - worst.throttled)
         more = min(math.ceil(needed * 10) / 10, round(MOST_FACTOR * worst.limit, 3))
-        yield _Found(
+        yield Finding(
             worst.name,
             "AdviceThrottled",
             {
@@ -406,7 +420,7 @@ def _throttled(tasks: Sequence[_Task]) -> Iterator[_Found]:
 
 def _saturated(
     cluster: TFCluster, servers: Sequence[_Task], workers: Sequence[_Task]
-) -> Iterator[_Found]:
+) -> Iterator[Finding]:
     """Yield advice about the parameter servers for which the workers wait."""
     hot = [task for task in servers if task.works]
     by_network = not hot
@@ -440,12 +454,12 @@ def _saturated(
     else:
         count = cluster.spec.replicas.counts.get(TaskType.PS, 0)
         options["ps"] = count + max(1, math.ceil(count / 2))
-    yield _Found(first.name, code, params, options)
+    yield Finding(first.name, code, params, options)
 
 
 def _input(
     cluster: TFCluster, workers: Sequence[_Task], servers: Sequence[_Task]
-) -> Iterator[_Found]:
+) -> Iterator[Finding]:
     """Yield why workers wait although no parameter server is busy."""
     if cluster.spec.mode is Mode.IN_GRAPH or any(not task.waits for task in servers):
         return
@@ -461,10 +475,10 @@ def _input(
     where = workers[0].name if len(workers) == 1 else TaskType.WORKER.value
     if max(read, received) >= INPUT:
         code = "AdviceInputDisk" if read >= received else "AdviceInputNetwork"
-        yield _Found(where, code, params, {})
+        yield Finding(where, code, params, {})
 
 
-def _straggler(cluster: TFCluster, workers: Sequence[_Task]) -> Iterator[_Found]:
+def _straggler(cluster: TFCluster, workers: Sequence[_Task]) -> Iterator[Finding]:
     """Yield one worker that is slower than the others. Without parameter servers, workers make each
     step together: then yield one for which the others wait.
     """
@@ -477,7 +491,7 @@ def _straggler(cluster: TFCluster, workers: Sequence[_Task]) -> Iterator[_Found]
         others = median(r for r, task in stepping if task is not slowest)
         if rate <= SLOW * others:
             params = {"task": slowest.name, "rate": _rate(rate), "others": _rate(others)}
-            yield _Found(slowest.name, "AdviceSlowWorker", params, {})
+            yield Finding(slowest.name, "AdviceSlowWorker", params, {})
             return
     if len(workers) >= 2 and not cluster.spec.replicas.counts.get(TaskType.PS):
         busiest = max(workers, key=lambda task: task.cpu)
@@ -485,12 +499,12 @@ def _straggler(cluster: TFCluster, workers: Sequence[_Task]) -> Iterator[_Found]
         others = median(task.cpu for task in rest)
         if busiest.works and all(task.waits for task in rest) and busiest.cpu >= APART * others:
             params = {"task": busiest.name, "cpu": _cpu(busiest.cpu), "others": _cpu(others)}
-            yield _Found(busiest.name, "AdviceAwaitedWorker", params, {})
+            yield Finding(busiest.name, "AdviceAwaitedWorker", params, {})
 
 
 def _too_many(
     cluster: TFCluster, workers: Sequence[_Task], earlier: Sequence[EarlierRun]
-) -> Iterator[_Found]:
+) -> Iterator[Finding]:
     """Yield advice to use fewer workers, if an earlier run with fewer was about as fast. If the
     workers now use more CPU or GPU in total, they may make larger steps, and there is no advice.
     """
@@ -511,11 +525,11 @@ def _too_many(
                 "earlier": _rate(run.steps_per_second),
             }
             options = {"workers": run.workers}
-            yield _Found(TaskType.WORKER.value, "AdviceTooManyWorkers", params, options)
+            yield Finding(TaskType.WORKER.value, "AdviceTooManyWorkers", params, options)
             return
 
 
-def _idle_gpus(cluster: TFCluster, tasks: Sequence[_Task]) -> Iterator[_Found]:
+def _idle_gpus(cluster: TFCluster, tasks: Sequence[_Task]) -> Iterator[Finding]:
     for task_type in dict.fromkeys(task.type for task in tasks):
         asked = cluster.spec.replicas.of(task_type).resources.gpu
         mine = [task for task in tasks if task.type is task_type]
@@ -526,13 +540,13 @@ def _idle_gpus(cluster: TFCluster, tasks: Sequence[_Task]) -> Iterator[_Found]:
                 "gpus": asked,
                 "used": _cpu(busiest),
             }
-            yield _Found(task_type.value, "AdviceGpuIdle", params, {f"{task_type.value}_gpu": 0})
+            yield Finding(task_type.value, "AdviceGpuIdle", params, {f"{task_type.value}_gpu": 0})
 
 
 # ---- memory ----
 
 
-def _on_memory(cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> Iterator[_Found]:
+def _on_memory(cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> Iterator[Finding]:
     for task_type, count in cluster.spec.replicas.counts.items():
         asked = cluster.spec.replicas.of(task_type).resources.memory
         key = f"{task_type.value}_memory"
@@ -541,6 +555,8 @@ def _on_memory(cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> 
             if attempts := samples.get(name):
                 rows = [each for attempt in attempts for each in attempt.intervals]
                 peak = max(max(each.memory, each.peak) for each in rows)
+                if not peak:
+                    continue  # it ended before the first sample
                 limit = parse_memory(asked) if asked else attempts[-1].memory_limit
                 known.append((peak / limit if limit else 0.0, peak, limit, name, attempts))
         if not known:
@@ -557,15 +573,21 @@ def _on_memory(cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> 
         speed = _growth(attempts[-1], limit)
         if part >= WAITING and speed:
             params["speed"] = format_bytes(_rounded(speed * 60))
-            yield _Found(name, "AdviceMemoryGrows", params, {key: _more(limit)})
+            yield Finding(name, "AdviceMemoryGrows", params, {key: more_memory(limit)})
         elif part >= NEARLY_OUT:
-            yield _Found(name, "AdviceMemoryNearlyOut", params, {key: _more(limit)})
-        elif part <= FAR_TOO_HIGH and asked and limit >= _GIB and _knows_its_memory(cluster, known):
+            yield Finding(name, "AdviceMemoryNearlyOut", params, {key: more_memory(limit)})
+        elif (
+            part <= FAR_TOO_HIGH
+            and asked
+            and limit >= _GIB
+            and len(known) == count
+            and _knows_its_memory(cluster, known)
+        ):
             less = max(2 * peak, _GIB // 2)
             less = math.ceil(less / (_GIB // 4)) * (_GIB // 4)
             if less <= 0.6 * limit:
                 params["type"] = task_type.value
-                yield _Found(
+                yield Finding(
                     task_type.value, "AdviceMemoryTooHigh", params, {key: format_bytes(less)}
                 )
 
@@ -605,11 +627,12 @@ def _slope(rows: Sequence[Interval]) -> float:
     """
     half = len(rows) // 2
     pairs = zip(rows, rows[half:], strict=False)
-    return median((b.memory - a.memory) / (b.at - a.at) for a, b in pairs if b.at > a.at)
+    slopes = [(b.memory - a.memory) / (b.at - a.at) for a, b in pairs if b.at > a.at]
+    return median(slopes) if slopes else 0.0
 
 
-def _more(limit: float) -> str:
-    """Return one and a half of an amount of memory."""
+def more_memory(limit: float) -> str:
+    """Return one and a half times an amount of memory."""
     return format_bytes(math.ceil(1.5 * limit / (1 << 20)) << 20)
 
 

@@ -457,6 +457,8 @@ export const TEXTS: Readonly<
   ScheduleRunFailed: "{name} failed: {why:sentences}",
   ScheduleNeverBegan: "Its launch was interrupted and is repeated.",
   ScheduleNotLaunched: "It could not be launched: {why}",
+  ScheduleAdvised: "Launched with {changes:commas}, advised by the usage of {runs:and}.",
+  ScheduleAdviceRefused: "Launched without the advised {changes:commas}: {why}",
   SchedulePausedItself: ["{count} due time failed (--pause-after).", "{count} due times failed in a row (--pause-after)."],
   AdviceNotSampled: "There is no advice: not every worker has been sampled, so the tasks cannot be compared",
   AdviceTooShort: "There is no advice: all workers were at work together for {seconds:g} s, and at least {least:g} s are needed (the first {start:g} s of a task do not count)",

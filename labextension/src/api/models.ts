@@ -127,6 +127,62 @@ export interface ScheduledRun {
    * the due time in the schedule's zone, ISO 8601
    */
   local?: string;
+  advised?: AdvisedOption[] | null;
+}
+/**
+ * An option of a schedule's runs that advice on the usage of an earlier run changed.
+ */
+export interface AdvisedOption {
+  /**
+   * the option by key, such as worker_memory
+   */
+  option: string;
+  /**
+   * its value in the schedule itself
+   */
+  own: string;
+  /**
+   * the value that runs get instead
+   */
+  value: string;
+  /**
+   * the run whose usage shows it
+   */
+  run: string;
+  why: Message;
+}
+/**
+ * the advice
+ */
+export interface Message {
+  /**
+   * the code of the text, from docs/reference/messages.md
+   */
+  code: string;
+  /**
+   * the values in the text, by name
+   */
+  params?: {
+    [k: string]: string | number | (string | Message1)[] | Message1;
+  };
+}
+/**
+ * A sentence or a clause as the code of its text and the values in it.
+ *
+ *     The texts of all codes are in docs/reference/messages.md. A value is a name, a number, a message
+ *     that is part of this one, or a list of names or of messages.
+ */
+export interface Message1 {
+  /**
+   * the code of the text, from docs/reference/messages.md
+   */
+  code: string;
+  /**
+   * the values in the text, by name
+   */
+  params?: {
+    [k: string]: string | number | (string | Message1)[] | Message1;
+  };
 }
 /**
  * The desired state of a cluster.
@@ -437,7 +493,7 @@ export interface Status {
   /**
    * the sentences of `message` as codes, which views show in the reader's language
    */
-  messages?: Message[];
+  messages?: Message1[];
   /**
    * attempt of the whole group; 1 is the first
    */
@@ -509,25 +565,7 @@ export interface Status {
   /**
    * what the launch inferred from the program's text, such as flags and counts, each with the option that overrides it
    */
-  inferred?: Message[];
-}
-/**
- * A sentence or a clause as the code of its text and the values in it.
- *
- *     The texts of all codes are in docs/reference/messages.md. A value is a name, a number, a message
- *     that is part of this one, or a list of names or of messages.
- */
-export interface Message {
-  /**
-   * the code of the text, from docs/reference/messages.md
-   */
-  code: string;
-  /**
-   * the values in the text, by name
-   */
-  params?: {
-    [k: string]: string | number | (string | Message)[] | Message;
-  };
+  inferred?: Message1[];
 }
 /**
  * A run of `after` that exists or existed.
@@ -600,7 +638,7 @@ export interface TaskExit {
    * explanation by the cluster or the machine, in English
    */
   detail?: string;
-  detailMessage?: Message | null;
+  detailMessage?: Message1 | null;
   /**
    * why lines are missing in the copy of its output
    */
@@ -687,7 +725,7 @@ export interface TaskStatus {
   /**
    * the sentences of `message` as codes, which views show in the reader's language
    */
-  messages?: Message[];
+  messages?: Message1[];
 }
 /**
  * A notable event of the run.
@@ -708,7 +746,7 @@ export interface Event {
   /**
    * the sentences of `message` as codes, which views show in the reader's language
    */
-  messages?: Message[];
+  messages?: Message1[];
 }
 /**
  * Resources that the run released, and when.

@@ -276,6 +276,8 @@ export interface IOccurrence {
   /** Earlier due times that were missed with it. */
   readonly missed: number;
   readonly reason: Message | null;
+  /** What advice changed in its newest run, or why it changed nothing. */
+  readonly advice: Message | null;
 }
 
 /**

@@ -135,6 +135,21 @@ export const RunFacts = React.memo(
             </code>
           </p>
         )}
+        {(metadata.scheduled?.advised ?? []).map(each => (
+          <p className="tfc-Facts-dim" key={each.option}>
+            <span className="tfc-Facts-label">{trans.__('Advised')}</span>
+            <Sentence
+              text={trans.__(
+                '--%1 %2 → %3, because of %4: %5',
+                each.option.replace(/_/g, '-'),
+                each.own,
+                each.value,
+                each.run,
+                shown({ message: each.why.code, messages: [each.why] }, trans)
+              )}
+            />
+          </p>
+        ))}
         {inferred.length > 0 && (
           <details className="tfc-Facts-inferred">
             {/* a click would close the row around it */}

@@ -494,6 +494,12 @@ function Day({
                 <td>{durationOf(each, runs)}</td>
                 <td>
                   <Sentence text={result(each)} />
+                  {each.advice && (
+                    <>
+                      {' '}
+                      <Sentence text={told(each.advice, trans)} />
+                    </>
+                  )}
                   {each.missed > 0 && (
                     <small>
                       {' '}

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import msgspec
+import pytest
 import yaml
 from support.command_line import Run, here, left_behind, run
 
@@ -101,29 +102,33 @@ def test_a_dry_run_without_room_says_so_with_the_code_of_no_room(run: Run) -> No
     assert "100Ti" in done.err
 
 
-def test_a_rerun_takes_what_is_advised(run: Run) -> None:
+def test_a_rerun_takes_what_is_advised(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`--advised` shows each option that advice changes, and applies it after a confirmation; an
     option that you give yourself is not changed.
     """
-    run("launch", "hello.py", "--workers", "1", "--worker-memory", "2Gi", "--wait")
-    told = run("top", "hello").out
+    monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
+    (here / "rest.py").write_text("import time\ntime.sleep(1)\n")
+    run("launch", "rest.py", "--workers", "1", "--worker-memory", "2Gi", "--wait")
+    told = run("top", "rest").out
     assert "worker needs less memory: 2GiB requested for each task, and the largest" in told
-    assert "`tfcluster rerun hello-1 --worker-memory 512Mi`" in told
-    assert "worker needs less memory" in run("status", "hello").out
-    asked = run("rerun", "hello", "--advised")
+    assert "`tfcluster rerun rest-1 --worker-memory 512Mi`" in told
+    assert "worker needs less memory" in run("status", "rest").out
+    asked = run("rerun", "rest", "--advised")
     assert asked.code == 2
     assert "--worker-memory: 2Gi → 512Mi" in asked.err
-    assert "`tfcluster rerun hello-1 --advised --yes`" in asked.err
-    assert "memory: 512Mi" in run("rerun", "hello", "--advised", "--dry-run").out
-    assert run("rerun", "hello", "--advised", "--yes", "--wait", "--max-duration", "2h").code == 0
-    again = json.loads(run("status", "hello", "-o", "json").out)["spec"]
+    assert "`tfcluster rerun rest-1 --advised --yes`" in asked.err
+    assert "memory: 512Mi" in run("rerun", "rest", "--advised", "--dry-run").out
+    assert run("rerun", "rest", "--advised", "--yes", "--wait", "--max-duration", "2h").code == 0
+    again = json.loads(run("status", "rest", "-o", "json").out)["spec"]
     assert again["replicas"]["worker"]["resources"]["memory"] == "512Mi"
     assert again["lifecycle"]["maxDuration"] == 7200
 
-    nothing = run("rerun", "hello", "--advised", "--yes")
+    nothing = run("rerun", "rest", "--advised", "--yes")
     assert nothing.code == 4
-    assert "no advice on hello-2 changes an option" in nothing.err
-    mine = run("rerun", "hello-1", "--advised", "--worker-memory", "1Gi", "--dry-run")
+    assert "no advice on rest-2 changes an option" in nothing.err
+    mine = run("rerun", "rest-1", "--advised", "--worker-memory", "1Gi", "--dry-run")
     assert "memory: 1Gi" in mine.out
 
 

@@ -83,6 +83,20 @@ def test_a_project_with_its_configuration(tfcluster: Run) -> None:
     assert tfcluster("schedule", "update", "nightly", "--config", "none").code == 2
 
 
+def test_a_schedule_that_takes_advice_says_what_it_changes(tfcluster: Run) -> None:
+    """`show` says what the next run gets, or that there is nothing yet; `update` turns it off."""
+    words = ["--cron", "0 2 * * *", "--advised", "--worker-memory", "8Gi", "--workers", "1"]
+    made = tfcluster("schedule", "create", "nightly", *words, "tell.py")
+    assert made.code == 0, made.err
+    shown = tfcluster("schedule", "show", "nightly").out
+    assert "--advised" in shown and "advised: no run has ended yet" in shown
+    assert json.loads(tfcluster("schedule", "show", "nightly", "-o", "json").out)["rules"][
+        "advised"
+    ]
+    assert tfcluster("schedule", "update", "nightly", "--no-advised").code == 0
+    assert "advised" not in tfcluster("schedule", "show", "nightly").out
+
+
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [

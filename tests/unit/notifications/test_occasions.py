@@ -16,6 +16,7 @@ from tfcluster_magic.notifications import (
     occasions,
 )
 from tfcluster_magic.notifications.wording import compose
+from tfcluster_magic.schedules import Occurrence, OccurrenceState
 from tfcluster_magic.spec import Message, Metadata, Phase, Reason, Spec, Status, TFCluster
 from tfcluster_magic.spec.status import Event
 
@@ -197,3 +198,41 @@ def test_a_rule_shows_no_secret() -> None:
     for text in (repr(found), str(found.public), repr(hook)):
         assert "abcdefgh" not in text
         assert "s3cr3t" not in text
+
+
+def test_due_times_without_a_run_are_told() -> None:
+    """A due time that was missed, refused or given up is one message; one that finds no room is one
+    however often it is tried, and another one if it is given up.
+    """
+    state, refused = OccurrenceState, Message("ScheduleNotLaunched", {"why": "no room"})
+
+    def titles(*dues: Occurrence, since: float = 10.0) -> list[str]:
+        events = occasions.due_time_events("nightly", "s", "nightly", "Asia/Shanghai", dues)
+        wanted = rule(Occasion.NOT_LAUNCHED, created_at=since)
+        kept = attempts.note(Deliveries(), [wanted], events, 9000.0)
+        assert attempts.note(kept, [wanted], events, 9000.0) == kept
+        return [each.title for each in kept.deliveries]
+
+    due = Occurrence(due=3600.0, changed_at=3700.0)
+    told = ["nightly was not launched at its due time 1970-01-01 09:00"]
+    assert titles(replace(due, state=state.MISSED, reason=Message("ScheduleMissed"))) == told
+    # the name of a run is chosen before its launch is refused
+    assert titles(replace(due, state=state.FAILED, run="nightly-1", reason=refused)) == told
+    assert titles(replace(due, state=state.MISSED), since=3800.0) == []
+    waits = replace(due, state=state.WAITING, refusals=1, reason=refused)
+    room = ["nightly waits for room since its due time 1970-01-01 09:00"]
+    assert titles(waits) == titles(replace(waits, refusals=7, changed_at=8000.0)) == room
+    first, *_none = occasions.due_time_events("nightly", "s", "nightly", "UTC", [waits])
+    again, *_none = occasions.due_time_events(
+        "nightly", "s", "nightly", "UTC", [replace(waits, refusals=2, changed_at=8000.0)]
+    )
+    assert first.key == again.key
+    late = Message("ScheduleDeadline", {"time": 60.0})
+    assert titles(replace(waits, state=state.MISSED, reason=late)) == told
+    others = [
+        replace(due, state=state.WAITING),
+        replace(due, state=state.SKIPPED, reason=Message("ScheduleSuperseded")),
+        replace(due, state=state.SUCCEEDED, run="nightly-1"),
+        replace(due, state=state.FAILED, run="nightly-1", reason=Message("ScheduleRunFailed")),
+    ]
+    assert titles(*others) == []

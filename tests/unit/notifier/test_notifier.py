@@ -241,28 +241,34 @@ def test_waits_pauses_and_budgets_are_reported(world: World) -> None:
     """A run that is queued for long, a schedule that paused itself and a nearly used budget are one
     message each.
     """
-    world.add("all", Occasion.QUEUED, Occasion.SCHEDULE_PAUSED, Occasion.BUDGET,
-              queued_longer_than=1.0)  # fmt: skip
+    world.add("all", Occasion.QUEUED, Occasion.SCHEDULE_PAUSED, Occasion.NOT_LAUNCHED,
+              Occasion.BUDGET, queued_longer_than=1.0)  # fmt: skip
     world.start()
     world.put("waits-1", Phase.QUEUED, reason=Reason.QUEUED, queued_at=world.now())
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(world.now() + 1))
     paused = {"time": at, "by": "root", "reason": "maintenance", "locked": True}
     schedule = {"spec": {"cron": "* * * * *"}, "status": {"paused": paused}}
     world.server.put(path("tfclusterschedules", "a", "nightly"), schedule)
+    refused = {"code": "ScheduleNotLaunched", "params": {"why": "the quota is used up"}}
+    due = {"dueTime": at, "state": "Failed", "reason": refused, "changedTime": at}
+    hourly = {"spec": {"cron": "@hourly"}, "status": {"occurrences": [due]}}
+    world.server.put(path("tfclusterschedules", "a", "hourly"), hourly)
     day = time.strftime("%Y-%m-%d", time.gmtime())
     days = {day: {"": {"digits": Hours(cpu=9.0)}}}
     account = HoursAccount(days=days, budget=Budget(cpu_hours=10.0), numbers={})
     hours = {"hours.json": msgspec.json.encode(account).decode()}
     world.server.put(path("configmaps", "a", "tfcluster-options"), {"data": hours})
-    wait_until(lambda: world.states() == ["Sent"] * 3, "three messages", 30)
+    wait_until(lambda: world.states() == ["Sent"] * 4, "four messages", 30)
     told = {each["about"]: each["title"] for each in world.receiver.bodies}
     assert told == {
         "waits-1": "waits-1 is still queued",
         "nightly": "the schedule nightly was paused by root",
+        "hourly": f"hourly was not launched at its due time {at[:10]} {at[11:16]}",
         "CPU·h": "9 of 10 CPU·h are used",
     }
     commands = {each["about"]: each["command"] for each in world.receiver.bodies}
     assert commands["nightly"] == "tfcluster schedule show nightly"
+    assert commands["hourly"] == "tfcluster schedule history hourly"
 
 
 def test_a_silent_receiver_delays_nobody_else(world: World, receiver: Receiver) -> None:

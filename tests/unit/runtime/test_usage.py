@@ -148,6 +148,57 @@ def test_files_stay_below_a_mebibyte_for_any_run(usage: ModuleType, tmp_path: Pa
         assert len(every) >= least
 
 
+def test_an_exit_report_has_the_usage_if_it_is_asked_for(run: Run) -> None:
+    """The termination message has samples below the exit, in less than 4096 bytes together, even if
+    the last lines of the program are long.
+    """
+    line = "x" * 600
+    text = f"""
+import time
+kept = bytearray(60 << 20)
+for _number in range(20):
+    print({line!r}, flush=True)
+    time.sleep(0.05)
+raise SystemExit(3)
+"""
+    run.program(text)
+    run.config["reportsUsage"] = True
+    task = run.task().start(QUICK)
+    task.process.wait()
+    message = task.exit_file.read_text()
+    assert len(message.encode()) <= 4096
+    first, _newline, told = message.partition("\n")
+    assert json.loads(first)["exitCode"] == 3 and json.loads(first)["lastLines"]
+    (attempt,) = parse(told.encode())
+    assert max(each.memory for each in attempt.intervals) > 60 * MIB
+    assert [e["event"] for e in task.hear()][-1] == "exit"
+    del run.config["reportsUsage"]
+    assert run.task().start(QUICK).wait()["exitCode"] == 3
+
+
+def test_a_digest_has_equal_intervals_whatever_the_time(usage: ModuleType) -> None:
+    """Any number of samples becomes at most 32 intervals and 1000 bytes. Sums, the largest memory
+    and the newest step stay.
+    """
+    for count in (1, 31, 32, 33, 1000, 5000):
+        digest = usage.Digest({"v": 1, "at": 1.8e9, "attempt": 3})
+        for number in range(count):
+            memory = 10**6 if number == count // 2 else 10**5
+            digest.add([20, 150, memory, 99999, 0, 0, 0, 20, 0, 0, 0, number])
+        text = digest.text()
+        assert len(text) <= usage.DIGEST_BYTES
+        (attempt,) = parse(text.encode())
+        every = attempt.intervals
+        assert attempt.number == 3 and len(every) <= usage.MOST_DIGEST_ROWS
+        assert sum(each.cpu for each in every) == pytest.approx(1.5 * count)
+        assert max(each.memory for each in every) == 10**6 * usage.BLOCK
+        assert every[-1].step == count - 1
+        lengths = {round(each.seconds, 1) for each in every[:-1]}
+        assert len(lengths) <= 1, lengths
+        assert count < 32 or len(every) >= 8
+    assert usage.Digest({"v": 1, "at": 1.8e9}).text() == ""
+
+
 def test_thinning_follows_no_link(usage: ModuleType, tmp_path: Path) -> None:
     """A link that a program put beside the samples cannot redirect a write."""
     other = tmp_path / "other"

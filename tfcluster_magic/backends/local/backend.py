@@ -34,6 +34,7 @@ from ...spec import (
     Annotations,
     Cause,
     Phase,
+    ScheduledRun,
     Spec,
     Stop,
     TaskExit,
@@ -302,7 +303,7 @@ class LocalBackend(Backend):
         found = lost_supervisor.load_run(self._store.folder(request.cluster, run))
         if found is None and run >= self.next_number(request.cluster):
             return None
-        ours = found is not None and found.metadata.scheduled == request.scheduled
+        ours = found is not None and _is_same(found.metadata.scheduled, request.scheduled)
         if found is None or not ours or lost_supervisor.is_interrupted_launch(found.status):
             name = names.run_name(request.cluster, run)
             raise NameTaken(_("there is or was another run {name}").format(name=name))
@@ -486,6 +487,10 @@ def _logs_of(
     """Return the paths of the log of each task, and of its copy in the run's output."""
     copies = Path(cluster.status.paths.get("output", "/nonexistent"))
     return {t: (folder.tasks / f"{t}.log", copies / f"{t}.log") for t in tasks}
+
+
+def _is_same(found: ScheduledRun | None, wanted: ScheduledRun | None) -> bool:
+    return (found and found.identity) == (wanted and wanted.identity)
 
 
 def _terminate(folder: RunFolder, cluster: TFCluster) -> bool:

@@ -6,7 +6,8 @@ neither a schedule nor a rule of notifications. It also sends the notifications
 into the schedule's status. Another clock process that finds an unfinished launch in a status
 continues the launch. An existing run with that name and due time counts as that launch. Launches
 happen in forked children, one at a time for each schedule, so that this process does not keep what
-a launch imports.
+a launch imports. If a schedule takes advice (`advised`), the children also look at the usage of the
+last run. A launch that the advice would prevent happens without it.
 """
 
 from __future__ import annotations
@@ -32,9 +33,17 @@ from ...errors import (
     PreflightRefused,
     SetupRefused,
     TFClusterError,
+    one_line,
 )
 from ...launch import LaunchRequest
-from ...schedules import Occurrence, OccurrenceState, Schedule, ScheduleStatus, placeholders
+from ...schedules import (
+    Occurrence,
+    OccurrenceState,
+    Schedule,
+    ScheduledLaunch,
+    ScheduleStatus,
+    placeholders,
+)
 from ...schedules.cron import CronTimes
 from ...schedules.due import (
     RunOutcome,
@@ -44,9 +53,10 @@ from ...schedules.due import (
     launched,
     no_room,
     previous_success,
+    run_to_judge,
     settle,
 )
-from ...spec import Message, ScheduledRun, Stop, names
+from ...spec import AdvisedOption, Message, ScheduledRun, Stop, names
 from . import lost_supervisor, notification_work, schedule_store, supervisor_events
 from .notification_store import has_rules
 from .run_store import RunFolder, Store
@@ -86,6 +96,8 @@ class Clock:
         self._runs = Store(state_dir)
         self._children: dict[int, str] = {}
         self._seen: dict[str, tuple[object, float, RunOutcome]] = {}
+        self._judged: dict[str, str] = {}
+        """By schedule: the run that a child was last asked to look at."""
         self._events = SupervisorEvents(schedule_store.control_file(state_dir))
         self._notices = notification_work.NotificationWatch(state_dir, now)
         self.lock_fd = -1
@@ -177,8 +189,11 @@ class Clock:
                 self._schedules.change(schedule.name, lambda before: _with_problem(before, problem))
             return float("inf")
         (turn,) = turns
-        if (turn.launch or turn.stop) and not busy:
+        judging = run_to_judge(schedule.rules, schedule.status)
+        is_new = bool(judging) and self._judged.get(schedule.name) != judging
+        if (turn.launch or turn.stop or is_new) and not busy:
             name, stop = schedule.name, turn.stop
+            self._judged[name] = judging
             self._fork(name, lambda: carry_out(self._schedules, name, stop, self._now))
         wakes = [turn.wake_at] if turn.wake_at is not None else []
         if turn.awaits or any(
@@ -256,8 +271,8 @@ def _stamps(folder: RunFolder) -> tuple[state_files.Stamp | None, ...]:
 
 
 def carry_out(schedules: LocalSchedules, name: str, stop: tuple[str, ...], now: Now) -> None:
-    """Stop runs, and launch the occurrences that a schedule's status requests. Only one process
-    does so at a time.
+    """Stop runs, look at the usage of the last run, and launch the occurrences that a schedule's
+    status requests. Only one process does so at a time.
     """
     from .backend import LocalBackend  # a launch imports much that the clock process does not need
 
@@ -270,12 +285,43 @@ def carry_out(schedules: LocalSchedules, name: str, stop: tuple[str, ...], now: 
         for run in stop:
             with contextlib.suppress(NotFound):
                 backend.stop(run, Stop(reason=_REPLACED, by=f"schedule {name}", at=time.time()))
+        if run := run_to_judge(schedule.rules, schedule.status):
+            schedule = _judge(schedules, backend, schedule, run)
         for each in schedule.status.occurrences:
             if each.state is OccurrenceState.LAUNCHING:
                 _launch(schedules, backend, schedule, each, now)
 
 
 _REPLACED = "its schedule replaces it by the run of a later due time"
+
+
+def _judge(
+    schedules: LocalSchedules, backend: LocalBackend, schedule: Schedule, run: str
+) -> Schedule:
+    """Return the schedule with what the usage of a run, which has ended, changes in the next
+    ones.
+    """
+    from ...usage import samples, schedule_advice
+
+    try:
+        found = backend.get(run)
+    except TFClusterError:  # its record is gone or damaged
+        found = None
+    if found is not None and (
+        found.metadata.scheduled is None or found.metadata.scheduled.uid != schedule.uid
+    ):
+        found = None
+    read: dict[str, list[samples.Attempt]] = {}
+    if found is not None and (output := found.status.paths.get("output")):
+        counts = found.spec.replicas.counts
+        tasks = [names.task_name(kind, i) for kind in counts for i in range(counts[kind])]
+        read = samples.read_samples(output, tasks)
+    return schedules.change(
+        schedule.name,
+        lambda now: with_status(
+            now, schedule_advice.judge(now.status, run, found, read, os.cpu_count())
+        ),
+    )
 
 
 def _launch(
@@ -306,8 +352,7 @@ def _launch(
             run = names.run_name(cluster, backend.next_number(cluster))
             note(lambda status: launched(status, occurrence, run, now(), created=False))  # noqa: B023 - called at once
         try:
-            with _request(schedule, occurrence, run) as request:
-                backend.create(request)
+            occurrence = replace(occurrence, advice=_create(backend, schedule, occurrence, run))
         except NameTaken:  # another launch took the name first
             run = ""
         except TFClusterError as error:
@@ -318,18 +363,74 @@ def _launch(
             return
 
 
+def _create(
+    backend: LocalBackend, schedule: Schedule, occurrence: Occurrence, run: str
+) -> Message | None:
+    """Create the run of a due time, without the advice if that would be refused. Return what advice
+    changed, or why it changed nothing. Raises the errors of a launch.
+    """
+    from ...usage import schedule_advice
+
+    with _own_launch(schedule) as own:
+        takes = schedule.status.advised if schedule.rules.advised else ()
+        advised = schedule_advice.in_force(own.spec, takes)
+        try:
+            changed = own
+            if advised:
+                changed = replace(own, spec=schedule_advice.with_advice(own.spec, advised))
+            made = backend.create(_request(schedule, changed, occurrence, run, advised))
+        except NameTaken:
+            raise
+        except TFClusterError as error:
+            if not advised:
+                raise
+            told = schedule_advice.refusal(advised, one_line(str(error)))
+            plain = replace(own, warnings=(*own.warnings, str(told)))
+            backend.create(_request(schedule, plain, occurrence, run, ()))
+            return told
+    taken = made.metadata.scheduled.advised if made.metadata.scheduled else None
+    return schedule_advice.changes(taken) if taken else None
+
+
 @contextlib.contextmanager
-def _request(schedule: Schedule, occurrence: Occurrence, run: str) -> Iterator[LaunchRequest]:
-    """Yield the launch request of a due time, from the snapshot or from the current files.
+def _own_launch(schedule: Schedule) -> Iterator[ScheduledLaunch]:
+    """Yield the launch that a schedule itself asks for, from the snapshot or the current files.
 
     Raises:
-        InvalidRequest: the files or the filled-in placeholders are no longer a valid launch.
+        InvalidRequest: the files are no longer a valid launch.
     """
-    from ...launch import validation
     from ...launch.planning import request_launch
     from ...program import snapshots
 
     launch = schedule.launch
+    if not launch.track:
+        yield launch
+        return
+    with contextlib.ExitStack() as kept:
+        scratch = kept.enter_context(snapshots.scratch_folder())
+        words: dict[str, Any] = msgspec.structs.asdict(launch.words)
+        options = words.pop("options")
+        program, arguments = words.pop("program"), words.pop("arguments")
+        words |= {"folder": Path(launch.words.folder), "name": launch.cluster, **options}
+        made = request_launch(scratch, program, arguments, **words)
+        kept.enter_context(snapshots.keep_snapshot(made.spec.program, scratch))
+        yield replace(launch, spec=made.spec, warnings=made.warnings, inferred=made.inferred)
+
+
+def _request(
+    schedule: Schedule,
+    launch: ScheduledLaunch,
+    occurrence: Occurrence,
+    run: str,
+    advised: tuple[AdvisedOption, ...],
+) -> LaunchRequest:
+    """Return the launch request of a due time.
+
+    Raises:
+        InvalidRequest: the filled-in placeholders are no valid launch.
+    """
+    from ...launch import validation
+
     local = CronTimes(schedule.rules.cron, schedule.rules.time_zone).local
     before = previous_success(schedule.status, occurrence.due)
     due_at = local(occurrence.due)
@@ -339,27 +440,17 @@ def _request(schedule: Schedule, occurrence: Occurrence, run: str) -> Iterator[L
         due=occurrence.due,
         attempt=occurrence.attempt,
         local=placeholders.iso_text(due_at),
+        advised=advised if schedule.rules.advised else None,
     )
-    spec, warnings, inferred = launch.spec, launch.warnings, launch.inferred
-    with contextlib.ExitStack() as kept:
-        if launch.track:
-            scratch = kept.enter_context(snapshots.scratch_folder())
-            words: dict[str, Any] = msgspec.structs.asdict(launch.words)
-            options = words.pop("options")
-            program, arguments = words.pop("program"), words.pop("arguments")
-            words |= {"folder": Path(launch.words.folder), "name": launch.cluster, **options}
-            made = request_launch(scratch, program, arguments, **words)
-            kept.enter_context(snapshots.keep_snapshot(made.spec.program, scratch))
-            spec, warnings, inferred = made.spec, made.warnings, made.inferred
-        spec = placeholders.fill_in(spec, due_at, None if before is None else local(before))
-        yield LaunchRequest(
-            cluster=launch.cluster,
-            spec=validation.validate(msgspec.to_builtins(spec)),
-            warnings=warnings,
-            inferred=inferred,
-            run=names.parse_ref(run)[1],
-            scheduled=scheduled,
-        )
+    spec = placeholders.fill_in(launch.spec, due_at, None if before is None else local(before))
+    return LaunchRequest(
+        cluster=launch.cluster,
+        spec=validation.validate(msgspec.to_builtins(spec)),
+        warnings=launch.warnings,
+        inferred=launch.inferred,
+        run=names.parse_ref(run)[1],
+        scheduled=scheduled,
+    )
 
 
 # -- the process -----------------------------------------------------------------------------------

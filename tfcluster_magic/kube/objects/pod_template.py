@@ -161,6 +161,8 @@ def _described(cluster: TFCluster, policy: Policy, addresses: str) -> bytes:
         "interpreter": spec.interpreter,
         "home": policy.workspace_path if policy.workspace_claim else None,
     }
+    if metadata.scheduled is not None and metadata.scheduled.advised is not None:
+        described["reportsUsage"] = True  # the operator does not read the volume of the samples
     return (json.dumps(described, ensure_ascii=False, indent=1) + "\n").encode()
 
 

@@ -37,7 +37,7 @@ from ...schedules import (
 )
 from ...schedules.cron import CronTimes
 from ...schedules.due import MOST_BACKFILLS, kept
-from ...spec import API_VERSION, Message, Mode, Model, Spec, resource_form
+from ...spec import API_VERSION, Message, Mode, Model, ReplicaSet, Spec, resource_form
 from ...spec.record_size import json_bytes
 from ...spec.resource_form import Form, format_time, parse_time, time_form
 from ...spec.spec import ASKER_LENGTH, STOP_LENGTH
@@ -671,17 +671,23 @@ def _bounded(made: Object) -> Object:
         for each in told[: round(len(told) * share)]:
             if OccurrenceState(each["state"]).is_settled:
                 each.pop("reason", None)
+                each.pop("advice", None)
     return made
 
 
 # -- a run of a schedule ---------------------------------------------------------------------------
 
 
-def run_spec(found: Mapping[str, Any], times: Mapping[str, Any]) -> Object:
-    """Return the spec of a run in the resource's form, with its placeholders filled in. All other
-    text of the template stays unchanged and is checked as in any run.
+def run_spec(
+    found: Mapping[str, Any], times: Mapping[str, Any], replicas: ReplicaSet | None = None
+) -> Object:
+    """Return the spec of a run in the resource's form, with its placeholders filled in, and with
+    `replicas` instead of those of the template, if given. All other text of the template stays
+    unchanged and is checked as in any run.
     """
     spec: Object = copy.deepcopy(found["spec"]["template"].get("spec") or {})
+    if replicas is not None:
+        spec["replicas"] = _spec_written(Spec(replicas=replicas))["replicas"]
     if spec.get("env"):
         spec["env"] = {k: placeholders.substitute(v, times) for k, v in spec["env"].items()}
     program = spec.get("program")

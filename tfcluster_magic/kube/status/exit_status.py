@@ -125,6 +125,14 @@ def pod_exit(pod: Object, *, asked: bool, now: float) -> TaskExit:
     return told
 
 
+def reported_usage(pod: Mapping[str, Any]) -> str:
+    """Return the samples below the exit in a pod's termination message; empty without any. Its
+    program may have written them.
+    """
+    ended = container_status(pod).get("state", {}).get("terminated") or {}
+    return str(ended.get("message") or "").partition("\n")[2]
+
+
 def lost_pod_exit(pod: Object | None, *, asked: bool, now: float) -> TaskExit:
     """Return the end of a task whose pod is gone, if nobody observed the end."""
     if asked:
@@ -173,8 +181,9 @@ def _is_from_outside(told: TaskExit) -> bool:
 
 def _termination_message(ended: Object) -> TaskExit | None:
     """Return the exit that the task itself wrote; None if it wrote none."""
+    line, _newline, _usage = str(ended.get("message") or "").partition("\n")
     try:
-        told = msgspec.json.decode(ended.get("message") or "", type=TaskExit)
+        told = msgspec.json.decode(line, type=TaskExit)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
         return None
     try:

@@ -75,9 +75,17 @@ class Controller:
         )
         last_number = self.scheduler.accountant.last_number
         self.schedules = ScheduleController(
-            api, namespace, self.caches.runs, leads, last_number, clock or ScheduleClock()
+            api,
+            namespace,
+            self.caches.runs,
+            self.caches.pods,
+            leads,
+            last_number,
+            self.scheduler.admission.why_not_changed,
+            clock or ScheduleClock(),
         )
         self.caches.run_changed = self.schedules.run_changed
+        self.caches.pod_changed = self.schedules.reports.pod_changed
         self._runs: dict[Key, RunReconciler] = {}
         self._begun = False
 

@@ -9,6 +9,10 @@ user deletes it immediately. Only in one case is a run created twice: the operat
 it has created the run and before it has recorded this, and the run is deleted before the next
 operator starts. A schedule takes a turn only at its due times, when one of its runs ends, and when
 the schedule or one that it waits for changes.
+
+If a schedule takes advice (`advised`), the usage of a run is looked at when all its tasks are gone,
+or at the next launch if that comes first. A launch that the advice would prevent happens without
+it.
 """
 
 from __future__ import annotations
@@ -24,28 +28,50 @@ from datetime import datetime, timezone
 import msgspec
 from msgspec.structs import replace
 
-from ...errors import one_line
+from ...errors import InvalidRequest, one_line
 from ...kube.api import access, labels
 from ...kube.api.client import Api, ApiError, Object, find_object, is_deleted, path
 from ...kube.api.informer import CacheUpdate, Informer
 from ...kube.controller.work_queue import KeyedWorkers
 from ...kube.objects import custom_resource, schedule_resource
-from ...schedules import Occurrence, OccurrenceState, Schedule, ScheduleStatus, placeholders
+from ...schedules import (
+    Occurrence,
+    OccurrenceState,
+    Schedule,
+    ScheduleRules,
+    ScheduleStatus,
+    placeholders,
+)
 from ...schedules.cron import CronTimes
 from ...schedules.due import (
     FindSchedule,
     RunOutcome,
+    ScheduleTurn,
     circle_of,
     due,
     failed,
     launched,
     no_room,
     previous_success,
+    run_to_judge,
     settle,
 )
-from ...spec import API_VERSION, KIND, Message, Phase, ScheduledRun, Stop, names
+from ...spec import (
+    API_VERSION,
+    KIND,
+    AdvisedOption,
+    Message,
+    Phase,
+    ScheduledRun,
+    Spec,
+    Stop,
+    TFCluster,
+    names,
+)
+from ...usage import schedule_advice
 from ..cluster_state import Key
 from ..scheduling.launch_queue import phase_of
+from .usage_reports import UsageReports
 
 RESOURCE = "tfclusterschedules"
 LONGEST_SLEEP = 60.0
@@ -83,8 +109,11 @@ class ScheduleController:
         api: the connection.
         namespace: the namespace of the schedules; empty for all.
         runs: the cache of all runs.
+        pods: the cache of the pods of all tasks.
         leads: whether this process may act.
         last_number: returns the highest number of a deleted run, by namespace and name.
+        why_not: returns why a changed spec would be refused in a namespace, or have to wait,
+            although the spec itself would not.
         clock: the time.
     """
 
@@ -93,12 +122,15 @@ class ScheduleController:
         api: Api,
         namespace: str,
         runs: Informer,
+        pods: Informer,
         leads: Callable[[], bool],
         last_number: Callable[[str, str], int],
+        why_not: Callable[[str, Spec, Spec], Message | None],
         clock: ScheduleClock,
     ) -> None:
         self._api, self._runs, self._leads, self._clock = api, runs, leads, clock
-        self._last_number = last_number
+        self._last_number, self._why_not = last_number, why_not
+        self.reports = UsageReports(pods, self._follows)
         self.turns: KeyedWorkers[Key] = KeyedWorkers(
             self._take_turn, leads, self._log_failure, share=lambda key: key[0]
         )
@@ -211,12 +243,19 @@ class ScheduleController:
     def _follow_runs(self, key: Key, runs: Iterable[Key]) -> None:
         now = set(runs)
         with self._lock:
-            for each in self._runs_of.pop(key, set()) - now:
+            left = self._runs_of.pop(key, set()) - now
+            for each in left:
                 for known in (self._followed, self._created, self._deleted):
                     known.pop(each, None)
             if now:
                 self._runs_of[key] = now
                 self._followed.update(dict.fromkeys(now, key))
+        for each in left:
+            self.reports.forget(each)
+
+    def _follows(self, run: Key) -> bool:
+        with self._lock:
+            return run in self._followed
 
     # -- a turn ------------------------------------------------------------------------------------
 
@@ -295,12 +334,12 @@ class ScheduleController:
     ) -> float | None:
         """Take a turn of a valid schedule."""
         rules, status = schedule.rules, schedule.status
-        self._follow_runs(key, _held_runs(key, status))
+        self._follow_runs(key, _followed_runs(key, rules, status))
         running = [o.run for o in status.occurrences if o.state is OccurrenceState.RUNNING]
         outcomes = {run: self._outcome(key[0], run) for run in running}
         status = settle(rules, status, outcomes, now)
         turn = due(rules, status, now, find)
-        status = self._with_names(key, turn.status)
+        status = self._with_names(key, self._judged(key, schedule, turn))
         found = self._write(key, found, schedule_resource.with_status(schedule, status), now)
         for run in turn.stop:
             self._stop(key, run)
@@ -376,6 +415,43 @@ class ScheduleController:
         return schedule_resource.whole(cached)
 
     # -- runs --------------------------------------------------------------------------------------
+
+    def _judged(self, key: Key, schedule: Schedule, turn: ScheduleTurn) -> ScheduleStatus:
+        """Return the status of a turn with the advice on the newest run that has ended, once its
+        tasks are gone or the next run is about to be launched. Raises ApiError.
+        """
+        status = turn.status
+        run = run_to_judge(schedule.rules, status)
+        cached = self._runs.get(key[0], run) if run else None
+        waits = cached is not None and not custom_resource.is_released(cached)
+        if not run or (waits and not turn.launch):
+            return status
+        found = find_object(self._api, path("tfclusters", key[0], run))
+        try:
+            record = None if found is None else custom_resource.read(found)
+        except InvalidRequest:  # somebody altered it
+            record = None
+        if record is None or not _is_of(record, schedule):
+            return schedule_advice.judge(status, run, None, {})
+        samples = self.reports.samples((key[0], run), record.metadata.uid)
+        return schedule_advice.judge(status, run, record, samples)
+
+    def _advice(
+        self, key: Key, whole: Object, schedule: Schedule, status: ScheduleStatus
+    ) -> tuple[Sequence[AdvisedOption], Message | None]:
+        """Return what advice changes in the next run, and the message about it. Nothing is changed
+        if that would prevent the launch.
+        """
+        if not schedule.rules.advised or not status.advised:
+            return (), None
+        own, problems = schedule_resource.read_template(whole)
+        advised = () if problems else schedule_advice.in_force(own, status.advised)
+        if not advised:
+            return (), None
+        why = self._why_not(key[0], own, schedule_advice.with_advice(own, advised))
+        if why is not None:
+            return (), schedule_advice.refusal(advised, why)
+        return advised, schedule_advice.changes(advised)
 
     def _with_names(self, key: Key, status: ScheduleStatus) -> ScheduleStatus:
         """Return the status with a name for each run that is about to be launched."""
@@ -454,14 +530,25 @@ class ScheduleController:
         """Create the run of a due time; return the new status, and False if the name belongs to
         another run. Raises ApiError if the API did not answer.
         """
-        body = self._run_of(whole, schedule, status, occurrence)
+        advised, advice = self._advice(key, whole, schedule, status)
+        occurrence = replace(occurrence, advice=advice)
+        body = self._run_of(whole, schedule, status, occurrence, advised)
         run = key[0], occurrence.run
-        self._follow_runs(key, _held_runs(key, status))
-        if self._was_created(run, custom_resource.read_scheduled(body["metadata"])):
-            now = self._clock.now()
+        self._follow_runs(key, _followed_runs(key, schedule.rules, status))
+        known = self._created_before(run, custom_resource.read_scheduled(body["metadata"]))
+        if known is not None:
+            occurrence, now = _as_launched(occurrence, known), self._clock.now()
             return launched(status, occurrence, occurrence.run, now, created=True), True
         try:
-            self._api.create(path("tfclusters", key[0]), body)
+            try:
+                self._api.create(path("tfclusters", key[0]), body)
+            except ApiError as error:
+                if not advised or error.unanswered or error.status == 409:
+                    raise
+                told = schedule_advice.refusal(advised, self._refusal(key, error))
+                occurrence = replace(occurrence, advice=told)
+                body = self._run_of(whole, schedule, status, occurrence, ())
+                self._api.create(path("tfclusters", key[0]), body)
         except ApiError as error:
             now = self._clock.now()
             if error.reason == "AlreadyExists":
@@ -472,6 +559,9 @@ class ScheduleController:
                     after = 1 + _number_of(occurrence.run)
                     name = names.run_name(key[1], max(after, self._next_number(key, status)))
                     return launched(status, occurrence, name, now, created=False), False
+                occurrence = _as_launched(
+                    occurrence, custom_resource.read_scheduled(there["metadata"])
+                )
             elif (
                 error.unanswered or error.status == 409
             ):  # for example, two writers changed one quota
@@ -480,6 +570,7 @@ class ScheduleController:
                 why = self._refusal(key, error)
                 log.warning("%s/%s: not launched: %s", key[0], occurrence.run, why)
                 told = Message("ScheduleNotLaunched", {"why": why})
+                occurrence = replace(occurrence, advice=None)
                 if error.status in (401, 403, 404) and not _is_denied(error):
                     # a missing quota or right, which may change
                     return no_room(status, occurrence, told, now), True
@@ -492,17 +583,16 @@ class ScheduleController:
         log.info("%s/%s: launched %.3f s after its due time", key[0], occurrence.run, late)
         return launched(status, occurrence, occurrence.run, now, created=True), True
 
-    def _was_created(self, run: Key, wanted: ScheduledRun | None) -> bool:
-        """Return whether a run was created here or seen by the watch, even if it has been deleted
-        since.
+    def _created_before(self, run: Key, wanted: ScheduledRun | None) -> ScheduledRun | None:
+        """Return the due time of a run that was created here or seen by the watch, even if it has
+        been deleted since. None if there is no such run for the wanted due time.
         """
         with self._lock:
             created, deleted = self._created.get(run), self._deleted.get(run)
         seen = self._runs.get(*run) if deleted is None else deleted.object
         last = seen and custom_resource.read_scheduled(seen["metadata"])
-        return wanted is not None and any(
-            each and _is_same(each, wanted) for each in (created, last)
-        )
+        known = (each for each in (created, last) if each)
+        return next((each for each in known if wanted and each.identity == wanted.identity), None)
 
     def _refusal(self, key: Key, error: ApiError) -> str:
         """Return why the API refuses a run, on one line."""
@@ -511,9 +601,14 @@ class ScheduleController:
         return one_line(str(access.explain_api_error(error, "/".join(key))))
 
     def _run_of(
-        self, whole: Object, schedule: Schedule, status: ScheduleStatus, occurrence: Occurrence
+        self,
+        whole: Object,
+        schedule: Schedule,
+        status: ScheduleStatus,
+        occurrence: Occurrence,
+        advised: Sequence[AdvisedOption],
     ) -> Object:
-        """Return the run of a due time."""
+        """Return the run of a due time, with what advice changes."""
         local = CronTimes(schedule.rules.cron, schedule.rules.time_zone).local
         before = previous_success(status, occurrence.due)
         due_at = local(occurrence.due)
@@ -527,12 +622,20 @@ class ScheduleController:
             due=occurrence.due,
             attempt=occurrence.attempt,
             local=placeholders.iso_text(due_at),
+            advised=tuple(advised) if schedule.rules.advised else None,
         )
+        replicas = None
+        if advised:
+            own = schedule_resource.read_template(whole)[0]
+            replicas = schedule_advice.with_advice(own, advised).replicas
         notes = {
             name: text
             for name, text in (whole["metadata"].get("annotations") or {}).items()
             if name in (custom_resource.WARNINGS, custom_resource.INFERRED)
         }
+        if occurrence.advice is not None and not advised:
+            warnings = custom_resource.read_launch_notes(whole["metadata"])[0]
+            notes |= custom_resource.write_launch_notes([*warnings, str(occurrence.advice)], ())
         notes[custom_resource.SCHEDULED] = msgspec.json.encode(scheduled).decode()
         return {
             "apiVersion": API_VERSION,
@@ -542,7 +645,7 @@ class ScheduleController:
                 "labels": _marks(schedule, occurrence),
                 "annotations": notes,
             },
-            "spec": schedule_resource.run_spec(whole, times),
+            "spec": schedule_resource.run_spec(whole, times, replicas),
         }
 
 
@@ -563,20 +666,26 @@ def _is_launch(there: Object, body: Object) -> bool:
         return False
     found = custom_resource.read_scheduled(there["metadata"])
     ours = custom_resource.read_scheduled(body["metadata"])
-    return found is not None and ours is not None and _is_same(found, ours)
+    return found is not None and ours is not None and found.identity == ours.identity
 
 
-def _is_same(found: ScheduledRun, wanted: ScheduledRun) -> bool:
-    """Return whether two runs are of the same attempt of a due time. The time zone, and so the
-    local time, may have changed since one of them was created.
+def _as_launched(occurrence: Occurrence, run: ScheduledRun | None) -> Occurrence:
+    """Return an occurrence with what advice changed in its run, which existed already."""
+    advised = run.advised if run is not None else None
+    return replace(occurrence, advice=schedule_advice.changes(advised) if advised else None)
+
+
+def _is_of(run: TFCluster, schedule: Schedule) -> bool:
+    scheduled = run.metadata.scheduled
+    return scheduled is not None and scheduled.uid == schedule.uid
+
+
+def _followed_runs(key: Key, rules: ScheduleRules, status: ScheduleStatus) -> set[Key]:
+    """Return the active runs, including those about to be created, and the run whose usage is
+    looked at next.
     """
-    identities = ((each.uid, each.due, each.attempt) for each in (found, wanted))
-    return len(set(identities)) == 1
-
-
-def _held_runs(key: Key, status: ScheduleStatus) -> set[Key]:
-    """Return the active runs, including those about to be created."""
-    return {(key[0], each.run) for each in status.occurrences if each.state.holds_run and each.run}
+    held = [each.run for each in status.occurrences if each.state.holds_run]
+    return {(key[0], run) for run in (*held, run_to_judge(rules, status)) if run}
 
 
 def _is_denied(error: ApiError) -> bool:

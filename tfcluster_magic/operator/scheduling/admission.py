@@ -22,7 +22,7 @@ from ...kube.objects.policy import uses_gangs
 from ...launch_checks.capacity_check import DemandByType, Shortage, shortages
 from ...launch_checks.kubernetes import LaunchFacts, launch_problems, task_demands
 from ...launch_checks.policy_check import names_secrets
-from ...spec import Message, TFCluster
+from ...spec import Message, Spec, TFCluster
 from ..cluster_state import ClusterState
 from .launch_queue import AT_ONCE, LaunchPace, QueuedRun, runs_ahead
 from .snapshot import Snapshotter
@@ -141,6 +141,22 @@ class Admission:
         is_judged = not cluster.status.message and self._snapshotter.settled
         never = self._never(cluster) if is_judged else ()
         return Refused(never) if never else Held()
+
+    def why_not_changed(self, namespace: str, own: Spec, changed: Spec) -> Message | None:
+        """Return why a changed spec would be refused, or have to wait for room, where the spec
+        itself would not; None if the change makes no difference.
+        """
+        if not self._snapshotter.settled:
+            return Message("OperatorLooksAround")
+        offer = replace(self._snapshotter.published(namespace), enforced=self._enforced())
+        known = [each.field for each in launch_problems(own, offer)]
+        if new := [each for each in launch_problems(changed, offer) if each.field not in known]:
+            return Message("Clauses", {"parts": [each.message for each in new]})
+        there = self._snapshotter.offer(namespace)
+        asked = task_demands(changed, there)
+        if (short := _short(asked, there)) and not _short(task_demands(own, there), there):
+            return _waits_for(short, asked, there)
+        return None
 
     def _cores(self, cluster: TFCluster) -> float:
         """Return the CPU cores that the tasks request, with the API server's defaults."""

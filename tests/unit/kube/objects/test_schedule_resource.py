@@ -24,7 +24,7 @@ from tfcluster_magic.schedules import (
     ScheduleRules,
     ScheduleStatus,
 )
-from tfcluster_magic.spec import Message, Program, Spec, resource_form
+from tfcluster_magic.spec import AdvisedOption, Message, Program, Spec, resource_form
 from tfcluster_magic.spec.record_size import json_bytes
 
 SCHEMA = schedule_crd.object_schema()
@@ -34,7 +34,11 @@ SCHEDULE = Schedule(
     uid="u",
     created_at=NOW - 100,
     rules=ScheduleRules(
-        cron="0 2 * * *", time_zone="Asia/Shanghai", overlap=Overlap.REPLACE, deadline=90.0
+        cron="0 2 * * *",
+        time_zone="Asia/Shanghai",
+        overlap=Overlap.REPLACE,
+        deadline=90.0,
+        advised=True,
     ),
     launch=ScheduledLaunch(
         cluster="nightly",
@@ -100,17 +104,34 @@ def test_a_schedule_is_read_as_it_was_written() -> None:
 
 
 def test_a_status_is_read_as_it_was_written() -> None:
-    """Occurrences with reasons, backfills and an automatic pause are converted; columns and
-    conditions follow from them.
+    """Occurrences with reasons, backfills, advice with fractions and an automatic pause are
+    converted; columns and conditions follow from them.
     """
+    throttled = {"task": "worker-0", "percent": 40, "limit": 1.0, "cpu": 0.93}
+    advised = AdvisedOption(
+        option="worker_cpu",
+        own="1",
+        value="1.7",
+        run="nightly-1",
+        why=Message("AdviceThrottled", throttled),
+    )
+    advice = Message("ScheduleAdvised", {"changes": [advised.change], "runs": ["nightly-0"]})
     why = Message("ScheduleRunFailed", {"name": "nightly-1", "why": [Message("Stopped")]})
     status = ScheduleStatus(
         cursor=NOW,
         occurrences=(
-            Occurrence(due=NOW - 60, state=OccurrenceState.FAILED, run="nightly-1", reason=why),
+            Occurrence(
+                due=NOW - 60,
+                state=OccurrenceState.FAILED,
+                run="nightly-1",
+                reason=why,
+                advice=advice,
+            ),
             Occurrence(due=NOW + 0.25, kind=OccurrenceKind.MANUAL, changed_at=NOW),
         ),
         failures=1,
+        advised=(advised,),
+        judged="nightly-1",
         paused=Pause(at=NOW, reason=Message("SchedulePausedItself", {"count": 1})),
         backfills=(Backfill(number=1, start=NOW - 9e6, end=NOW - 8e6, cursor=NOW - 9e6, total=2),),
     )

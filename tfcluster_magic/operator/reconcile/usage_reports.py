@@ -1,0 +1,73 @@
+"""What tasks reported to have used: the samples in the termination messages of their pods.
+
+The operator mounts no volume of a tenant, where a task writes its samples. A task of a schedule
+that takes advice also reports them, merged into a few, when it ends. The program of a task can
+write such a report, too: it is parsed, never trusted, and the container's limits in it are ignored.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...kube.api import labels
+from ...kube.api.informer import CacheUpdate, Informer
+from ...kube.status.exit_status import reported_usage
+from ...kube.status.task_pods import newest_pods
+from ...usage.samples import Attempt, parse
+from ..cluster_state import Key, owner_uid, run_key
+
+MOST_KEPT, MOST_CHARS = 1000, 4096
+"""Maximum reports of deleted pods that are kept of one run, and maximum characters of each report;
+anybody who may create pods in a namespace can forge some.
+"""
+
+
+class UsageReports:
+    """The reports of the tasks of runs that are followed.
+
+    Args:
+        pods: the cache of the tasks' pods.
+        follows: whether the reports of a run are kept after its pods are deleted, as parameter
+            servers are at the end of a run.
+    """
+
+    def __init__(self, pods: Informer, follows: Callable[[Key], bool]) -> None:
+        self._pods, self._follows = pods, follows
+        self._lock = threading.Lock()
+        self._kept: dict[Key, dict[tuple[str, str], str]] = {}
+        """By run, then by its uid and the task: the reports of deleted pods."""
+
+    def pod_changed(self, update: CacheUpdate) -> None:
+        """Keep the report of a deleted pod."""
+        if update.new is not None:
+            return
+        pod, key = update.object, run_key(update.object)
+        task, text = labels.task_of(pod), reported_usage(pod)
+        if task is not None and text and self._follows(key):
+            with self._lock:
+                kept = self._kept.setdefault(key, {})
+                if len(kept) < MOST_KEPT:
+                    kept[owner_uid(pod), task] = text[:MOST_CHARS]
+
+    def forget(self, key: Key) -> None:
+        """Forget the reports of a run's deleted pods."""
+        with self._lock:
+            self._kept.pop(key, None)
+
+    def samples(self, key: Key, uid: str) -> dict[str, list[Attempt]]:
+        """Return the samples that the tasks of a run reported, of the newest pod of each task."""
+        with self._lock:
+            kept = self._kept.get(key, {})
+            texts = {task: text for (of, task), text in kept.items() if of == uid}
+        own = [pod for pod in self._pods.of(key) if owner_uid(pod) == uid]
+        for task, pod in newest_pods(own).items():
+            if text := reported_usage(pod):
+                texts[task] = text[:MOST_CHARS]
+        parsed = {task: parse(text.encode()) for task, text in texts.items()}
+        return {
+            task: [replace(each, cpu_limit=None, memory_limit=None) for each in attempts]
+            for task, attempts in parsed.items()
+            if attempts
+        }
