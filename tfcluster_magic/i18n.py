@@ -77,7 +77,7 @@ def choose(wanted: str | None) -> None:
 
 
 def requested_language() -> str | None:
-    """Return the argument of `language`."""
+    """Return the language set by `language` or `choose`; None if none is set."""
     return _requested.get()
 
 

@@ -25,7 +25,8 @@ def _name(drawn: random.Random) -> str:
 def _sign_in(target: Target, name: str, password: str, **headers: str) -> requests.Response:
     """Try to sign in as somebody through the proxy, with additional headers."""
     visitor = Visitor(target.url)
-    visitor.session.headers.update(headers)  # the page's token is valid for one address
+    # The headers must be set first: the page's XSRF token is valid only for the claimed address.
+    visitor.session.headers.update(headers)
     visitor.get("hub/login")
     typed = {"username": name, "password": password, "_xsrf": visitor.xsrf("hub/login")}
     return visitor.session.post(

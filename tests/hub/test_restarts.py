@@ -141,8 +141,8 @@ def test_who_is_removed_while_it_is_away_is_none_of_its_users(
 
 
 def test_a_killed_proxy_comes_back_with_everything_behind_it(hub: Hub, admin: Visitor) -> None:
-    """A killed proxy is back within seconds, with all notebooks. If a later shutdown takes long,
-    JupyterHub starts another proxy; Ctrl-C ends this one too.
+    """A killed proxy is back within seconds, with all notebooks. If a shutdown takes long,
+    JupyterHub starts another proxy meanwhile; Ctrl-C ends that proxy too.
     """
     lab = admin.notebook()
     hub.one(PROXY).kill()

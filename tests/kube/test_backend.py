@@ -283,7 +283,9 @@ def test_a_namespace_that_no_operator_serves(
 
 
 def test_a_spec_cannot_be_changed(backend: KubernetesBackend, hello: Path) -> None:
-    """A spec that the API server refuses has the same problems by field as a launch."""
+    """If the API server refuses a change of a spec, the error lists problems by field, as for a
+    launch.
+    """
     run = backend.create(LaunchRequest(cluster="digits", spec=stuck(hello)))
     where = client.path("tfclusters", backend.namespace, run.metadata.name)
 

@@ -1,5 +1,6 @@
-"""Sign-in to the hub on Kubernetes at a real OpenID Connect provider, both behind TLS. These tests
-run the hub below `/`, because a change of its settings takes half a minute.
+"""Sign-in to the hub on Kubernetes at a real OpenID Connect provider, both behind TLS. A
+change of the hub's settings takes half a minute, so the change to the provider also tests the hub's
+prefix `/`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from support.kube.workloads import pod
 from tfcluster_magic.spec import Lifecycle
 
 pytestmark = [
-    pytest.mark.long,  # at first the collector is built for ten minutes
+    pytest.mark.long,  # the first run builds the collector, which takes ten minutes
     pytest.mark.alone,  # it reads the logs of all tasks of the node
     pytest.mark.needs("node-inside", "network-policy", "rwx"),
 ]

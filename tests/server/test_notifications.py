@@ -15,7 +15,7 @@ from tfcluster_magic.backends.local import schedule_store
 from tfcluster_magic.server import app
 from tfcluster_magic.server.service import Service
 
-__all__ = ["receiver"]  # a fixture, as if written here
+__all__ = ["receiver"]  # a fixture used by the tests below
 RULES = "notifications/rules"
 TOKEN = "tok-1234567"
 

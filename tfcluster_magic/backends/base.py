@@ -1,4 +1,4 @@
-"""The interface of a backend; `tests/unit/backends/test_contract*.py` tests all of them.
+"""The interface of a backend; `tests/unit/backends/test_contract*.py` tests every backend.
 
 A backend stores runs and makes the tasks match them. It never interprets user input (the user
 interfaces and the manager do that) and never decides what a failure means (`lifecycle/` does that).

@@ -229,7 +229,8 @@ def _text(line: bytes) -> str:
 
 
 def lines_backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines before `at`, newest first, with offsets; without the file's first line.
+    """Yield the lines before `at`, newest first, each with its offset. The file's first line is not
+    yielded.
 
     A line without an end (a progress bar, binary) comes in parts, as in `TaskLog.read`.
     """

@@ -238,7 +238,8 @@ def connect(
         addresses: `host:port` by task type.
         name: the run, for messages.
         server: what the tasks run.
-        timeout: seconds to wait for the tasks, here and before each client object.
+        timeout: seconds to wait for the tasks, here and each time the client makes a session or
+            strategy.
         operation_timeout: seconds that one call of a TensorFlow 1 session may take.
 
     Raises:

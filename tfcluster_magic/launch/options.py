@@ -288,14 +288,14 @@ OPTIONS: tuple[Option, ...] = (
     _limit("--max-duration", "Longest run", "maxDuration", "end the run after this long [24h]"),
     _limit(
         "--idle-timeout",
-        "Idle at most",
+        "Idle timeout",
         "idleTimeout",
         "in-graph: end when unused this long [1h]",
         only=Mode.IN_GRAPH,
     ),
     _limit(
         "--stall-timeout",
-        "Standstill at most",
+        "Stall timeout",
         "stallTimeout",
         "end the run when no task prints, writes event files or uses CPU this long [never]",
         only=Mode.BETWEEN_GRAPH,

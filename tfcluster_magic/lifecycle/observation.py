@@ -11,9 +11,10 @@ class Quiet(Model, frozen=True):
     """The silence of an idle task, which prints nothing, writes no event file and uses almost no
     CPU.
 
-    `since` is when the silence began. `until` is the time up to which it is known; None if its end
-    would be reported at once. Both are in epoch seconds. `peer` is the task for which the idle task
-    waits, as TensorFlow says, and `words` is TensorFlow's text.
+    `since` is when the silence began. `until` is the last time at which the task was known to be
+    silent; None if the end of the silence would be reported at once. Both are in epoch seconds.
+    `peer` is the task for which the idle task waits, as TensorFlow says, and `words` is
+    TensorFlow's text.
     """
 
     since: float

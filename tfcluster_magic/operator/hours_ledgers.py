@@ -4,8 +4,9 @@ Each user's namespace has one ledger object in the operator's own namespace. A r
 after it takes resources, and again when it ends or its record is deleted. Each of these moments is
 recorded once, even if the operator restarts in between. The entry of a run has the run's number,
 which no later run of that name gets. A pass over the caches every two seconds records the runs; no
-turns are needed. Budgets also count hours that are not written yet. A run that is deleted while no
-operator is running counts until the last operator acted, if the run was LEDGER_DELAY old by then.
+turns are needed. Budgets also count hours that are not written yet. If a run is deleted
+while no operator is running, its hours count up to the last action of an operator, and only if the
+run was LEDGER_DELAY old at that time.
 """
 
 from __future__ import annotations

@@ -314,7 +314,7 @@ def _kept_text(cluster: TFCluster, notes: Sequence[str], at: float) -> str:
 def followed_bundle(cluster: TFCluster, tasks: Sequence[str], *, ended: bool) -> dict[str, Any]:
     """Return the bundle above the lines of a run that a cell follows. `ended`: all lines have come.
 
-    When a page is opened again, the extension continues the lines unless `ended` is true.
+    When a page is opened again, the extension shows further lines unless `ended` is true.
     """
     head = cluster.metadata
     text = (

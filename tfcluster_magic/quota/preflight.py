@@ -52,10 +52,10 @@ class Preflight:
     """The verdict on a launch: `problems` refuse it, `warnings` do not.
 
     `told` are notes before a launch. `passing` are the warnings that are only true now; no record
-    keeps them. `unsupported` are the problems with options that this backend never has. `setup` are
-    the problems that have another reason than missing resources, so that smaller numbers do not
-    help. `cautions` are the warnings about one option, each as a problem whose `allowed` is the
-    sentence.
+    keeps them. `unsupported` are the problems with options that this backend does not support.
+    `setup` are the problems that have another reason than missing resources, so that smaller
+    numbers do not help. `cautions` are the warnings about one option, each as a problem whose
+    `allowed` is the sentence.
     """
 
     problems: tuple[Problem, ...] = ()
@@ -70,7 +70,7 @@ class Preflight:
         """Raise an error if there are problems.
 
         Raises:
-            InvalidRequest: the launch has options that this backend never has.
+            InvalidRequest: the launch has options that this backend does not support.
             SetupRefused: something that the launch needs is missing or not allowed here.
             PreflightRefused: the launch does not fit.
         """

@@ -95,5 +95,5 @@ def what_to_do(volume: FolderUsage) -> str:
 
 def _fill_text(volume: FolderUsage) -> str:
     used, allowed = format_bytes(volume.used or 0), format_bytes(volume.allowed or 0)
-    text = _("{used} of {allowed}, at least") if volume.at_least else _("{used} of {allowed}")
+    text = _("at least {used} of {allowed}") if volume.at_least else _("{used} of {allowed}")
     return text.format(used=used, allowed=allowed)

@@ -305,7 +305,8 @@ class ClusterManager(LoggingConfigurable):
             file: a cluster file in YAML, or its content; `options` override it.
             folder: the user's working folder, in which the program runs; by default this process's.
             config: a configuration of the project; `options` override what its file says.
-            options: as on the command line, `worker_cpu=2` for `--worker-cpu 2`; `OPTIONS`.
+            options: as on the command line, `worker_cpu=2` for `--worker-cpu 2`; `OPTIONS` lists
+                them.
 
         Raises:
             InvalidRequest: the request is invalid; every problem is named.

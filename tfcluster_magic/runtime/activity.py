@@ -117,8 +117,8 @@ class Words:
 
 
 def family() -> list[int]:
-    """Return every process below this one. A process that starts or ends meanwhile may be missing:
-    only the threads of a few processes are examined, not all processes of the machine.
+    """Return every process below this one, from the lists of children in /proc, without examining
+    all processes of the machine. A process that starts or ends meanwhile may be missing.
     """
     found: list[int] = []
     queue = [os.getpid()]

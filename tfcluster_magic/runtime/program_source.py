@@ -173,7 +173,8 @@ def folder_checksum(folder: str) -> str:
 
     Raises:
         OSError: a file is unreadable.
-        ConfigError: it is larger than a program, or `sha256sum` escapes a name.
+        ConfigError: the folder is larger, or has more files, than a program may have, or
+            `sha256sum` escapes a file's name.
     """
     left, listed = MOST_BYTES, []
     for path in _files_of(folder):

@@ -44,8 +44,8 @@ LONGEST, MOST_LOOK = 15.0, 10.0
 # The process tree is listed again after this many samples, or when one of its processes has ended:
 # finding the children of a hundred threads costs more than the rest of a sample.
 LIST_EVERY = 3
-# Samples of `activity` without any activity after which the stacks of a program are kept (a run is
-# reported as stalled after six), and how often they are kept at most for each start of a task.
+# Number of idle `activity` samples in a row after which a program's stacks are kept (after six, the
+# run is reported as stalled), and the maximum number of times for each start of a task.
 STALLED_SAMPLES, MOST_STALLS = 5, 5
 
 # ---- the file ----

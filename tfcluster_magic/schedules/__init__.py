@@ -270,7 +270,9 @@ class Backfill(Model, frozen=True, kw_only=True):
     total: Annotated[int, Meta(ge=0, description="number of its due times")] = 0
     taken: Annotated[int, Meta(ge=0, description="number of due times handled")] = 0
     done: Annotated[int, Meta(ge=0, description="number of due times in a final state")] = 0
-    failed: Annotated[int, Meta(ge=0, description="number of final due times without success")] = 0
+    failed: Annotated[
+        int, Meta(ge=0, description="number of due times that ended without success")
+    ] = 0
     created_at: Annotated[float, Meta(description="time of the request")] = 0.0
     finished_at: Annotated[float, Meta(description="time of its end")] | None = None
 

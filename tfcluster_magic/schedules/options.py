@@ -103,7 +103,7 @@ class ScheduleOption:
     def _default(self) -> str | None:
         found = getattr(_DEFAULTS, self.key, None)
         if self.kind in (ScheduleKind.CRON, ScheduleKind.ZONE, ScheduleKind.SWITCH):
-            return None  # the form shows its own
+            return None  # the form has a default of its own for these kinds
         return None if found is None else " ".join(self.texts(found))
 
 

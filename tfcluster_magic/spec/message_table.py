@@ -335,8 +335,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "default for it; --pass-flags addresses leaves it out"
         ),
         "FlagUnclear": mark(
-            "{flag} is not passed: according to line {line} of {file}, it may mean another folder "
-            "than TFCluster would pass. Pass it yourself, after ` -- `"
+            "{flag} is not passed: according to line {line} of {file}, it may mean a different "
+            "folder from the one that TFCluster would pass. Pass it yourself, after ` -- `"
         ),
         "FlagUnrelated": mark(
             "{flag} is not passed: the program takes no other address flag (line {line} of "
@@ -772,8 +772,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "there is no priority class {name}, which the administrator's policy names"
         ),
         "ServiceAccountMissing": mark(
-            "there is no service account {name} in the namespace {namespace}, which the "
-            "administrator's policy names"
+            "the administrator's policy names the service account {name}, which does not exist in "
+            "the namespace {namespace}"
         ),
         "NamespaceDeleted": mark("this namespace is being deleted"),
     },

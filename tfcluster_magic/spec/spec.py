@@ -255,7 +255,7 @@ class ReplicaSet(Model, frozen=True):
 
 
 class ProgramKind(str, enum.Enum):
-    """The origin of a program. For the first four kinds, a launch took a snapshot."""
+    """The origin of a program. For `file`, `folder`, `cell` and `url`, a launch took a snapshot."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -463,8 +463,8 @@ class Lifecycle(Model, frozen=True):
             SuccessPolicy,
             Meta(
                 description=(
-                    "whether the success of all workers or of the chief ends the run; absent: "
-                    "of the chief if there is one"
+                    "tasks whose success ends the run: the workers and the chief, or only the "
+                    "chief; absent: only the chief if there is one, else all workers"
                 )
             ),
         ]

@@ -8,9 +8,9 @@ The process has its own session and init as its parent, does without TensorFlow,
 127.0.0.1 at a port that the kernel chose, below a secret path. It first changes into the folder and
 shows its working directory, so that a link that is put at the path later has no effect. It writes
 its registry file when it listens, and releases the starter's lock only then. It ends after `idle`
-seconds without a connection, or with the process `until`, and removes its registry file. It imports
-nothing of this package, so it runs by path. It uses TensorBoard's public API, except the stub of
-`tensorboard.compat.notf`.
+seconds without a connection, or when the process `until` ends; then it removes its registry file.
+It imports nothing of this package, so it runs by path. It uses TensorBoard's public API, except the
+stub of `tensorboard.compat.notf`.
 """
 
 from __future__ import annotations

@@ -222,8 +222,8 @@ def open(  # noqa: A001 - read as tensorboard.open
     it, has become a link. The board stays with the folder that it was opened on, even if the path
     leads elsewhere later, and calls it `shown`. While there is no event file, its page says so and
     names `looked_at`. `idle_timeout` (seconds above 0), `shown` and `until` apply only to a new
-    board. A new board ends with the process `until`; if that is None, a kernel's board ends with
-    the notebook server.
+    board. A new board ends when the process `until` ends; if `until` is None, a kernel's board ends
+    with the notebook server.
 
     Raises:
         NotFound: no such folder, or it cannot be read.

@@ -17,7 +17,7 @@ export type PassFlags = 'addresses' | 'all' | 'none';
  */
 export type ServerKind = 'native' | 'python';
 /**
- * whether the success of all workers or of the chief ends the run; absent: of the chief if there is one
+ * tasks whose success ends the run: the workers and the chief, or only the chief; absent: only the chief if there is one, else all workers
  */
 export type SuccessPolicy = 'all' | 'chief';
 /**

@@ -52,7 +52,7 @@ export async function asksToDelete(
         {waitingFor(run, question.model.state.runs).length > 0 && (
           <strong>
             {trans.__(
-              'These runs wait for it, and the wait ends: %1.',
+              'These runs wait for it and will fail: %1.',
               waitingFor(run, question.model.state.runs).map(nameOf).join(', ')
             )}{' '}
           </strong>

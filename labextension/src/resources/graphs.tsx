@@ -30,7 +30,7 @@ interface IAxis {
   readonly xs: ReadonlyArray<number>;
   readonly steps: IRunGraphs['steps'];
   readonly marks: ReadonlyArray<layout.IMark>;
-  /** The place in `at`, or null. */
+  /** The index in `at` of the time under the mouse, or null. */
   readonly pointed: number | null;
   onPoint(place: number | null): void;
 }

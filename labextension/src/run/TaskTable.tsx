@@ -22,7 +22,7 @@ import { age, clock } from './quantities';
 import { type Observe, Uses, useTaskLines } from './TaskLines';
 import { replicaCounts } from './words';
 
-/** Tasks of a type that are never folded, up to this number. */
+/** A type with at most this many tasks is never folded. */
 const FEW = 12;
 /** Rows that are added at a time. */
 const PAGE = 100;

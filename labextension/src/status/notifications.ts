@@ -59,7 +59,7 @@ export function notifyEnds(context: INotifying): void {
   });
 }
 
-/** The notifications of requests that failed later, one each. */
+/** Notifications of accepted requests that failed afterwards, one for each request. */
 class Refusals {
   constructor(private readonly _context: INotifying) {}
 

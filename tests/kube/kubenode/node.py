@@ -190,7 +190,7 @@ class Node:
 
         Raises:
             NodeError: the server or one of `needs` ended, or the server did not answer in time. The
-                message has its last lines.
+                message has the last lines of that server's log.
         """
 
         def ended() -> str:

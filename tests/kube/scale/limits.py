@@ -1,4 +1,4 @@
-"""The operator with the number and size of records that a hub's default policy allows its users.
+"""Measurement of the operator with as many and as large records as a hub's default policy allows.
 
 Measures the operator's memory and start, and the delay that a user who launches and deletes all the
 time causes for another user's launch. Each is compared with the same work without the operator: a

@@ -80,7 +80,8 @@ class Student:
             self.lab.execute("tfcluster:launch")
             expect(form.get_by_text("Free now:")).to_be_visible(timeout=PATIENCE)
         form.get_by_label("Path of the program").fill("train.py")
-        for number in ("", str(workers)):  # the value may have been typed already, and now be valid
+        # Empty the field first: filling in the value that it already has triggers no new check.
+        for number in ("", str(workers)):
             form.get_by_label("Workers").fill(number)
         return form
 

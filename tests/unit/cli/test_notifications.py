@@ -21,7 +21,7 @@ from tfcluster_magic import ClusterManager
 from tfcluster_magic.backends.local import schedule_store
 from tfcluster_magic.cli.notifications import complete_rules
 
-__all__ = ["programs", "receiver", "run"]  # fixtures, as if written here
+__all__ = ["programs", "receiver", "run"]  # fixtures used by the tests below
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tfcluster_magic.cli.grammar import complete_schedules
 from tfcluster_magic.cli.terminal import Terminal
 from tfcluster_magic.notebook.magic_line import completions
 
-__all__ = ["scheduler"]  # a fixture, as if written here
+__all__ = ["scheduler"]  # a fixture used by the tests below
 
 
 @pytest.fixture

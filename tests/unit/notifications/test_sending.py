@@ -40,7 +40,7 @@ from tfcluster_magic.notifications.sending import (
 )
 from tfcluster_magic.notifications.wording import Notification, compose, mail, webhook_request
 
-__all__ = ["receiver"]  # a fixture, as if written here
+__all__ = ["receiver"]  # a fixture used by the tests below
 TOKEN = "tok-1234567"
 MESSAGE = Notification(
     key="k1",

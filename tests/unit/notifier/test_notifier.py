@@ -44,7 +44,7 @@ from tfcluster_magic.spec import (
     TaskFailure,
 )
 
-__all__ = ["receiver"]  # a fixture, as if written here
+__all__ = ["receiver"]  # a fixture used by the tests below
 SECRET = path("secrets", "a", "tfcluster-notifications")
 TOKEN = "tok-1234567"
 

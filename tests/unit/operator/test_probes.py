@@ -44,7 +44,7 @@ def operator() -> Iterator[Operator]:
 
 @pytest.mark.filterwarnings(DIES)
 def test_an_operator_whose_turns_died_is_not_alive(operator: Operator) -> None:
-    """A thread for turns that died makes the operator unhealthy."""
+    """If a thread that handles turns dies, the operator is unhealthy."""
     assert operator.controller.alive
     operator.controller.scheduler.begin = lambda: None  # type: ignore[method-assign]
     operator.controller.begin()

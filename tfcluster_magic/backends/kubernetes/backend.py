@@ -59,8 +59,8 @@ from .schedule_store import KubernetesSchedules
 
 def read_record(found: Object) -> TFCluster | None:
     """Return the record of an object; None if the object's name is invalid. If its spec is invalid,
-    the record's message has the problems. Before the operator has seen the object, the record says
-    for which runs it waits.
+    the record's message has the problems. Until the operator has seen the run, its message names
+    the runs that it waits for.
     """
     try:
         cluster = custom_resource.read(found)

@@ -287,7 +287,7 @@ class PodLog:
                 yield pod, self._new_lines(pod), over
 
     def _new_lines(self, pod: PodLogState) -> Iterator[StampedLine]:
-        """Return the lines of a pod that were not given."""
+        """Return the lines of a pod that have not been yielded yet."""
         if not pod.mark.stamp:
             return self._request(pod)
         found: list[StampedLine] = []

@@ -331,7 +331,7 @@ class AccountStore:
         return codes
 
     def invited(self, code: str) -> tuple[str, bool]:
-        """Return the account of this code, and whether it becomes an administrator's.
+        """Return the account of this code, and whether it becomes an administrator's account.
 
         Raises:
             LinkRefused: the code is not valid.
@@ -345,7 +345,7 @@ class AccountStore:
         The hub ends all access to the account; `resets` names it until that is done.
 
         Returns:
-            The account's name, and whether the link makes it an administrator's.
+            The account's name, and whether the link makes it an administrator's account.
 
         Raises:
             LinkRefused: the code is not valid.

@@ -87,8 +87,8 @@ class Query(Model, frozen=True):
 
 @dataclass(frozen=True)
 class TablePage(Generic[R]):
-    """One page of the matching rows. `counts` is the number of rows by choice of the counted
-    filter.
+    """One page of the matching rows. `counts` is the number of rows for each choice of the
+    filter that has `counted`.
     """
 
     items: tuple[R, ...]
@@ -103,7 +103,7 @@ class Table(Generic[R]):
 
     Args:
         columns: its columns.
-        filters: its filters; at most one of them is counted.
+        filters: its filters; at most one of them has `counted`.
         usual: the default sort column, with a leading `-` for descending.
         order: the key that orders rows which are equal in the sort column.
     """

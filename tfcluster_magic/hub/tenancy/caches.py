@@ -31,7 +31,7 @@ CONTENT = {
     "NetworkPolicy": ("spec",),
     "PersistentVolumeClaim": (),
 }
-"""The fields of each kind that are compared. Of a claim, `must_grow` compares the size."""
+"""The fields of each kind that are compared. `must_grow` compares the size of a claim."""
 
 
 def trim_object(found: Object) -> Object:

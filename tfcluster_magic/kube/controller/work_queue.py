@@ -96,8 +96,8 @@ class WorkQueue(Generic[K]):
             self._changed.notify_all()
 
     def resting(self, key: K) -> int:
-        """Return how many other keys would rest if all shares had as many resting keys as this
-        key's share.
+        """Estimate how many other keys rest: the resting keys of this key's share (with this key),
+        times the number of shares, minus this key.
         """
         with self._changed:
             share = self._share(key)

@@ -188,7 +188,7 @@ def needs_claims(pod: Object, now: float) -> bool:
 def representative_pods(
     tasks: Mapping[str, Object], answers: Mapping[str, Sequence[T]]
 ) -> list[Object]:
-    """Return the few pods about which something was read; `answer_for_pod` uses only these."""
+    """Return the pods that have an answer; pass them to `answer_for_pod` as `others`."""
     return [pod for pod in tasks.values() if pod["metadata"]["uid"] in answers]
 
 

@@ -2,7 +2,8 @@
 
 Volcano may be installed or removed at any time. A PodGroup that was deleted while pods wait for it
 is created again. A PodGroup does not require tasks that have finished, so a restarted task can be
-bound without the others. Volcano's decisions show in pods: nothing here admits a run.
+bound without the others. Volcano's decisions are visible in the pods, so this
+module admits no run.
 
 Ref: https://volcano.sh/en/docs/podgroup/
 """

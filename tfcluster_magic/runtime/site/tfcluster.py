@@ -25,7 +25,7 @@ def progress(step, total=None, **metrics):
     """Report that `step` of `total` steps are done.
 
     Args:
-        step: steps done so far; a number, or a tensor or array with one.
+        step: steps done so far; a number, or a tensor or array of one element.
         total: the total number of steps, if known.
         metrics: figures to show, such as `loss=0.3, accuracy=0.9`. `epoch=2` is shown as the epoch.
     """

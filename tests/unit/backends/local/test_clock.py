@@ -28,7 +28,7 @@ from tfcluster_magic.schedules import Occurrence, OccurrenceState
 from tfcluster_magic.schedules.cron import CronTimes
 from tfcluster_magic.spec import Phase, TFCluster
 
-__all__ = ["scheduler"]  # a fixture, as if written here
+__all__ = ["scheduler"]  # a fixture used by the tests below
 YEARLY = "0 0 1 1 *"
 
 

@@ -16,7 +16,7 @@ from support.polling import wait_until
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.backends.local import clock_service, schedule_store
 
-__all__ = ["scheduler"]  # a fixture, as if written here
+__all__ = ["scheduler"]  # a fixture used by the tests below
 
 YEARLY = "0 0 1 1 *"
 

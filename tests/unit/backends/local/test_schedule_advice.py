@@ -17,7 +17,7 @@ from tfcluster_magic.output import schedules as schedule_report
 from tfcluster_magic.schedules import Occurrence, Schedule
 from tfcluster_magic.spec import AdvisedOption, Message
 
-__all__ = ["scheduler"]  # a fixture, as if written here
+__all__ = ["scheduler"]  # a fixture used by the tests below
 YEARLY = "0 0 1 1 *"
 TOTAL = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 

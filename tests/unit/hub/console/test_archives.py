@@ -51,7 +51,7 @@ def of_folder(folder: Path) -> Callable[[str, int, Callable[[str], None]], Await
 
     async def packs(_user: str, out: int, tell: Callable[[str], None]) -> None:
         tell("its image is being fetched")
-        await asyncio.sleep(0.1)  # long enough to be seen as its state
+        await asyncio.sleep(0.1)  # long enough for `archived` to see this detail
         with os.fdopen(os.dup(out), "wb") as file:
             pack({"workspace": folder}, file)
 

@@ -73,8 +73,8 @@ SENTENCES = {
     "pod: host namespaces (hostNetwork=true); ask the administrator.",
     "priority-class-missing": "worker-0 waits: there is no priority class no-such-class, which the "
     "administrator's policy names.",
-    "service-account-missing": "worker-0 waits: there is no service account nobody in the "
-    "namespace ada, which the administrator's policy names.",
+    "service-account-missing": "worker-0 waits: the administrator's policy names the service "
+    "account nobody, which does not exist in the namespace ada.",
     "node-lost": "worker-0 waits: its node node-2 does not answer: if it stays silent, the "
     "task starts on another node.",
 }

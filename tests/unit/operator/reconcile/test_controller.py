@@ -52,10 +52,11 @@ def test_success_counts_from_the_end_of_the_work(world: World) -> None:
     up(world, ps=1, reclaim_after=60.0)
     world.rest()
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
-    at = time.time() + 1.5  # the recorded end is older than the run
+    at = time.time() + 1.5
     world.say("digits-1", startedAt=at - 200, runningAt=at - 200, events=[])
     pod = copy.deepcopy(world.server.objects["/api/v1/namespaces/a/pods/digits-1-worker-0-first"])
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    # The recorded end, `at - 100`, is before the creation of the run's object.
     ended["message"] = json.dumps({"cause": "Completed", "finishedAt": at - 100, "exitCode": 0})
     world.server.put("/api/v1/namespaces/a/pods/digits-1-worker-0-first", pod)
     world.operate()
