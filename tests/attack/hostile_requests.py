@@ -512,7 +512,7 @@ def framings(target: Target, drawn: random.Random) -> None:
     """Huge bodies, bodies without a clear length and bodies that are not JSON are refused
     unread.
     """
-    del drawn  # each try has every framing
+    del drawn  # unused, because each try sends every framing
     path = "/tfcluster/api/clusters"
     port, base = target.doors["notebook"]
     attacks = [*unclear_lengths("POST", path), *wrong_bodies("POST", path)]

@@ -97,7 +97,7 @@ def test_from_the_link_to_a_cluster_and_out(hub: Hub, page: Page, shots: Path) -
     button.click()
     row = lab.sidebar.locator(".tfc-RunRow[data-run='digits-1']")
     expect(row).to_have_attribute("data-phase", "Running")
-    expect(row).to_contain_text(re.compile(r"step \d+"))  # sent as an event
+    expect(row).to_contain_text(re.compile(r"step \d+"))  # the server sends the step as an event
 
     lab.execute("tfcluster:logs", name="digits-1")
     expect(page.get_by_role("log", name="Output of digits-1")).to_contain_text("step ")
@@ -215,7 +215,8 @@ def test_an_invited_person_is_refused_a_notebook_with_the_reason(
     fill_password(page, "eight more letters")
     expect(page.get_by_role("heading", name="You have no notebook here yet")).to_be_visible()
     expect(page.get_by_text(re.compile("has no system account|was started by"))).to_be_visible()
-    expect(page.locator("main")).not_to_contain_text("`")  # commands look like commands
+    # Commands are set as code, without backticks.
+    expect(page.locator("main")).not_to_contain_text("`")
     expect(page.get_by_text("Ask an administrator of this hub")).to_be_visible()
     in_every_look(page, shots, "403")
     page.get_by_role("link", name="home page").click()

@@ -80,7 +80,7 @@ class Thief:
         self.socket.settimeout(120)
         try:
             while self.socket.recv_data()[0] != websocket.ABNF.OPCODE_CLOSE:
-                pass  # skip an event
+                pass  # skip other messages
         except websocket.WebSocketConnectionClosedException:
             pass
         self.socket.shutdown()

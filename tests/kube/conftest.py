@@ -30,9 +30,10 @@ from support.kube.turns import CLUSTER, HUB, OPERATOR, Turn, folder_of_all, is_w
 from support.kube.under_test import UnderTest
 from support.ui.browser import pytest_runtest_makereport
 
-__all__ = ["hub", "installed", "new_tenant", "pytest_runtest_makereport", "tenant"]  # for pytest
+# Names that pytest looks for.
+__all__ = ["hub", "installed", "new_tenant", "pytest_runtest_makereport", "tenant"]
 
-SECONDS = 900  # for one test; starting and building the cluster is not counted
+SECONDS = 900  # timeout of one test, without starting and building the cluster
 THEIRS = pytest.StashKey[tuple[str, Description] | None]()
 LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
 RAN_BEFORE = pytest.StashKey[bool]()

@@ -202,7 +202,7 @@ def test_a_run_of_a_deleted_name_waits_for_the_old_pods(launched: Tenant, progra
     old = {ends["metadata"]["uid"]}
     # Delete its output too: a run never writes among the files of an earlier run.
     launched.kubectl.exec(ends["metadata"]["name"], "rm", "-rf", "/log/again/1")
-    # until the output is checked
+    # a finalizer keeps the pod until its output is checked
     kept = '{"metadata": {"finalizers": ["tests.tfcluster.dev/kept"]}}'
     launched.kubectl("patch", "pod", ends["metadata"]["name"], "-p", kept)
     launched.kubectl("delete", "tfcluster", "again-1")

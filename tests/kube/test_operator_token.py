@@ -304,7 +304,8 @@ def test_images_are_those_that_an_administrator_names(
     _container(other)["image"] = "quarantine.example.com/registry.example.com/team/a"
     allowed = copy.deepcopy(parts["Job"])
     _container(allowed)["image"] = "registry.example.com/team/a"
-    patterns = "registry\\.example\\.com/team/[^/]+\n[^q].*\n"  # and other tests' images
+    # The second pattern allows other tests' images.
+    patterns = "registry\\.example\\.com/team/[^/]+\n[^q].*\n"
     images: Object = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

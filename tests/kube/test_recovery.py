@@ -291,7 +291,7 @@ def test_a_node_that_lost_power_comes_back(
     """A lost node returns and runs pods."""
     assert cluster.own
     lost = cluster.own.second.name
-    if is_ready(cluster.kubectl.get("node", lost)):  # when this test runs alone
+    if is_ready(cluster.kubectl.get("node", lost)):  # no earlier test has lost the node
         lose()
     cluster.kubectl.wait("node", lost, lambda n: condition(n, "Ready") == "Unknown", "it is lost")
     cluster.own.up(second=True)

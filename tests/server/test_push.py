@@ -260,5 +260,5 @@ class TestActivity:
         await events.phase("Stopped")
         await asyncio.sleep(0.1)  # a check that was in progress counted the run
         last = times.get("tfcluster")
-        await asyncio.sleep(1.5)  # as above
+        await asyncio.sleep(1.5)  # a check each second would have counted by now
         assert times.get("tfcluster") == last, "an ended cluster is no activity"

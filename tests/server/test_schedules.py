@@ -239,9 +239,8 @@ async def test_a_form_changes_a_whole_schedule(api: Api, folder: Path) -> None:
             "track": True,
         }.items()
     )
-    assert (
-        not {"overlap", "catch_up", "retry_delays"} & form["options"].keys()
-    )  # have their default
+    # These rules have their defaults, so they are not in the form.
+    assert not {"overlap", "catch_up", "retry_delays"} & form["options"].keys()
     change = {"rules": {"cron": "@daily"}, "launch": LAUNCH, "track": False, "whole": True}
     changed = (await api("POST", "schedules/nightly/update", change)).json["schedule"]
     assert changed["rules"] == {"cron": "@daily", "retryDelays": [60.0]}

@@ -465,7 +465,7 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def observe_tasks(self, cluster: TFCluster, counts: Counts = every_line) -> Sequence[SeenTask]:
         """Return all tasks of a run as observed now, in the order of the record. `line` is a task's
-        last line for which `counts` is true, or its last line if `counts` is true for none.
+        last line for which `counts` is true, or its last line if there is no such line.
         """
 
     @overload

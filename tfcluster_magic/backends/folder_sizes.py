@@ -114,8 +114,8 @@ def _used_of_own_file_system(folder: MeasuredFolder) -> int | None:
 
 
 class _BoundedWalk:
-    """One walk over several folders with a common limit; it enters none of these folders from
-    another of them.
+    """One walk over several folders with a common limit. While it walks one of these folders, it
+    skips the others.
     """
 
     def __init__(self, until: float, others: Collection[str]) -> None:

@@ -93,7 +93,7 @@ class _Account:
     """Monotonic time of the next check."""
     checked_at: float = float("-inf")
     child: int = 0
-    """The process that checks it; 0 for none."""
+    """The pid of the child that checks the account; 0 for none."""
     answer: int = -1
     """The pipe on which the child reports the pid of the clock."""
     clock: int = -1

@@ -70,7 +70,8 @@ def _network(c: Config, settings: KubernetesHubSettings) -> None:
     c.JupyterHub.bind_url = f"http://:8000{shared_settings.base_url()}"
     c.JupyterHub.hub_bind_url = f"http://:{HUB_PORT}"
     if not shared_settings.subdomain_host() and (url := shared_settings.public_url()):
-        c.JupyterHub.public_url = url  # notifications link to it; the subdomain host has its own
+        # Notifications link to this address. With a subdomain host, JupyterHub knows it already.
+        c.JupyterHub.public_url = url
     # This name resolves from notebooks' namespaces, whatever the cluster's domain.
     c.JupyterHub.hub_connect_url = f"http://hub.{settings.namespace}:{HUB_PORT}"
     c.ConfigurableHTTPProxy.should_start = False  # the proxy outlives the hub
@@ -92,7 +93,7 @@ def _notebooks(c: Config, settings: KubernetesHubSettings) -> None:
     spawner.storage_pvc_ensure = False  # tenancy creates the claims
     spawner.delete_pvc = False
     spawner.service_account = "notebook"
-    spawner.automount_service_account_token = True  # %tfcluster uses it for the API
+    spawner.automount_service_account_token = True  # %tfcluster calls the Kubernetes API with it
     spawner.priority_class_name = NOTEBOOK_PRIORITY
     spawner.extra_labels = {NOTEBOOK: "true"}
     spawner.cmd = notebook.command(python="python")

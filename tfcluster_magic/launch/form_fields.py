@@ -94,7 +94,7 @@ def option_for(field: str, said: Mapping[str, object]) -> str | None:
         return "arguments" if path[1:2] == ("arguments",) else "program"
     while path:
         keys = [option.key for option in OPTIONS if _may_set(option, path)]
-        # such as --memory, which sets the memory of each worker if --worker-memory is not used
+        # Several options may set one path: --memory does, unless --worker-memory is given.
         if keys:
             return next((key for key in reversed(keys) if key in said), keys[-1])
         path = path[:-1]

@@ -88,7 +88,8 @@ def _say_current(turn: Turn) -> None:
         return
     wanted = turn.wanted
     missing = [t for t in wanted if not turn.is_up(t)]
-    if turn.phase is Phase.STARTING or missing:  # in a running run: tasks that are restarting
+    # In a running run, tasks are missing while they restart.
+    if turn.phase is Phase.STARTING or missing:
         reason = Reason.STARTING if turn.phase is Phase.STARTING else Reason.RUNNING
         told = messages.starting(missing, len(wanted))
         turn.say(reason, told, *_waiting_reasons(turn))

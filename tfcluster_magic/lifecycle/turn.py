@@ -275,7 +275,7 @@ class Turn:
     def _never_started(self) -> frozenset[str]:
         """Return the tasks of an ended run that had never been started when it ended."""
         known = self.before.attention if self.phase.is_final else ()
-        # a task that is gone since the end looks as if it had never started
+        # After the end of a run, a task that is gone looks like one that never started.
         if self.before.phase.is_final:
             return frozenset(t.name for t in known if t.messages == (NEVER_STARTED,))
         return frozenset(t.name for t in known if t.state is TaskState.PENDING and not t.restarts)

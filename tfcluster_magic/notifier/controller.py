@@ -3,9 +3,9 @@
 A turn of a namespace finds new events in the caches of runs, schedules and options, writes its
 deliveries into the Secret, and then starts the attempts that are due. Threads send the messages;
 each result is written by a later turn. A delivery is written before its message is sent, so a
-notifier that is killed loses no message. It repeats one only if the receiver's answer does not
-arrive, or if it dies between this answer and the next write. A namespace without rules takes no
-turns. No log line contains a rule, a URL or a message.
+notifier that is killed loses no message. It repeats a message only if the receiver's answer does
+not arrive, or if the notifier dies between this answer and the next write. A namespace without
+rules takes no turns. No log line contains a rule, a URL or a message.
 """
 
 from __future__ import annotations

@@ -49,7 +49,8 @@ class Findings:
         replaces_tf_config: file and line that overwrite TF_CONFIG, if any.
         unclear: a line that uses a strategy with parameter servers, if the program has several
             strategies.
-        collective: a line that uses a strategy without any, in a program that needs none.
+        collective: a line that uses a strategy without parameter servers, in a program that needs
+            no parameter servers.
     """
 
     flags: tuple[Flag, ...] = ()

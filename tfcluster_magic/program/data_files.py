@@ -2,9 +2,9 @@
 reads.
 
 Small files are copied with the program; files that its text names are copied first. A warning lists
-named files that are not copied. Not copied unless named: code, output of training (logs, event
-files, checkpoints), hidden files, and everything in a folder that serves more than one program (a
-home, a temporary folder). Nothing outside of the program's folder is read.
+named files that are not copied. These are copied only if the text names them: code, output of
+training (logs, event files, checkpoints), hidden files, and everything in a folder that serves more
+than one program (a home, a temporary folder). Nothing outside of the program's folder is read.
 """
 
 from __future__ import annotations

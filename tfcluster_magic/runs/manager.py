@@ -405,7 +405,7 @@ class ClusterManager(LoggingConfigurable):
             ref: the run to repeat.
             resume: start from the checkpoints of `ref`. If it is active, it is stopped first,
                 unless the new run gets another name.
-            name: name of the new cluster, if it is another one.
+            name: name of the new cluster; by default the name of the old one.
             arguments: replacement for the program's arguments.
             advised: also change what advice on `ref` changes; `options` override it.
             on_stop: called with `ref` before it is stopped, and with each change until it ended.
@@ -878,8 +878,8 @@ class ClusterManager(LoggingConfigurable):
     def usage_series(
         self, cluster: TFCluster, tasks: Sequence[str], points: int | None = None
     ) -> dict[str, Series]:
-        """Return the samples over time of those of these tasks that have any, merged to about
-        `points` each.
+        """Return the samples over time of each of these tasks that has samples, merged to about
+        `points` for each task.
 
         Raises:
             NotFound: the run has no such task; the existing ones are named.
@@ -892,7 +892,9 @@ class ClusterManager(LoggingConfigurable):
         return {task: series(told, points) for task, told in found.items()}
 
     def unseen(self, cluster: TFCluster) -> str | None:
-        """Return why the output of a run cannot be read here; None if it can, or there is none."""
+        """Return why the output of a run cannot be read here; None if it can be read, or if the run
+        has no output folder.
+        """
         folder = cluster.status.paths.get("output")
         return None if folder is None else self.backend.unseen(folder)
 

@@ -520,7 +520,7 @@ def _judge_rules(given: Mapping[str, Any]) -> tuple[ScheduleRules | None, list[P
             values[option.field] = read = option.read(value)
             if option.kind not in (ScheduleKind.CRON, ScheduleKind.ZONE):
                 msgspec.convert({"cron": "@daily", option.field: read}, ScheduleRules)
-        except ValueError:  # also msgspec's
+        except ValueError:  # msgspec's errors are ValueErrors, too
             problems.append(Problem(option.flag, value, option.allowed))
     if "cron" not in given:
         problems.append(Problem("--cron", None, _("say when, such as `0 2 * * *`")))
@@ -561,7 +561,7 @@ def _read_after(values: object) -> list[object]:
             continue
         of, rest = split_schedule(each)
         name, colon, until = rest.partition(":")
-        if not each:  # `update --after ""` removes all
+        if not each:  # `update --after ""` removes all awaited runs
             continue
         if not of or (colon and until not in [one.value for one in AwaitedOutcome]):
             allowed = _(

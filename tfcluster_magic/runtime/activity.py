@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SAMPLE = 5.0
-# Samples without activity after which a program is quiet.
+# Number of samples in a row without activity after which a program counts as quiet.
 QUIET_SAMPLES = 3
 # The maximum fraction of a core that sampling may use.
 MOST_SHARE = 0.002
@@ -50,7 +50,7 @@ _COUNTED = re.compile(
     rb"((?:,\d{3})*)(?!\d|\.\d)"
     rb"|(?<![\d/.])(\d{1,15})/\d+ (?:\[|\xe2\x94)"
 )
-# Number of bytes at the end of a piece of output in which the newest step is searched.
+# Number of bytes at the end of a piece of output that are searched for the newest step.
 _NEWEST = 2 << 10
 
 

@@ -170,8 +170,8 @@ def exit_cause(child: ChildExit, memory: OomWatch) -> tuple[str, str]:
         memory.own() and (child.shell or child.code != 0)
     ):
         limit = memory_limit()
-        # A limit as `lifecycle.messages.out_of_memory_detail` writes it; without one the machine's
-        # memory was used up.
+        # The text of `lifecycle.messages.out_of_memory_detail`. If the task had no limit, the
+        # machine's memory was used up.
         return "OOMKilled", f"limit {limit}" if limit else "killed by the kernel for memory"
     if child.code == 0:
         return "Completed", ""
@@ -230,8 +230,8 @@ def _signal_name(number: int | None) -> str:
 
 
 # ---- reports to the backend: one JSON line per event, and the termination message ----
-# Both stay below 4096 bytes: a pipe takes that in one piece, and Kubernetes keeps no more of a
-# termination message.
+# Lines and messages stay below 4096 bytes: a pipe takes so many in one piece, and Kubernetes keeps
+# no more of a termination message.
 
 
 MESSAGE_BYTES = 4000

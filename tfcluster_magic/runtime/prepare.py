@@ -140,10 +140,10 @@ def make_folder(folder: str, owner: str, patience: float, say: Callable[[str], N
 
 
 # ---- the owner of an output folder ----
-# The first run leaves its uid there, as the name of a folder. So a run never writes between the
-# files of another one with the same number: a launch that does not see the log volume cannot know
-# that the number is used. It is a folder, not a file, because its name appears at once on every
-# volume.
+# The first run of an output folder makes a folder in it that is named by the run's uid. So a run
+# never writes between the files of another run with the same number: a launch that does not see the
+# log volume cannot know that the number is used. A folder is used instead of a file, because its
+# name appears at once on every volume.
 
 
 OWN_PREFIX = ".tfcluster-"

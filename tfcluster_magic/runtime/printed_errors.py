@@ -168,8 +168,8 @@ TRACEBACK = "Traceback (most recent call last)"
 # Kinds of errors: those that ended the program, a thread or a child process; and others.
 MAIN, THREAD, PROCESS, ASIDE_KIND = "main", "thread", "process", "aside"
 CRASH = "crash"
-# Why a coordinator cancelled the work of its workers; the program learns only that the work was
-# cancelled.
+# The printed reason why a coordinator cancelled the work of its workers. The program itself learns
+# only that the work was cancelled.
 CANCELLED = "cancelled"
 CANCELLING = re.compile(r"ERROR:tensorflow:Start cancelling closures due to error (\w+)\(\): (.*)$")
 CHAIN = re.compile(
@@ -400,7 +400,7 @@ def _group(lines: list[str], number: int, folder: str) -> PrintedError:
     return read
 
 
-# How TensorFlow and Keras decorate a message: whole lines, parts of lines, and what follows it.
+# Text that TensorFlow and Keras add to a message: lines, parts of lines, and text after it.
 DECORATION = re.compile(
     r"Graph execution error:?$|Detected at node|<stack traces unavailable>$|Node: '"
     r"|\d+ root error\(s\) found|\d+ (?:successful operations|derived errors ignored)"

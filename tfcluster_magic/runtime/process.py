@@ -223,7 +223,8 @@ class EventLoop:
         """Set the callback for a signal, called outside of signal context; 0 stands for wake()."""
         self._signals[number] = callback
         if number:
-            # Any handler will do: without one the signal's default applies, or nothing as PID 1.
+            # Any handler will do. Without a handler the signal's default action applies; PID 1
+            # ignores the signal.
             signal.signal(number, lambda _number, _frame: None)
 
     def on_fd(self, fd: int, events: int, callback: Callable[[], None]) -> None:

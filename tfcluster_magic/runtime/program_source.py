@@ -380,7 +380,7 @@ def _fetched(
 
 
 def _name_of(*urls: str) -> str:
-    """Return the first name with a known ending. Raises ConfigError if none has one."""
+    """Return the first name with a known ending. Raises ConfigError if there is none."""
     for name in map(_last_part, urls):
         if name.lower().endswith((*SCRIPTS, *ARCHIVES)):
             return name

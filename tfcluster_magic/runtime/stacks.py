@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLDER = ".tfcluster-stacks"
-# As in site/sitecustomize.py.
+# The same signal and name as in site/sitecustomize.py.
 SIGNAL = getattr(signal, "SIGRTMAX", 64) - 7
 MEMORY = "/memfd:tfcluster-stacks"
 # Maximum seconds for the answer of a process and of a whole task; seconds without growth after
@@ -40,7 +40,7 @@ STILL, LOOK = 0.1, 2.0
 MOST_PROCESSES = 32
 MOST_BYTES = 256 << 10
 MOST_WORDS = 200
-# Maximum bytes of the stacks that a run keeps, and the minimum share of each task.
+# Maximum bytes of the stacks that are kept of a run, and the minimum number for each task.
 KEPT_BYTES, LEAST_KEPT = 8 << 20, 16 << 10
 # Maximum requests that are answered in one check; seconds after which an answer that nobody fetched
 # is removed.

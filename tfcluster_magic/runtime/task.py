@@ -94,7 +94,7 @@ class Task:
         if not (self.problem or self.stopping or self.orphaned):
             self._spawn(preparation)
         if not preparation.owns_folder:
-            self.copy.path = os.devnull  # what is there belongs to another run
+            self.copy.path = os.devnull  # the log in this folder belongs to another run
         self.copy.start()
         if self.child:
             self.report.event("started", pid=self.child)

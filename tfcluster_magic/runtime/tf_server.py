@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # The exit status if the port is taken; 98 is EADDRINUSE on Linux.
 PORT_TAKEN = 98
 FRAMEWORK = "libtensorflow_framework.so.2"
-# Where TensorFlow keeps its C API: since version 2.12, and before it.
+# The libraries with TensorFlow's C API: since version 2.12, and before.
 LIBRARIES = ("libtensorflow_cc.so.2", "python/_pywrap_tensorflow_internal.so")
 
 
@@ -184,7 +184,7 @@ def main(argv: list[str]) -> int:
         serve(cluster, job, index)
     except UnusableError as error:
         say(f"TensorFlow's C API cannot serve ({error}); going on with tf.distribute.Server")
-        # A fresh process, which checks the port again, is free of what the C API left in this one.
+        # Start afresh, because the C API has left state in this process. The port is checked again.
         again = [sys.executable, sys.argv[0], "tf_server", "--server", "python"]
         os.execv(sys.executable, again)
     except Exception as error:  # TensorFlow's own types, not imported here

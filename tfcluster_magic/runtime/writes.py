@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from task_config import TaskConfig
 
 WRITTEN = "written"
-# Where a task in a pod records what will be lost, for clients that see the log volume.
+# File in which a task in a pod records what will be lost, for clients that see the log volume.
 LOST = ".tfcluster-lost"
-# Pauses between two searches in seconds: the second number of a pair applies until the first
-# (seconds since the start) has passed. Every fourth search walks the folders.
+# Pairs: until this many seconds after the start, pause this many seconds between two searches.
+# Every fourth search walks the folders.
 PACE = ((30.0, 1.0), (300.0, 2.5), (float("inf"), 10.0))
 WALK_EVERY = 4
 ENTRIES = 4000
 DEPTH = 4
 MOST_LINKS = 64
-# Bytes copied from a pod's own disk after which one search copies no further file, and maximum
-# bytes of all copies together.
+# Copies from a pod's own disk: the number of bytes after which one search copies no further file,
+# and the maximum bytes of all copies together.
 COPY_PER_LOOK = 16 << 20
 COPY_IN_ALL = 512 << 20
 SETTLED = 2.0
@@ -218,8 +218,8 @@ _FIGURE = re.compile(rb"loss|acc", re.IGNORECASE)
 
 
 def printed_training(tail: bytes, last: int, spare: int) -> bool:
-    """Return whether the end of an output shows training. That is a step beyond `last` plus
-    `spare`, or one before `last`, which does not belong to the checkpoint.
+    """Return whether the end of an output shows training: a step above `last` plus `spare`, or a
+    step below `last`, which does not belong to the checkpoint.
     """
     if _TRAINED.search(tail):
         return True
@@ -474,7 +474,7 @@ class WriteWatch:
             return
         folder = os.path.dirname(path)
         if not f"{folder}/".startswith(f"{self._config.program['dir']}/"):
-            self._note(folder, False)  # `keep_written` keeps those in `dir`
+            self._note(folder, False)  # `keep_written` keeps folders in `dir`
         place = self._place_of(folder)
         os.makedirs(place, exist_ok=True)
         link = os.path.join(place, os.path.basename(path))

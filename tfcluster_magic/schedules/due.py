@@ -4,9 +4,9 @@
     turn = due(rules, status, now)                  # what to do, and when to look again
 
 The caller writes the status first, then launches and stops. Each due time is handled once; the
-cursor and the occurrences record which ones were. If the clock is set back, no due time runs twice.
-If it is set forward by mistake and back again, none is lost. The work of one call is bounded for
-any rules, and after any time without a call.
+cursor and the occurrences record the handled ones. If the clock is set back, no due time runs
+twice. If the clock is set forward by mistake and back again, no due time is lost. The work of one
+call is bounded for any rules, and after any time without a call.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ScheduleTurn:
     stop: tuple[str, ...] = ()
     wake_at: float | None = None
     awaits: bool = False
-    """Whether it waits for other schedules (`after`); call again when one of them changes."""
+    """Whether the schedule waits for others (`after`); call again when one of them changes."""
 
 
 @dataclass
@@ -200,7 +200,7 @@ def _take_due_times(work: _Work) -> None:
             work.wakes.append(each)
             break
         if room <= 0:
-            return  # each one is settled here, which makes room
+            return  # the due times above are settled here, which makes room
         room -= 1
         kind = Kind.SCHEDULED if each > on_time else Kind.CATCH_UP
         _take(work, Occurrence(due=each, kind=kind, changed_at=now))
@@ -376,7 +376,8 @@ def _awaited(
         return Message("ScheduleAwaitedPaused", name)
     times = CronTimes(found.rules.cron, found.rules.time_zone)
     if found.status.cursor < moment and times.next(moment - 1) == moment:
-        return Message("ScheduleWaitsForSchedule", name)  # it is decided later
+        # The other schedule handles this due time later.
+        return Message("ScheduleWaitsForSchedule", name)
     return Message("ScheduleAwaitedNever", name)
 
 

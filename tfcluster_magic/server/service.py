@@ -1,7 +1,7 @@
 """The service that all routes of a server share: manager, worker, events, streams and TensorBoards.
 
-A server has one, however many tabs are open. It owns these objects from the start of the extension
-to its end. Data outside a run's record is cached, so reading it is cheap.
+A server has one service, however many tabs are open. The service owns these objects from the start
+of the extension to its end. Data outside a run's record is cached, so reading it is cheap.
 """
 
 from __future__ import annotations

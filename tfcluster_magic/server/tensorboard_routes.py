@@ -211,7 +211,7 @@ class BoardPage(GuardedHandler):
     @guarded
     async def get(self, its_id: str, path: str | None = None) -> None:
         """Answer with a page, a script or data of the board."""
-        self.check_xsrf_cookie()  # Tornado checks it only for methods that may change something
+        self.check_xsrf_cookie()  # Tornado does not check the cookie for GET
         if path is None:
             self.redirect(f"{self.request.path}/{self._query}")
             return
@@ -278,7 +278,7 @@ class BoardPage(GuardedHandler):
     async def _connect(self, its_id: str, board: Board) -> None:
         try:
             self._forward = await self._sent(board)
-        except NoAnswer:  # it has just ended
+        except NoAnswer:  # the board has just ended
             self._boards.lost(its_id)
             self._forward = await self._sent(await self._reach(its_id))
 

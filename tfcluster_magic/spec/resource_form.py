@@ -458,7 +458,8 @@ def _form(kind: type[Model], name: str, annotation: Any) -> Form | None:
     leaf = _leaf(annotation)
     if isinstance(leaf, type) and issubclass(leaf, enum.Enum):
         values = tuple(str(member.value) for member in leaf)
-        return _constants(values, name) if values[0].islower() else None  # or a constant already
+        # Values that begin with a capital letter are constants already.
+        return _constants(values, name) if values[0].islower() else None
     if leaf is float and (name == "at" or name.endswith("At")):
         return Form(_time_name(name), format_time, parse_time, _time_schema)
     if leaf is float and kind is Lifecycle:

@@ -114,7 +114,8 @@ def main(options: dict[str, Any]) -> int:
         def print_serving_message(self) -> None:
             _announce(options, self.server_port, prefix)
 
-    prefix = f"/{secrets.token_urlsafe(16)}"  # made here: other accounts can read arguments
+    # Made in this process, because other accounts can read its arguments.
+    prefix = f"/{secrets.token_urlsafe(16)}"
     board = program.TensorBoard(plugins=default.get_plugins(), server_class=Server)
     arguments = ["--logdir", ".", "--host", HOST, "--port", "0", "--path_prefix", prefix]
     board.configure(["tensorboard", *arguments])

@@ -398,7 +398,7 @@ def _spawn(options: dict[str, object], log: Path, descriptors: tuple[int, int]) 
             env=_environment(),
             pass_fds=descriptors,
             start_new_session=True,
-            check=False,  # it forks the board and ends at once; `_read_report` returns the result
+            check=False,  # this child forks the board and ends at once; see `_read_report`
         )
 
 
@@ -406,7 +406,7 @@ def _read_report(report: int, within: float) -> bytes:
     """Return the board's report; empty if the board ended, or reports nothing for `within`
     seconds.
     """
-    poll = select.poll()  # unlike select, it takes the high descriptors of a busy notebook server
+    poll = select.poll()  # select() refuses the high descriptors of a busy notebook server
     poll.register(report, select.POLLIN)
     return os.read(report, 100) if poll.poll(within * 1000) else b""
 
@@ -428,7 +428,7 @@ def _end(board: Board) -> None:
             os.kill(board.pid, signal.SIGKILL)
         _wait_until_gone(board.pid, began, _GRACE)
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(board.pid, signal.SIGKILL)  # it leads its own session
+        os.killpg(board.pid, signal.SIGKILL)  # a board leads its own session
 
 
 def _wait_until_gone(pid: int, began: str | None, within: float) -> bool:
@@ -436,5 +436,6 @@ def _wait_until_gone(pid: int, began: str | None, within: float) -> bool:
     while began is not None and start_time(pid) == began:
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.01)  # it is not our child, so no signal comes; pidfd exists only on Linux
+        # A board is not our child, so no signal reports its end. pidfd exists only on Linux.
+        time.sleep(0.01)
     return True

@@ -463,7 +463,7 @@ def _input(
     """Yield why workers wait although no parameter server is busy."""
     if cluster.spec.mode is Mode.IN_GRAPH or any(not task.waits for task in servers):
         return
-    # Data that other tasks have sent is no input.
+    # Data that tasks send each other is not input of the training.
     inside = sum(task.sent for task in (*servers, *workers)) / len(workers)
     read = median(task.read for task in workers)
     received = median(task.received for task in workers) - inside
@@ -556,7 +556,7 @@ def _on_memory(cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> 
                 rows = [each for attempt in attempts for each in attempt.intervals]
                 peak = max(max(each.memory, each.peak) for each in rows)
                 if not peak:
-                    continue  # it ended before the first sample
+                    continue  # the task ended before the first sample
                 limit = parse_memory(asked) if asked else attempts[-1].memory_limit
                 known.append((peak / limit if limit else 0.0, peak, limit, name, attempts))
         if not known:

@@ -41,7 +41,7 @@ def judge(
     Args:
         status: the schedule's status.
         run: the name of the run, which has ended.
-        found: its record; None if it is gone, and with it the advice.
+        found: the run's record; None if the record is gone, so that there is no advice.
         samples: the samples of its tasks.
         cores: the cores of the machine, if all tasks share one.
     """
@@ -177,7 +177,7 @@ def _memory_within(base: int, value: str) -> str:
 
 
 def _memory_text(count: int) -> str:
-    """Return an amount of memory that is not larger, in whole MiB if it has one."""
+    """Return an amount of memory as text, rounded down to whole MiB; below 1 MiB in bytes."""
     if count < _MIB:
         return str(count)
     whole = count // _MIB * _MIB

@@ -44,7 +44,7 @@ from .pki import Pki
 
 # These are built and started only on request.
 OPTIONS = {"kwok": kwok, "metrics": metrics, "volcano": volcano}
-DESCRIPTION = "cluster.toml"  # written last
+DESCRIPTION = "cluster.toml"  # this file is written last
 
 
 class Cluster:

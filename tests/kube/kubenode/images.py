@@ -81,7 +81,8 @@ def build(name: str) -> Image:
         NodeError: a step of its Dockerfile failed; the message has its last lines.
     """
     image = Image(name, digest(name))
-    built = storage() / "built" / f"{name}-{image.tag}"  # the size; deleted with the storage
+    # A file with the image's size, which is deleted together with the storage.
+    built = storage() / "built" / f"{name}-{image.tag}"
     if built.exists():
         return image
     with locked(storage() / "building", waiting_for=f"it builds images, {name} comes after"):
@@ -137,7 +138,8 @@ def make(image: Image) -> None:
     folder, dockerfile = sources(image.name)
     inside = f"/run/{image.name}.Dockerfile"
     binds = {folder: CONTEXT, dockerfile: inside}
-    if image.name == "notebook":  # in this folder, where Node's packages are cached
+    # The extension is built outside of the image, because Node's packages are cached here.
+    if image.name == "notebook":
         run([sys.executable, paths.ROOT / "tools" / "labextension.py", "build"])
     if image.name in PRODUCT:
         words += [f"--build-arg=BASE_IMAGE={base()}", f"--secret=id=pip,src={PIP_CONFIGURATION}"]

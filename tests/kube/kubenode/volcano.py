@@ -16,7 +16,7 @@ from .config import filled, flags
 from .node import Node
 from .pki import Pki
 
-SERVER = "volcano-scheduler"  # this one starts last
+SERVER = "volcano-scheduler"  # the server that starts last
 DEFINITIONS = {"CustomResourceDefinition", "ClusterRole"}
 WEBHOOKS = {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
 NAMESPACE = '{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "volcano-system"}}'

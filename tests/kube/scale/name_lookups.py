@@ -85,7 +85,7 @@ def late(name: str, servers: Mapping[str, tuple[str, int]]) -> Found:
         for server, address in servers.items():
             if server not in found and code(name, *address) == NO_ERROR:
                 found[server] = time.time()
-        time.sleep(0.05)  # resolution of the times, because DNS has no notification
+        time.sleep(0.05)  # DNS has no notification; the times are exact to 0.05 s
     return found
 
 

@@ -120,7 +120,7 @@ def test_a_number_outlives_its_run(world: World, book: Book) -> None:
     wait_until(lambda: book.kept.numbers == {"digits": 1, "later": 4})
     assert book.keeper is not None
     keeper = book.keeper
-    wait_until(lambda: not keeper._numbers["a"])  # it has been written
+    wait_until(lambda: not keeper._numbers["a"])  # the number has been written
     book.restart()
     wait_until(lambda: told() == {"digits": 1, "later": 4})
 
@@ -160,7 +160,7 @@ def test_what_cannot_be_written_is_written_later(world: World, book: Book) -> No
     finish(world, "digits-1")
     world.server.remove(f"{RUNS}/digits-1")
     other = json.loads(json.dumps(world.server.objects[LEDGER]))
-    world.server.put(LEDGER, other)  # its version changes
+    world.server.put(LEDGER, other)  # the ledger's version changes
     world.server.refuses = lambda _method, _where: None
     wait_until(lambda: book.kept.counted)
     assert book.seconds() > 0
@@ -252,7 +252,7 @@ def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, boo
     (row,) = ledger.hours_rows({"": book.kept.days}, "2000-01-01", "2999-01-01", "user")
     assert row.used == pytest.approx(15.0 / 3600, abs=1e-6)
     assert row.measured == pytest.approx(60 * kube_held.requested_cores(pod) / 3600, abs=1e-6)
-    wait_until(lambda: meter.usage_of(uid) is None)  # it has been written
+    wait_until(lambda: meter.usage_of(uid) is None)  # the usage has been written
     no = Refusal(404, "NotFound", "no such kind")
     world.server.refuses = lambda _method, where: no if where.startswith(METRICS_API) else None
     with pytest.raises(ApiError):

@@ -143,7 +143,8 @@ def test_a_request_that_cannot_be_answered_is_not_repeated(
 ) -> None:
     """If the volume accepts no answer, the processes are not signalled again every two seconds."""
     folder, number = tmp_path / ".tfcluster-stacks", "0" * 32
-    (folder / f"worker-0.{number}.json").mkdir(parents=True)  # stands where the answer is written
+    # A folder at the path of the answer makes writing fail.
+    (folder / f"worker-0.{number}.json").mkdir(parents=True)
     (folder / f"worker-0.{number}.ask").touch()
     task_side.answer(str(tmp_path), "worker-0", list)
     assert [each.name for each in folder.iterdir()] == [f"worker-0.{number}.json"]
@@ -175,7 +176,7 @@ def test_a_look_answers_few_requests_and_removes_old_answers(
     assert not old.exists()
     for number in range(6):
         (folder / f"worker-0.{number:032x}.ask").touch()
-    (folder / f"worker-01.{0:032x}.ask").touch()  # another task's
+    (folder / f"worker-01.{0:032x}.ask").touch()  # a request for another task
     task_side.answer(str(tmp_path), "worker-0", list)
     names = [each.name for each in folder.iterdir()]
     assert sum(name.endswith(".json") for name in names) == 4

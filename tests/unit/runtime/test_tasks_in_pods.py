@@ -82,7 +82,7 @@ def test_a_stop_ends_the_hold_off(run: Run) -> None:
     [
         ({"worker": 2}, "worker-0", ""),  # the first start
         ({"worker": 2, "ps": 1}, "worker-0", "1"),  # workers come back one by one
-        ({"worker": 1, "evaluator": 1}, "worker-0", "1"),  # alone
+        ({"worker": 1, "evaluator": 1}, "worker-0", "1"),  # the only task of its group
         ({"worker": 2, "evaluator": 1}, "evaluator-0", "1"),  # not part of the group
     ],
 )

@@ -51,7 +51,7 @@ def is_served(api: Api, namespace: str) -> bool:
         if error.status not in (401, 403) or not _is_installed(api):
             return error.unanswered
         why = access.explain_api_error(error, server=api.server)
-        # A user without this right did not ask to run clusters in this pod instead.
+        # Do not run clusters in this pod instead: a user without this right did not ask for that.
         raise type(why)(
             _("{why}. To run clusters in this pod itself, set TFCLUSTER_BACKEND=local").format(
                 why=why

@@ -1,9 +1,9 @@
 """The log of one task: the logs of its pods, one after the other, then the copy of the log in /log.
 
-Each line is given once, despite broken connections, new attempts, log rotation, a clock that steps
-back, and the end of a pod. A cursor marks the last line that was given. That line is searched in
-each answer, and the lines after it are new. Time stamps do not suffice, because clocks may step
-back and lines may have equal stamps. So a line is recognized by its place among the lines with its
+Each line is yielded once, despite broken connections, new attempts, log rotation, a clock that
+steps back, and the end of a pod. A cursor marks the last yielded line. Each answer is searched for
+that line, and the lines after it are new. Time stamps do not suffice, because clocks may step back
+and lines may have equal stamps. So a line is recognized by its place among the lines with its
 stamp, or by the lines before it. If a pod is deleted before its end was read, the log continues in
 the copy.
 
@@ -32,7 +32,7 @@ StampedLine = tuple[str, bytes]
 
 @dataclass
 class LogCursor:
-    """A mark of the last line that was given from a log."""
+    """A mark of the last line that was yielded from a log."""
 
     stamp: str = ""
     same: int = 0
@@ -268,7 +268,7 @@ class PodLog:
         return lines
 
     def _grown(self, line: str) -> Sequence[LogLine]:
-        """Return the text that was added to the line that was given last."""
+        """Return the text that was added to the line that was yielded last."""
         more = line[len(self._last[-1]) :] if line.startswith(self._last[-1]) else ""
         return [LogLine(self.task, more)] if more else []
 

@@ -115,8 +115,8 @@ def _has_checkpoints(folder: Path) -> bool:
 
 
 def _lost_program(spec: Spec) -> Path | None:
-    """Return the place of a program named by its path, if nothing is there; another run that this
-    one waits for may still write it.
+    """Return the path of a program that the spec names by its path and that does not exist. If the
+    run waits for other runs, return None, because one of them may still write the program.
     """
     if spec.program is None or not spec.program.path or spec.after:
         return None

@@ -31,7 +31,8 @@ class ControlGroupFiles:
     """The names of the files in one version of control groups."""
 
     limit: str
-    swap: tuple[str, str | None]  # file name and content; if the content is None, that of `limit`
+    # The file's name, and what to write into it; None: the same as into `limit`.
+    swap: tuple[str, str | None]
     events: str
     peak: str
 

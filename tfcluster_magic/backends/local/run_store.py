@@ -513,7 +513,7 @@ class Store:
         cluster = folder.load()
         output = cluster.status.paths.get("output") if cluster is not None else None
         if output and not results:
-            from ...program import keep_written  # as below
+            from ...program import keep_written  # not needed by supervisors, which stay small
 
             keep_written(folder.program, Path(output, BESIDE_PROGRAM))
         kept = cluster is None or self.hours.record(cluster, self.uids)

@@ -194,7 +194,7 @@ LONGEST_NAME = 64
 
 class Link(msgspec.Struct, forbid_unknown_fields=True):
     """A one-time link that sets a password: the sha256 of its code, its expiry in Unix seconds, and
-    whether the account becomes an administrator's.
+    whether the account becomes an administrator's account.
     """
 
     code: str
@@ -305,8 +305,8 @@ class AccountStore:
         reset: bool = True,
         only_if: str | None = None,
     ) -> dict[str, str]:
-        """Return new codes for several accounts, by name. They are stored for all accounts or for
-        none.
+        """Return new codes for several accounts, by name. After an error no code
+        is stored.
 
         Without `reset`, an account that has a password keeps it and gets no code.
 

@@ -68,7 +68,7 @@ class HashQueue(Enum):
 
 
 class TooManyTries(Exception):
-    """The try is refused; `seconds` is when the next one is allowed."""
+    """The attempt is refused; the next attempt is allowed in `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)

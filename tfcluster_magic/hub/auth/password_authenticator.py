@@ -183,7 +183,7 @@ class AccountsAuthenticator(Authenticator):
     def know(self, handler: Any, name: str, stored: str | None) -> None:
         """Mark the browser as one in which this account has signed in with this password."""
         value = f"{_version(stored)} {secrets.token_hex(8)}"
-        handler._set_cookie(  # JupyterHub: "setting any cookie should go through here"
+        handler._set_cookie(  # JupyterHub's own method for all cookies
             _cookie(name),
             value,
             path=handler.hub.base_url,

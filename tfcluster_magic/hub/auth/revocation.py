@@ -52,7 +52,8 @@ class Revocation:
         while True:
             await asyncio.sleep(EVERY)
             try:
-                while self._untold and getattr(self._app, "http_server", None):  # the hub listens
+                # `http_server` is set once the hub listens.
+                while self._untold and getattr(self._app, "http_server", None):
                     await self._tell(self._untold.pop())
                 for name, with_data in (await asyncio.to_thread(self._store.removed)).items():
                     if await delete_user(self._app, name, with_data=with_data):

@@ -1,7 +1,7 @@
 """System accounts of this machine, under which the hub's notebooks run.
 
-Only the account that started the hub gets a notebook. A hub started by root gives one to every user
-with a system account of the same name.
+Only the account that started the hub gets a notebook. A hub started by root gives a
+notebook to every user with a system account of the same name.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ class Archives:
             sums = folder / f"{one.file}.sha256"
             await asyncio.to_thread(state_files.write, sums, text, durable=True)
             await asyncio.to_thread(self._describe, found)
-            part.rename(whole)  # from here on it counts as an archive
+            part.rename(whole)  # the archive is complete from here on
         except BaseException:
             for left in (part, *(folder / f"{one.file}{more}" for more in (".json", ".sha256"))):
                 left.unlink(missing_ok=True)

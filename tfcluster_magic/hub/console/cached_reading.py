@@ -132,11 +132,11 @@ class CachedReading(Generic[T]):
 # the console makes. Stopping a run asks the site and never relies on these rows.
 
 RUNS_FRESH, RUNS_OLD, RUNS_LAST = 1.5, 3.0, 10.0
-"""Seconds for which a reading is current; after which callers wait for a new one; and after which a
-page shows the old one while a new one is read.
+"""Ages of a reading in seconds: until the first it is current; from the second on, callers wait for
+a new reading; after the third, a page shows the old reading while a new one is made.
 """
 RUNS_PATIENCE = 0.1
-"""Maximum seconds that such a page waits for the new reading before it shows the old one."""
+"""Maximum seconds that a page waits for the new reading before it shows the old one."""
 
 
 class CachedRuns(Model, frozen=True):

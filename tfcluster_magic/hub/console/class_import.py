@@ -268,7 +268,8 @@ class ClassImport:
         if names := [plan.name for plan in _with(plans, "allowed")]:
             await self._hub.allow(names)
         names = [plan.name for plan in _with(plans, "account")]
-        links = await self._hub.links(names) if names else {}  # last: codes are returned once
+        # The last step, because the hub returns a code only once.
+        links = await self._hub.links(names) if names else {}
         return [
             replace(plan, link=browser_link(links[plan.name], self._address))
             if plan.name in links

@@ -34,8 +34,8 @@ PAGE = 50
 """Maximum users in one page; the hub answers no other request while it writes one."""
 WITHIN = 20.0
 FRESH, OLD, PATIENCE = 2.0, 10.0, 0.05
-"""Seconds for which a listing is current; for which it is used while the hub is slow; and that
-callers wait for a new one.
+"""Seconds: for which a listing is current; for which it is used while the hub is slow; and for
+which callers wait for a new listing.
 """
 _PAGES = "application/jupyterhub-pagination+json"
 
@@ -110,7 +110,7 @@ class HubUsers:
         """Create users; return the names that did not exist before."""
         try:
             made = await self.ask("POST", "users", {"usernames": list(names)})
-        except Conflict:  # all of them exist
+        except Conflict:  # all of these users exist
             return frozenset()
         finally:
             self.expire()

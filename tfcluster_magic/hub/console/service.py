@@ -120,7 +120,7 @@ def run_as_service(environ: MutableMapping[str, str]) -> None:
     """Make JupyterHub's classes in this process act as the service of `register`."""
     base = environ.setdefault("JUPYTERHUB_BASE_URL", base_url(environ))
     for name in [each for each in environ if each.startswith("JUPYTERHUB_OAUTH_")]:
-        del environ[name]  # they belong to the service that runs the process
+        del environ[name]  # of the service that runs this process
     environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = json.dumps([ACCESS])
     environ["JUPYTERHUB_SERVICE_NAME"] = CONSOLE
     environ["JUPYTERHUB_SERVICE_PREFIX"] = service_prefix(base)

@@ -131,7 +131,7 @@ def tenant_objects(
         volume = shared.volume.replace("{namespace}", namespace)
         claim = {"class": shared.class_, "volume": volume, "size": shared.size}
         made = _made("claim", place, shared.name, mode="ReadOnlyMany", **claim)
-        made["metadata"]["annotations"] = {labels.MOUNTED_AT: shared.path}  # for tasks
+        made["metadata"]["annotations"] = {labels.MOUNTED_AT: shared.path}  # where tasks mount it
         found.append(made)
     found += _common(entitlement.grant, place)
     home, account = labels.OPERATOR

@@ -578,8 +578,8 @@ def add_spec_rules(spec: Object, *, is_template: bool = False) -> None:
 
     Args:
         spec: the schema, which is changed.
-        is_template: whether the spec is a schedule's template. A template may change, and none
-            comes from an earlier release with higher limits.
+        is_template: whether the spec is a schedule's template. A template may change, and no
+            template comes from an earlier release with higher limits.
     """
     for rule in (*SPEC_RULES, *QUANTITY_RULES):
         made = replace(rule, is_for_new=False) if is_template else rule
@@ -595,7 +595,7 @@ def object_schema() -> Object:
     tell_defaults(spec)
     add_spec_rules(spec)
     status = structural_schema(whole, "Status", strict=False)
-    del status["properties"]["addresses"]  # they follow from the name
+    del status["properties"]["addresses"]  # addresses follow from the run's name
     status["properties"] |= _STATUS_OF_THE_RESOURCE
     name = {
         "description": "The name of the cluster and the number of the run, as in digits-1.",

@@ -1,7 +1,8 @@
 """The actions that apply a lifecycle decision to the cluster: objects, Service, Jobs, pods.
 
 A refused request of one kind does not prevent the others: tasks are stopped even if their Service
-cannot be changed. Obstacles are collected as text. Nothing here decides or writes a status.
+cannot be changed. Obstacles are collected as text. This module decides nothing and
+writes no status.
 """
 
 from __future__ import annotations

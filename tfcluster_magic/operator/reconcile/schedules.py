@@ -315,7 +315,7 @@ class ScheduleController:
             with self._lock:
                 if not any(key in each for each in self._awaiting.values()):
                     return schedule
-        self._await(key, [each.schedule for each in rules.after])  # before any of them is read
+        self._await(key, [each.schedule for each in rules.after])  # before one is read
         loop = circle_of(key[1], rules, find)
         if not loop or schedule.status.problem:
             return schedule
@@ -507,9 +507,8 @@ class ScheduleController:
                 now = self._clock.now()
                 tried = next(o for o in after.occurrences if o.key == each.key)
                 is_full = tried.state is OccurrenceState.WAITING
-                if (
-                    is_full and tried.reason is not None
-                ):  # so there is no room for the others either
+                # Without room for this due time, there is no room for the others either.
+                if is_full and tried.reason is not None:
                     for other in launching[place + 1 :]:
                         after = no_room(after, other, tried.reason, now)
                 told = schedule_resource.with_status(schedule, after)

@@ -52,7 +52,7 @@ def has_pending_tasks(status: Status) -> bool:
     if not status.counts:
         return True
     counts = dict(status.counts)
-    if status.evaluator is not None:  # the task is not started again
+    if status.evaluator is not None:  # a failed evaluator is not started again
         counts.pop(TaskType.EVALUATOR.value, None)
     return any(c.running + c.succeeded < c.desired for c in counts.values())
 

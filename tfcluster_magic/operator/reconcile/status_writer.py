@@ -128,8 +128,8 @@ def _end_counts(status: Status) -> list[tuple[int, int, int]]:
 # together, eleven writes for each of them were a fifth of its work.
 
 SECONDS_A_WRITE, SECONDS_A_TASK = 0.2, 0.001
-"""Seconds by which one write, and each task of its run, use up the rate limit. This allows five
-writes of small runs per second, or one of a run of 800 tasks.
+"""The cost of a write in seconds of the rate limit: of the write itself, and of each task of its
+run. This allows five writes of small runs per second, or one write of a run of 800 tasks.
 """
 BURST, LONGEST_WAIT = 1.0, 10.0
 """Maximum seconds of the rate limit that are used at once after a pause, and maximum seconds before

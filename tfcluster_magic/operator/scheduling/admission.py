@@ -93,9 +93,9 @@ class Admission:
         self._lock, self.pace = threading.Lock(), LaunchPace()
         self._refusals: dict[str, tuple[LaunchFacts, tuple[Problem, ...]]] = {}
         self._new: dict[str, float] = {}
-        """For each run that was never found possible: the time since which it is known."""
+        """For each new run that was not found possible yet: when it was seen first."""
         self._doubted: dict[str, float] = {}
-        """For each run that was possible before: the time since which it is not."""
+        """For each run that was found impossible: when this was found first."""
 
     def decide(self, cluster: TFCluster) -> Verdict:
         """Return whether this run may begin now.

@@ -12,7 +12,7 @@ that Python would have found otherwise. Standard library only, Python 3.8 syntax
 import os
 import sys
 
-# Module and class whose __init__ has the default.
+# Modules and their classes whose __init__ has the default that is shortened.
 _PATIENT = {
     "tensorflow.python.training.session_manager": "SessionManager",
     "tensorflow.python.training.supervisor": "Supervisor",
@@ -33,7 +33,7 @@ def _show_stacks():
         memory = os.memfd_create("tfcluster-stacks")
         faulthandler.register(signal.SIGRTMAX - 7, memory, all_threads=True)
     except Exception:
-        # A system without these: the program runs as it would without us.
+        # The system lacks these functions: the program runs as it would without us.
         pass
 
 
@@ -76,7 +76,7 @@ class _Finder:
             try:
                 spec.loader.exec_module = exec_module
             except AttributeError:
-                # A loader that cannot be changed: as above.
+                # This loader cannot be changed: the program runs as it would without us.
                 pass
         return spec
 

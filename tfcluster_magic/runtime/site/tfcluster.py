@@ -14,9 +14,9 @@ import time
 
 __all__ = ["progress"]
 
-# Seconds between two writes at least: the file may be on a network volume.
+# Minimum seconds between two writes: the file may be on a network volume.
 _PACE = 0.25
-# Points of the loss curve that are kept; above twice as many, every second one is dropped.
+# Number of points of the loss curve. Once there are twice as many, every second point is dropped.
 _POINTS = 60
 _FOLDER = ".tfcluster-progress"
 

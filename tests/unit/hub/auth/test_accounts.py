@@ -473,7 +473,7 @@ def test_a_reset_is_not_undone_by_a_password_checked_before_it(tmp_path: Path) -
     """
     store = AccountStore(tmp_path / "accounts.json")
     store.redeem(store.invite("ada"), STORED)
-    code = store.invite("ada")  # the reset
+    code = store.invite("ada")  # an invitation of an existing account is a reset
     for _state in ("reset", "redeemed"):
         with pytest.raises(PasswordReplaced):
             store.set_password("ada", "the thief's", instead_of=STORED)

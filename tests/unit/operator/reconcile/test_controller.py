@@ -96,7 +96,7 @@ def test_a_group_restarts_by_its_lever(world: World) -> None:
     status = world.wait("digits-1", lambda s: s["counts"]["worker"].get("running") == 2)
     assert (status["attempt"], status["heals"]) == (2, 1)
     world.operate()  # a new operator sees the same
-    time.sleep(1)  # as above
+    time.sleep(1)  # nothing shows that the new operator has looked
     assert world.status("digits-1")["restarts"] == status["restarts"]
     assert world.job("digits-1-worker")["spec"]["suspend"] is False
 
@@ -239,7 +239,7 @@ def test_who_does_not_lead_does_nothing(world: World) -> None:
     """An operator that lost its Lease writes and creates nothing."""
     world.leads = False
     world.launch("digits-1")
-    time.sleep(0.5)  # nothing shows that it does nothing; its Job would exist by now
+    time.sleep(0.5)  # nothing shows that the operator does nothing; a Job would exist by now
     assert world.status("digits-1") == {}
     assert world.server.names("jobs") == []
 
@@ -280,7 +280,7 @@ def test_records_and_objects_go_in_their_time(
     assert world.server.names("services") == world.server.names("configmaps") == []
     run = copy.deepcopy(world.run("digits-1"))
     assert run["status"]["phase"] == "Succeeded"
-    run["spec"]["lifecycle"]["keepForSeconds"] = 1  # it has passed
+    run["spec"]["lifecycle"]["keepForSeconds"] = 1  # so the record's time has passed
     world.server.put(f"{RUNS}/digits-1", run)
     wait_until(lambda: world.server.names("tfclusters") == [])
 

@@ -119,7 +119,7 @@ class AllArchives(_ArchivesRoute):
                     asked.add(row.uid)
                     try:
                         await site.stop(user.name, row.name, row.uid, stop)
-                    except Conflict:  # it is already ending
+                    except Conflict:  # the run is already ending
                         continue
             if not left and not up and not unsure:
                 return

@@ -52,7 +52,7 @@ class SiteRun(Model, frozen=True, omit_defaults=False):
     messages: tuple[Message, ...] = ()
     """The codes and parameters of `message`, for translation."""
     graphs: str = ""
-    """The address of its graphs in Grafana, if the site has one; only of rows that are shown."""
+    """The address of the run's graphs, if the site has Grafana; set only in rows that are shown."""
 
 
 class ScheduleMark(Model, frozen=True, omit_defaults=False):

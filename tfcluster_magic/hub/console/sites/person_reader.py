@@ -305,9 +305,9 @@ def answer_requests(asked: BinaryIO, out: BinaryIO) -> None:
 
 
 # -- fork server
-# It loads what all readers have in common once. Readers of hundreds of people then start within
-# seconds and take a MiB or two each. A reader first switches to its person's account for good. The
-# fork server kills only readers of its own that have not ended.
+# The fork server loads the modules that all readers need once. Readers of hundreds of people then
+# start within seconds and take a MiB or two each. A reader first switches to its person's account
+# for good. The fork server kills only its own readers that have not ended.
 
 LONGEST_COMMAND = 256 * 1024
 """Maximum bytes of a command; environments are the largest part."""
