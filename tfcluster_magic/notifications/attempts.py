@@ -1,4 +1,4 @@
-"""Deliveries of events by rules: which there are, and when each is tried again. Pure.
+"""Deliveries of events by rules: which ones exist, and when each delivery is tried again. Pure.
 
     found = run_events(cluster, rules, now)
     kept = note(kept, rules, found, now)             # one delivery for each new event and rule

@@ -251,7 +251,7 @@ def budget_events(
     kept: Deliveries, used: Mapping[str, tuple[float, float]], now: float
 ) -> tuple[Deliveries, list[NotableEvent]]:
     """Return an event for each budget that is nearly used up, and `kept` with the time at which
-    each became so.
+    each budget reached this state.
 
     Args:
         kept: the deliveries so far.

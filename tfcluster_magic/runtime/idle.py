@@ -119,7 +119,7 @@ BEACON_LINGER = 15.0
 
 
 class Beacon:
-    """A listener on `port` that accepts and closes every connection; closed until it is shown."""
+    """A listener on `port` that accepts and closes every connection; `show` opens the port."""
 
     def __init__(self, loop: EventLoop, port: int) -> None:
         self._loop = loop

@@ -145,7 +145,7 @@ def _listening(family: int, port: int) -> list[tuple[str, int]]:
 
 def _diagnosed(family: int, port: int, states: int, extensions: int) -> Iterator[bytes]:
     """Yield a `struct inet_diag_msg` with its attributes for each TCP socket in these states.
-    Raises OSError or AttributeError if this system lacks it.
+    Raises OSError or AttributeError if this system lacks sock_diag(7).
     """
     # struct inet_diag_req_v2: family, protocol, extensions, padding, states, then the socket's id.
     wanted = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, extensions, states)

@@ -108,7 +108,7 @@ def python_source(source: str) -> str:
 
 
 def _one(source: str, at: int) -> tuple[str, int]:
-    """Translate one character, class or other element; return it and the index after it."""
+    """Translate one character, class or other element; return the result and the next index."""
     if source[at] == "[":
         return _character_class(source, at)
     if source.startswith("(?", at):
@@ -123,7 +123,7 @@ def _one(source: str, at: int) -> tuple[str, int]:
 
 
 def _character_class(source: str, at: int) -> tuple[str, int]:
-    """Translate the character class that begins at `at`; return it and the index after it."""
+    """Translate the character class that begins at `at`; return the result and the next index."""
     begin = at
     is_negated = source.startswith("^", at + 1)
     at += 2 if is_negated else 1

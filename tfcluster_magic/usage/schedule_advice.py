@@ -1,10 +1,10 @@
-"""What the usage of earlier runs changes in the next runs of a schedule (`--advised`). Pure.
+"""Advice from the usage of earlier runs for the next runs of a schedule (`--advised`). Pure.
 
-`judge` looks at a run that has ended, and writes what its advice changes into the schedule's
-status. `in_force` returns what of it a launch may use. The figures may be wrong or forged, because
-a task's program can write them. Therefore only numbers of tasks and their resources change, each by
-a factor of `FACTOR` at most, counted from what the schedule itself sets. Whether the result is
-allowed is checked where it is launched.
+`judge` examines a run that has ended, and writes the changes that its usage advises into the
+schedule's status. `in_force` returns the changes that a launch may use. The figures may be wrong or
+forged, because a task's program can write them. Therefore only numbers of tasks and their resources
+change, each by a factor of `FACTOR` at most, counted from what the schedule itself sets. Whether
+the result is allowed is checked where it is launched.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def judge(
     samples: Mapping[str, Sequence[Attempt]],
     cores: float | None = None,
 ) -> ScheduleStatus:
-    """Return the status with what the usage of a run changes in the next ones.
+    """Return the status with the changes of later runs that the usage of a run advises.
 
     Args:
         status: the schedule's status.
@@ -96,7 +96,7 @@ def _out_of_memory(found: TFCluster) -> Iterable[Finding]:
 
 
 def in_force(own: Spec, advised: Iterable[AdvisedOption]) -> tuple[AdvisedOption, ...]:
-    """Return what of the advice a launch of `own` uses. Advice does not count any more for an
+    """Return the advice that a launch of `own` uses. Advice does not count any more for an
     option that the schedule now sets to another value.
     """
     found = []
@@ -129,7 +129,7 @@ def changes(advised: Iterable[AdvisedOption]) -> Message:
 
 
 def refusal(advised: Iterable[AdvisedOption], why: Message | str) -> Message:
-    """Return that a run was launched without the advice, because it would be refused."""
+    """Return the message that a run was launched without the advice, because of `why`."""
     told = [each.change for each in advised]
     return Message("ScheduleAdviceRefused", {"changes": told, "why": why})
 

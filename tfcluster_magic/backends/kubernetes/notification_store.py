@@ -62,7 +62,7 @@ class KubernetesNotifications(Notifications):
         self._write(changed)
 
     def policy(self) -> NotificationPolicy:
-        """See `Notifications.policy`: as the operator published it."""
+        """Return the policy that the operator published (see `Notifications.policy`)."""
         try:
             options = self._api.get(path("configmaps", self._namespace, labels.OPTIONS))
         except ApiError as error:

@@ -241,8 +241,8 @@ class PodLog:
             pod.read = over and not pod.gone and pod.problem is None
 
     def use_copy(self) -> None:
-        """Continue in the copy, after the lines that were already given; do nothing if there is no
-        copy.
+        """Continue in the copy, after the lines that were already yielded; do nothing if there is
+        no copy.
         """
         if self._copy is not None or self._file is None or not self._file.exists():
             return

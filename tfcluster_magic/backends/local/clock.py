@@ -1,13 +1,13 @@
 """The clock process of an account, which launches the runs of due times and sleeps in between.
 
-A lock allows only one clock process. It survives the shell that started it, and ends when there is
-neither a schedule nor a rule of notifications. It also sends the notifications
-(`notification_work`). Before each launch, the process writes the due time and the name of the run
-into the schedule's status. Another clock process that finds an unfinished launch in a status
-continues the launch. An existing run with that name and due time counts as that launch. Launches
-happen in forked children, one at a time for each schedule, so that this process does not keep what
-a launch imports. If a schedule takes advice (`advised`), the children also look at the usage of the
-last run. A launch that the advice would prevent happens without it.
+A lock allows only one clock process. The process survives the shell that started it, and ends when
+there is neither a schedule nor a rule of notifications. The process also sends the notifications
+(`notification_work`). Before each launch, it writes the due time and the name of the run into the
+schedule's status. Another clock process that finds an unfinished launch in a status continues the
+launch. An existing run with that name and due time counts as that launch. Launches happen in forked
+children, one at a time for each schedule, so that this process does not keep what a launch imports.
+If a schedule takes advice (`advised`), the children also look at the usage of the last run. If the
+advice would prevent a launch, the launch happens without the advice.
 """
 
 from __future__ import annotations
@@ -298,9 +298,7 @@ _REPLACED = "its schedule replaces it by the run of a later due time"
 def _judge(
     schedules: LocalSchedules, backend: LocalBackend, schedule: Schedule, run: str
 ) -> Schedule:
-    """Return the schedule with what the usage of a run, which has ended, changes in the next
-    ones.
-    """
+    """Return the schedule with the advice for its next runs from the usage of an ended run."""
     from ...usage import samples, schedule_advice
 
     try:

@@ -130,8 +130,8 @@ class LocalNotifications(Notifications):
         self._wake()
 
     def policy(self) -> NotificationPolicy:
-        """See `Notifications.policy`: the hub's policy for this user, else the policy file of this
-        account.
+        """Return the hub's policy for this user, else the policy in this account's file (see
+        `Notifications.policy`).
         """
         limits = quota.hub_limits()
         if limits is not None and limits.notifications is not None:

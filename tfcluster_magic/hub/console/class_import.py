@@ -129,7 +129,7 @@ class ImportedLine(Model, frozen=True, omit_defaults=False):
 
 @dataclass
 class ImportProgress:
-    """How many lines of an import are done, of how many."""
+    """The number of lines of an import that are done, and of all its lines."""
 
     done: int = 0
     total: int = 0

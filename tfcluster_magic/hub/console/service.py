@@ -110,8 +110,8 @@ def service_prefix(base: str) -> str:
 
 
 def home_key(token: str) -> str:
-    """Return the key by which the console recognises the hub's requests for a user's clusters. Both
-    derive it from `token`, the console's own.
+    """Return the key by which the console recognises the hub's requests for a user's clusters. Hub
+    and console derive the key from `token`, the console's own token.
     """
     return hmac.new(token.encode(), b"clusters of the home page", hashlib.sha256).hexdigest()
 

@@ -130,7 +130,7 @@ def setup_command(namespace: str) -> str:
 
 
 def published_policy(policy: NotificationPolicy) -> str:
-    """Return the value of `POLICY_KEY`: the policy without what users may not know."""
+    """Return the value of `POLICY_KEY`: the policy without the parts that users may not know."""
     smtp = policy.smtp
     if smtp is not None:
         smtp = msgspec.structs.replace(smtp, username="", password_file="")

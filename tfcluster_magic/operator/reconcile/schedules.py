@@ -10,9 +10,9 @@ it has created the run and before it has recorded this, and the run is deleted b
 operator starts. A schedule takes a turn only at its due times, when one of its runs ends, and when
 the schedule or one that it waits for changes.
 
-If a schedule takes advice (`advised`), the usage of a run is looked at when all its tasks are gone,
-or at the next launch if that comes first. A launch that the advice would prevent happens without
-it.
+If a schedule takes advice (`advised`), the usage of a run is examined when all its tasks are gone,
+or at the next launch if the launch comes first. If the advice would prevent a launch, the launch
+happens without the advice.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What tasks reported to have used: the samples in the termination messages of their pods.
+"""The usage that tasks reported: the samples in the termination messages of their pods.
 
-The operator mounts no volume of a tenant, where a task writes its samples. A task of a schedule
-that takes advice also reports them, merged into a few, when it ends. The program of a task can
-write such a report, too: it is parsed, never trusted, and the container's limits in it are ignored.
+A task writes its samples to a volume of its tenant, which the operator does not mount. So a task of
+a schedule that takes advice also reports a few merged samples when it ends. The program of a task
+can write such a report, too: a report is parsed and never trusted, and the container's limits in it
+are ignored.
 """
 
 from __future__ import annotations

@@ -318,7 +318,7 @@ class Snapshotter:
         return node_capacities(nodes, [*taken, *self._own()])
 
     def _own(self) -> list[BoundPod]:
-        """Return what pods of runs take of nodes; a pod's requests are read only once."""
+        """Return the resources of nodes that runs' pods use; a pod's requests are read only once."""
         asked: dict[str, Amounts] = {}
         taken = []
         for pod in self._caches.pods.every():

@@ -1,7 +1,7 @@
 """The interface of a site of the console: everyone's runs, schedules, logs, hours, storage, leaks.
 
 Its types say who owns what, and nothing about how a site finds out. Every method ends within a
-bounded time. What could not be read is reported beside the rest.
+bounded time. The result also names the data that could not be read.
 """
 
 from __future__ import annotations
