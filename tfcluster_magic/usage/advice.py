@@ -22,6 +22,7 @@ from ..spec import Message, Mode, Model, Phase, Spec, TaskType, TFCluster
 from ..spec.names import parse_task, task_name
 from ..spec.quantities import format_bytes, parse_memory
 from .samples import Attempt, Interval
+from .stacks import Standstill
 
 START = 10.0
 """Seconds after the start of a task that do not count, because it imports modules and loads
@@ -59,6 +60,12 @@ first, less if it is at or below the second.
 MOST_FACTOR = 2.0
 """Maximum factor by which advice raises a number."""
 GPU_IDLE = 0.1
+STILL, STILL_BYTES = 0.02, 4 << 10
+"""Thresholds: a task that uses at most this part of a core and of a GPU, and transfers at most this
+many bytes a second, does nothing.
+"""
+HANGS = 60.0
+"""Seconds after which a task that does nothing hangs."""
 _TRAINERS = (TaskType.CHIEF, TaskType.WORKER)
 _GIB = 1 << 30
 Value = str | int | float | Sequence[str | Message] | Message
@@ -205,8 +212,9 @@ def advise(
     steps: Mapping[str, float],
     earlier: Sequence[EarlierRun] = (),
     cores: float | None = None,
+    standstills: Mapping[str, Standstill] | None = None,
 ) -> Advised:
-    """Return the advice on a run.
+    """Return the advice on a run. Of a run whose tasks hang, nothing else than its memory counts.
 
     Args:
         cluster: the run.
@@ -214,7 +222,13 @@ def advise(
         steps: the steps a second of its tasks, as far as they are known.
         earlier: runs of the same program with other numbers of workers.
         cores: the cores of the machine, if all tasks share one.
+        standstills: where tasks that hang stand, as far as that is known.
     """
+    if hung := hanging(cluster, samples):
+        since = {t: samples[t][-1].intervals[-1].at - seconds for t, seconds in hung.items()}
+        known = {t: p for t, p in (standstills or {}).items() if p.at >= since.get(t, p.at)}
+        found = [_hung(cluster, hung, known), *_on_memory(cluster, samples)]
+        return Advised(advice=tuple(_told(cluster, each) for each in found))
     window = _common_window(cluster, samples)
     if window is None:
         why = Message("AdviceNotSampled")
@@ -355,6 +369,65 @@ def _within(intervals: Sequence[Interval], window: tuple[float, float]) -> list[
         for each in intervals
         if each.memory and each.at > begin and each.at - each.seconds < end
     ]
+
+
+# ---- tasks that hang ----
+
+
+def hanging(cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> dict[str, float]:
+    """Return the workers that hang, with the seconds for which each has done nothing. If other
+    workers go on, only those of a run with parameter servers hang: others may wait for a worker
+    that saves or evaluates.
+    """
+    counts = cluster.spec.replicas.counts
+    ended = cluster.status.phase.is_final
+    if cluster.spec.mode is Mode.IN_GRAPH or cluster.status.phase is Phase.SUCCEEDED:
+        return {}
+    still = {}
+    for name in _trainers(cluster):
+        attempts = samples.get(name, ())
+        if attempts and (ended or attempts[-1].intervals[-1].memory):
+            still[name] = _still_for(attempts[-1])
+    hung = {name: seconds for name, seconds in still.items() if seconds >= HANGS}
+    if len(hung) == len(still):
+        return hung
+    works = {parse_task(name)[0] for name in still.keys() - hung.keys()}
+    served = counts.get(TaskType.PS)
+    return {t: s for t, s in hung.items() if served and parse_task(t)[0] in works}
+
+
+def _still_for(attempt: Attempt) -> float:
+    """Return the seconds before its last sample for which a task has done nothing."""
+    seconds = 0.0
+    for each in reversed([each for each in attempt.intervals if each.memory]):
+        moved = each.received + each.sent + each.read + each.written
+        if max(each.cpu, each.gpu) > STILL * each.seconds or moved > STILL_BYTES * each.seconds:
+            break
+        seconds += each.seconds
+    return seconds
+
+
+def _hung(
+    cluster: TFCluster, hung: Mapping[str, float], standstills: Mapping[str, Standstill]
+) -> _Found:
+    """Return what to say about tasks that hang. Those that wait in TensorFlow wait for others, if
+    there are any.
+    """
+    waiting = {task for task, place in standstills.items() if place.in_tensorflow}
+    tasks = [task for task in hung if task not in waiting] or [*hung]
+    first = next((task for task in tasks if task in standstills), tasks[0])
+    params: dict[str, Value] = {
+        "tasks": tasks,
+        "count": len(tasks),
+        "task": first,
+        "time": hung[first],
+        "run": cluster.metadata.name,
+    }
+    if first not in standstills:
+        return _Found(first, "AdviceHangs", params, {})
+    place = standstills[first]
+    where = {"file": place.file, "line": place.line, "function": place.function}
+    return _Found(first, "AdviceHangsAt", {**params, **where}, {})
 
 
 # ---- CPU, network, input, steps, GPUs ----

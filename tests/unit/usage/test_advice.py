@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.planted import CAUSES, RECORDINGS, TIMES
+from support.planted import CAUSES, PROGRAMS, RECORDINGS, TIMES
 
 from tfcluster_magic.i18n import language
 from tfcluster_magic.spec import (
@@ -38,6 +38,7 @@ from tfcluster_magic.usage.advice import (
     repeats_smaller,
 )
 from tfcluster_magic.usage.samples import Attempt, Interval, parse
+from tfcluster_magic.usage.stacks import RunStacks, TaskStack, standstills
 
 REPLAYS = 20
 GIB = 1 << 30
@@ -51,7 +52,10 @@ class Recording(msgspec.Struct):
     samples: dict[str, str]
     steps: dict[str, float]
     earlier: list[EarlierRun]
+    stacks: tuple[TaskStack, ...]
     cores: float
+    reason: Reason = Reason.COMPLETED
+    message: str = ""
 
 
 def read(path: Path) -> Recording:
@@ -62,7 +66,8 @@ def read(path: Path) -> Recording:
 def advised(seen: Recording, samples: Mapping[str, Sequence[Attempt]]) -> Advised:
     """Return the advice on a recording with other samples."""
     cluster = a_run(seen.replicas, seen.phase)
-    return advise(cluster, samples, seen.steps, seen.earlier, seen.cores)
+    places = standstills(RunStacks(name="digits-2", tasks=seen.stacks))
+    return advise(cluster, samples, seen.steps, seen.earlier, seen.cores, places)
 
 
 def a_run(replicas: ReplicaSet, phase: Phase = Phase.SUCCEEDED, **spec: Any) -> TFCluster:
@@ -102,7 +107,8 @@ def perturbed(seen: Recording, seed: int) -> tuple[Recording, dict[str, list[Att
             )
             for attempt in parse(text.encode())
         ]
-    changed = Recording(seen.replicas, seen.phase, {}, steps, seen.earlier, seen.cores)
+    stacks = tuple(msgspec.structs.replace(each, task=names[each.task]) for each in seen.stacks)
+    changed = msgspec.structs.replace(seen, samples={}, steps=steps, stacks=stacks)
     return changed, samples, lambda task: names.get(task, task)
 
 
@@ -170,6 +176,26 @@ def test_a_planted_cause_is_named_in_noise(cause: str, number: int) -> None:
     for seed in range(REPLAYS):
         changed, samples, name = perturbed(seen, seed)
         check(cause, advised(changed, samples), name(CAUSES[cause].task))
+
+
+@pytest.mark.parametrize("number", TIMES)
+@pytest.mark.parametrize("cause", [cause for cause, planted in CAUSES.items() if planted.hangs])
+def test_a_deadlock_names_its_line(cause: str, number: int) -> None:
+    """The advice on a task in a deadlock names the line at which it stands; without its stack the
+    command that shows it. What is known of an earlier stall does not count.
+    """
+    seen = read(RECORDINGS / f"{cause}-{number}.json")
+    samples = {task: parse(text.encode()) for task, text in seen.samples.items()}
+    (found,) = advised(seen, samples).advice
+    planted = CAUSES[cause]
+    source = (PROGRAMS / planted.program).read_text().splitlines()
+    line = 1 + next(n for n, text in enumerate(source) if "it waits here for ever" in text)
+    assert f"stands at line {line} of {planted.program}" in found.message
+    assert found.message.endswith(f"`tfcluster stack digits-2 {planted.task}`")
+    old = tuple(msgspec.structs.replace(each, at=1.0) for each in seen.stacks)
+    (blind,) = advised(msgspec.structs.replace(seen, stacks=old), samples).advice
+    assert blind.code == "AdviceHangs"
+    assert "`tfcluster stack digits-2" in blind.message
 
 
 # ---- figures that no run on this machine has ----
