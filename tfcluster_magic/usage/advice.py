@@ -43,6 +43,8 @@ NETWORK = 40 << 20
 """Threshold in bytes per second from which the network may limit a parameter server."""
 INPUT = 256 << 10
 """Threshold in bytes per second from which a waiting worker counts as waiting for input."""
+OUTSIDE = 0.2
+"""Threshold as a fraction of all received bytes: fewer do not show that they came from outside."""
 SLOW, APART = 0.7, 2.5
 """Thresholds: a worker is slow at or below this fraction of the others' step rate; tasks are
 unequal if they differ by this factor.
@@ -111,15 +113,15 @@ class EarlierRun:
 def mean_step_rates(
     cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]], counts: Mapping[str, int]
 ) -> dict[str, float]:
-    """Return the steps a second of each task over its life, from its last step; none of a task that
-    was started again or resumed, as it did not begin at step 0.
+    """Return the steps a second of each task until it had done its work, from its last step; none
+    of a task that was started again or resumed, as it did not begin at step 0.
     """
     if cluster.spec.resume_from is not None:
         return {}
     found = {}
     for task, count in counts.items():
         attempts = samples.get(task, ())
-        seconds = sum(each.seconds for a in attempts for each in a.intervals if each.memory)
+        seconds = sum(each.seconds for attempt in attempts for each in _worked(attempt))
         if len(attempts) == 1 and attempts[0].number == 1 and seconds > 0:
             found[task] = count / seconds
     return found
@@ -316,14 +318,21 @@ def _common_window(
 
 def _life(attempts: Sequence[Attempt]) -> tuple[float, float] | None:
     """Return begin and end of the time in which a task was at work in its last attempt."""
-    if not attempts:
-        return None
-    lived = [each for each in attempts[-1].intervals if each.memory]
-    if not lived:
+    if not attempts or not any(each.memory for each in attempts[-1].intervals):
         return None
     first = attempts[-1].began + START
-    after = [each for each in lived if each.at - each.seconds >= first - 1e-6]
+    after = [each for each in _worked(attempts[-1]) if each.at - each.seconds >= first - 1e-6]
     return (after[0].at - after[0].seconds, after[-1].at) if after else (first, first)
+
+
+def _worked(attempt: Attempt) -> list[Interval]:
+    """Return the intervals until a task last did anything: a program that has trained may wait for
+    others before it ends.
+    """
+    lived = [each for each in attempt.intervals if each.memory]
+    while lived and _is_still(lived[-1]):
+        lived.pop()
+    return lived
 
 
 def _tasks(
@@ -387,7 +396,8 @@ def hanging(cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> dic
     for name in _trainers(cluster):
         attempts = samples.get(name, ())
         if attempts and (ended or attempts[-1].intervals[-1].memory):
-            still[name] = _still_for(attempts[-1])
+            lived = [each for each in attempts[-1].intervals if each.memory]
+            still[name] = sum(each.seconds for each in lived[len(_worked(attempts[-1])) :])
     hung = {name: seconds for name, seconds in still.items() if seconds >= HANGS}
     if len(hung) == len(still):
         return hung
@@ -396,15 +406,9 @@ def hanging(cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> dic
     return {t: s for t, s in hung.items() if served and parse_task(t)[0] in works}
 
 
-def _still_for(attempt: Attempt) -> float:
-    """Return the seconds before its last sample for which a task has done nothing."""
-    seconds = 0.0
-    for each in reversed([each for each in attempt.intervals if each.memory]):
-        moved = each.received + each.sent + each.read + each.written
-        if max(each.cpu, each.gpu) > STILL * each.seconds or moved > STILL_BYTES * each.seconds:
-            break
-        seconds += each.seconds
-    return seconds
+def _is_still(each: Interval) -> bool:
+    moved = each.received + each.sent + each.read + each.written
+    return max(each.cpu, each.gpu) <= STILL * each.seconds and moved <= STILL_BYTES * each.seconds
 
 
 def _hung(
@@ -449,7 +453,7 @@ def _on_time(
         full = cores is not None and sum(task.cpu for task in tasks) >= BUSY * cores
         waiting = bool(workers) and all(task.waits for task in workers)
         if TaskType.PS not in types and waiting and not slow:
-            saturated = [*_saturated(cluster, servers, workers)]
+            saturated = [*_saturated(cluster, servers, workers, on_one_machine=cores is not None)]
             yield from saturated
             if not saturated and not full and not gain:
                 yield from _input(cluster, workers, servers)
@@ -478,12 +482,14 @@ def _throttled(tasks: Sequence[_Task]) -> Iterator[_Found]:
 
 
 def _saturated(
-    cluster: TFCluster, servers: Sequence[_Task], workers: Sequence[_Task]
+    cluster: TFCluster, servers: Sequence[_Task], workers: Sequence[_Task], on_one_machine: bool
 ) -> Iterator[_Found]:
-    """Yield advice about the parameter servers for which the workers wait."""
+    """Yield advice about the parameter servers for which the workers wait. The network inside a
+    machine limits none.
+    """
     hot = [task for task in servers if task.works]
     by_network = not hot
-    if by_network:
+    if by_network and not on_one_machine:
         hot = [task for task in servers if task.network >= NETWORK]
     if not hot:
         return
@@ -522,18 +528,20 @@ def _input(
     """Yield why workers wait although no parameter server is busy."""
     if cluster.spec.mode is Mode.IN_GRAPH or any(not task.waits for task in servers):
         return
-    # What other tasks have sent is no input.
-    inside = sum(task.sent for task in (*servers, *workers)) / len(workers)
+    # What tasks have sent is no input.
+    every = (*servers, *workers)
+    received = sum(task.received for task in every)
+    outside = received - sum(task.sent for task in every)
+    outside = outside / len(workers) if outside >= OUTSIDE * received else 0.0
     read = median(task.read for task in workers)
-    received = median(task.received for task in workers) - inside
     params: dict[str, Value] = {
         "count": len(workers),
         "cpu": _cpu(median(task.cpu for task in workers)),
-        "speed": format_bytes(max(read, received)),
+        "speed": format_bytes(max(read, outside)),
     }
     where = workers[0].name if len(workers) == 1 else TaskType.WORKER.value
-    if max(read, received) >= INPUT:
-        code = "AdviceInputDisk" if read >= received else "AdviceInputNetwork"
+    if max(read, outside) >= INPUT:
+        code = "AdviceInputDisk" if read >= outside else "AdviceInputNetwork"
         yield _Found(where, code, params, {})
 
 

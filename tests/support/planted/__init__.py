@@ -50,6 +50,8 @@ class Planted:
     hangs: bool = False
 
 
+LITTLE = ("--batch", "64", "--hidden", "64")
+"""Arguments of a program that computes little in each step."""
 SMALL = {"workers": 2, "ps": 1}
 MIRRORED = {"workers": 2}
 
@@ -60,16 +62,20 @@ CAUSES: Mapping[str, Planted] = {
         (), "", "", {**SMALL, "chief": True, "success_policy": "chief"}, "coordinated.py"
     ),
     "hot-server": Planted(
-        ("--adam", "--words", "200000"),
+        (*LITTLE, "--adam", "--words", "200000"),
         "AdviceServerCpuAlone",
         "ps-0",
         {"workers": 2, "ps": 2},
     ),
     "busy-server": Planted(
-        ("--adam", "--words", "200000"), "AdviceServerCpu", "ps-0", SMALL, changes={"ps": 2}
+        (*LITTLE, "--adam", "--words", "200000"),
+        "AdviceServerCpu",
+        "ps-0",
+        SMALL,
+        changes={"ps": 2},
     ),
     "network-server": Planted(
-        ("--whole", "--words", "60000"),
+        (*LITTLE, "--whole", "--words", "60000"),
         "AdviceServerNetwork",
         "ps-0",
         SMALL,
@@ -80,10 +86,8 @@ CAUSES: Mapping[str, Planted] = {
     "awaited-worker": Planted(
         ("--slow", "1"), "AdviceAwaitedWorker", "worker-1", MIRRORED, "synchronous.py"
     ),
-    "input-bound": Planted(
-        (), "AdviceInputNetwork", "worker", SMALL, world=World.DATA_SERVER
-    ),
-    "disk-bound": Planted((), "AdviceInputDisk", "worker", SMALL, world=World.SLOW_DISK),
+    "input-bound": Planted(LITTLE, "AdviceInputNetwork", "worker", SMALL, world=World.DATA_SERVER),
+    "disk-bound": Planted(LITTLE, "AdviceInputDisk", "worker", SMALL, world=World.SLOW_DISK),
     "throttled": Planted(
         ("--seconds", "60"),
         "AdviceThrottled",
@@ -96,8 +100,8 @@ CAUSES: Mapping[str, Planted] = {
         ("--leaky", "1"),
         "AdviceMemoryGrows",
         "worker-1",
-        {**SMALL, "worker_memory": "1Gi"},
-        changes={"worker_memory": "1536Mi"},
+        {**SMALL, "worker_memory": "2Gi"},
+        changes={"worker_memory": "3Gi"},
     ),
     "too-many-workers": Planted(
         (),
@@ -112,7 +116,7 @@ CAUSES: Mapping[str, Planted] = {
         "AdviceMemoryTooHigh",
         "worker",
         {**SMALL, "worker_memory": "4Gi"},
-        changes={"worker_memory": "1Gi"},
+        changes={"worker_memory": "1536Mi"},
     ),
     "deadlock": Planted(
         ("--seconds", "600", "--locked", "1"),

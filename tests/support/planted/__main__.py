@@ -216,7 +216,8 @@ def recording(manager: ClusterManager, cluster: TFCluster, names: dict[str, str]
         "steps": advice.mean_step_rates(cluster, told, counts),
         "earlier": manager._smaller_runs(cluster),
         "stacks": manager.kept_stacks(cluster).tasks,
-        "cores": os.cpu_count(),
+        # A link with a limit stands for machines of a cluster.
+        "cores": None if _IN_OWN_NETWORK in os.environ else os.cpu_count(),
     }
     text = msgspec.json.format(msgspec.json.encode(seen), indent=1).decode()
     for folder, name in names.items():
@@ -226,7 +227,7 @@ def recording(manager: ClusterManager, cluster: TFCluster, names: dict[str, str]
 
 def in_own_network(name: str) -> None:
     """Record a cause in a network of its own, whose only link has a limit."""
-    link = f"ip link set lo up && tc qdisc add dev lo root {_LINK} && exec \"$@\""
+    link = f'ip link set lo up && tc qdisc add dev lo root {_LINK} && exec "$@"'
     again = ["sh", "-c", link, "sh", sys.executable, "-m", "support.planted", name]
     subprocess.run(
         ["unshare", "--net", *again], check=True, env={**os.environ, _IN_OWN_NETWORK: "1"}

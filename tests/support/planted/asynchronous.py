@@ -13,7 +13,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 WIDTH, CLASSES, TEXTS = 64, 10, 1000
-KEPT = 4 << 20
+NUMBERS = 64  # of a file, or of what a server sends, for each word
+KEPT = 8 << 20
 LOCKED_AFTER = 15.0
 printing = threading.Lock()
 
@@ -25,7 +26,7 @@ def say(text):
 
 
 def of_address(url, size):
-    """Yield batches of words that an address serves without end."""
+    """Yield batches of numbers that an address serves without end."""
     with urllib.request.urlopen(url) as response:
         while True:
             data = response.read(4 * size[0] * size[1])
@@ -35,34 +36,38 @@ def of_address(url, size):
 def batches(args, index):
     """Return the batches of a worker without end, from memory, an address or its file."""
     size = (args.batch, args.length * (4 if index == args.slow else 1))
+    if not args.url and not args.files:
+        texts = np.random.RandomState(index).randint(0, args.words, (TEXTS, size[1]))
+        data = tf.data.Dataset.from_tensor_slices(texts.astype("int32")).shuffle(TEXTS).repeat()
+        return data.batch(size[0], drop_remainder=True).prefetch(2)
+    raw = (size[0], size[1] * NUMBERS)
     if args.url:
-        spec = tf.TensorSpec(size, tf.int32)
-        return tf.data.Dataset.from_generator(
-            lambda: of_address(args.url, size), output_signature=spec
-        ).prefetch(2)
-    if args.files:
+        data = tf.data.Dataset.from_generator(
+            lambda: of_address(args.url, raw), output_signature=tf.TensorSpec(raw, tf.int32)
+        )
+    else:
         path = os.path.join(args.files, f"words-{index}")
-        data = tf.data.FixedLengthRecordDataset([path], 4 * size[1]).repeat()
-        data = data.batch(size[0], drop_remainder=True)
-        return data.map(lambda each: tf.reshape(tf.decode_raw(each, tf.int32), size)).prefetch(2)
-    texts = np.random.RandomState(index).randint(0, args.words, (TEXTS, size[1])).astype("int32")
-    data = tf.data.Dataset.from_tensor_slices(texts).shuffle(TEXTS).repeat()
-    return data.batch(size[0], drop_remainder=True).prefetch(2)
+        data = tf.data.FixedLengthRecordDataset([path], 4 * raw[1]).repeat()
+        data = data.batch(raw[0], drop_remainder=True)
+        data = data.map(lambda each: tf.reshape(tf.decode_raw(each, tf.int32), raw))
+    return data.map(lambda each: each[:, ::NUMBERS]).prefetch(2)
 
 
 def network(args, words):
-    """Return the loss of a batch, and what the hidden layer said of it."""
+    """Return the loss of a batch."""
     table = tf.get_variable("words", [args.words, WIDTH])
     kernel = tf.get_variable("kernel", [WIDTH, args.hidden])
+    second = tf.get_variable("second", [args.hidden, args.hidden])
     scores = tf.get_variable("scores", [args.hidden, CLASSES])
     vectors = tf.nn.embedding_lookup(table, tf.mod(words, args.words))
     if args.whole:  # the whole table is fetched and updated in each step, not only used rows
         vectors += tf.reduce_mean(table)
     hidden = tf.nn.relu(tf.tensordot(vectors, kernel, 1))
+    hidden = tf.nn.relu(tf.tensordot(hidden, second, 1))
     logits = tf.matmul(tf.reduce_mean(hidden, 1), scores)
     labels = tf.mod(words[:, 0], CLASSES)
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-    return tf.reduce_mean(losses), hidden
+    return tf.reduce_mean(losses)
 
 
 def train(args, cluster, server, index):
@@ -70,7 +75,7 @@ def train(args, cluster, server, index):
     worker = f"/job:worker/task:{index}"
     with tf.device(tf.train.replica_device_setter(worker_device=worker, cluster=cluster)):
         iterator = tf.data.make_initializable_iterator(batches(args, index))
-        loss, _hidden = network(args, iterator.get_next())
+        loss = network(args, iterator.get_next())
         step = tf.train.get_or_create_global_step()
         make = tf.train.AdamOptimizer if args.adam else tf.train.GradientDescentOptimizer
         train_op = make(1e-3).minimize(loss, global_step=step)
@@ -97,7 +102,7 @@ def main():
     """Be a parameter server or a worker, as TF_CONFIG says."""
     parser = argparse.ArgumentParser()
     for name, kind, default in (
-        ("seconds", float, 42.0), ("words", int, 1000), ("hidden", int, 256), ("batch", int, 64),
+        ("seconds", float, 42.0), ("words", int, 1000), ("hidden", int, 512), ("batch", int, 128),
         ("length", int, 32), ("slow", int, -1), ("leaky", int, -1), ("locked", int, -1),
         ("url", str, ""), ("files", str, ""),
     ):  # fmt: skip

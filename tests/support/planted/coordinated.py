@@ -5,7 +5,7 @@ import time
 
 import tensorflow as tf
 
-WORDS, WIDTH, HIDDEN, CLASSES, BATCH, LENGTH = 1000, 64, 256, 10, 64, 32
+WORDS, WIDTH, HIDDEN, CLASSES, BATCH, LENGTH = 1000, 64, 512, 10, 128, 32
 
 
 def batches():
@@ -19,14 +19,15 @@ def coordinate(resolver, seconds):
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
-        table, kernel, scores = variables = [
+        table, kernel, second, scores = variables = [
             tf.Variable(tf.random.normal(shape, stddev=0.1))
-            for shape in ((WORDS, WIDTH), (WIDTH, HIDDEN), (HIDDEN, CLASSES))
+            for shape in ((WORDS, WIDTH), (WIDTH, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, CLASSES))
         ]
 
     def learn(words):
         with tf.GradientTape() as tape:
             hidden = tf.nn.relu(tf.tensordot(tf.gather(table, words), kernel, 1))
+            hidden = tf.nn.relu(tf.tensordot(hidden, second, 1))
             logits = tf.matmul(tf.reduce_mean(hidden, 1), scores)
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
                 labels=words[:, 0] % CLASSES, logits=logits

@@ -12,7 +12,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-WORDS, WIDTH, HIDDEN, CLASSES, BATCH, LENGTH = 1000, 64, 256, 10, 64, 32
+WORDS, WIDTH, HIDDEN, CLASSES, BATCH, LENGTH = 1000, 64, 512, 10, 128, 32
 LOCKED_AFTER = 15.0
 
 
@@ -56,21 +56,24 @@ def main():
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     with strategy.scope():
         variables = [
-            tf.Variable(tf.random.normal(shape, stddev=0.1), aggregation=tf.VariableAggregation.MEAN)
-            for shape in ((WORDS, WIDTH), (WIDTH, HIDDEN), (HIDDEN, CLASSES))
+            tf.Variable(
+                tf.random.normal(shape, stddev=0.1), aggregation=tf.VariableAggregation.MEAN
+            )
+            for shape in ((WORDS, WIDTH), (WIDTH, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, CLASSES))
         ]
 
     def learn(words, over):
-        table, kernel, scores = variables
+        table, kernel, second, scores = variables
         with tf.GradientTape() as tape:
             hidden = tf.nn.relu(tf.tensordot(tf.gather(table, words), kernel, 1))
+            hidden = tf.nn.relu(tf.tensordot(hidden, second, 1))
             logits = tf.matmul(tf.reduce_mean(hidden, 1), scores)
             labels = words[:, 0] % CLASSES
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
             loss = tf.reduce_mean(losses)
         for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
             variable.assign_sub(0.01 * tf.convert_to_tensor(gradient))
-        return tf.distribute.get_replica_context().all_reduce("sum", [loss, over])
+        return tf.distribute.get_replica_context().all_reduce("sum", [loss, tf.identity(over)])
 
     @tf.function
     def step(words, over):
