@@ -62,9 +62,9 @@ first, less if it is at or below the second.
 MOST_FACTOR = 2.0
 """Maximum factor by which advice raises a number."""
 GPU_IDLE = 0.1
-STILL, STILL_BYTES = 0.02, 4 << 10
-"""Thresholds: a task that uses at most this part of a core and of a GPU, and transfers at most this
-many bytes a second, does nothing.
+STILL, STILL_BYTES = 0.02, 16 << 10
+"""Thresholds: a task that uses at most this part of a core and of a GPU, and receives, sends and
+reads at most this many bytes a second, does nothing.
 """
 HANGS = 60.0
 """Seconds after which a task that does nothing hangs."""
@@ -407,7 +407,7 @@ def hanging(cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> dic
 
 
 def _is_still(each: Interval) -> bool:
-    moved = each.received + each.sent + each.read + each.written
+    moved = each.received + each.sent + each.read
     return max(each.cpu, each.gpu) <= STILL * each.seconds and moved <= STILL_BYTES * each.seconds
 
 

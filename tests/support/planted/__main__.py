@@ -20,7 +20,7 @@ from support.planted import CAUSES, PROGRAMS, RECORDINGS, TIMES, Planted, World
 from support.polling import wait_until
 from tfcluster_magic.runs.manager import ClusterManager, Until
 from tfcluster_magic.spec import Phase, TFCluster
-from tfcluster_magic.usage import advice, samples
+from tfcluster_magic.usage import samples
 
 _MOST = 60_000
 _RATE = 1 << 20
@@ -205,15 +205,13 @@ def recording(manager: ClusterManager, cluster: TFCluster, names: dict[str, str]
     """Return the arguments of `advise` as JSON, with `names` instead of folders of this machine."""
     output = Path(cluster.status.paths["output"])
     files = sorted((output / samples.FOLDER).glob("*.jsonl"))
-    told = samples.read_samples(str(output), [file.stem for file in files])
-    counts = manager._observer.step_counts(cluster)
     seen = {
         "replicas": msgspec.to_builtins(cluster.spec.replicas),
         "phase": cluster.status.phase,
         "reason": cluster.status.reason,
         "message": cluster.status.message,
         "samples": {file.stem: file.read_text() for file in files},
-        "steps": advice.mean_step_rates(cluster, told, counts),
+        "counts": manager._observer.step_counts(cluster),
         "earlier": manager._smaller_runs(cluster),
         "stacks": manager.kept_stacks(cluster).tasks,
         # A link with a limit stands for machines of a cluster.

@@ -50,7 +50,7 @@ class Recording(msgspec.Struct):
     replicas: ReplicaSet
     phase: Phase
     samples: dict[str, str]
-    steps: dict[str, float]
+    counts: dict[str, int]
     earlier: list[EarlierRun]
     stacks: tuple[TaskStack, ...]
     cores: float
@@ -66,8 +66,9 @@ def read(path: Path) -> Recording:
 def advised(seen: Recording, samples: Mapping[str, Sequence[Attempt]]) -> Advised:
     """Return the advice on a recording with other samples."""
     cluster = a_run(seen.replicas, seen.phase)
+    steps = mean_step_rates(cluster, samples, seen.counts)
     places = standstills(RunStacks(name="digits-2", tasks=seen.stacks))
-    return advise(cluster, samples, seen.steps, seen.earlier, seen.cores, places)
+    return advise(cluster, samples, steps, seen.earlier, seen.cores, places)
 
 
 def a_run(replicas: ReplicaSet, phase: Phase = Phase.SUCCEEDED, **spec: Any) -> TFCluster:
@@ -90,8 +91,9 @@ def perturbed(seen: Recording, seed: int) -> tuple[Recording, dict[str, list[Att
         places = dice.sample(range(count), count)
         names |= {task_name(task_type, i): task_name(task_type, at) for i, at in enumerate(places)}
     every = dice.uniform(0.97, 1.03)
-    steps = {
-        names[task]: rate * every * dice.uniform(0.99, 1.01) for task, rate in seen.steps.items()
+    counts = {
+        names[task]: round(count * every * dice.uniform(0.99, 1.01))
+        for task, count in seen.counts.items()
     }
     samples = {}
     for task, text in seen.samples.items():
@@ -108,7 +110,7 @@ def perturbed(seen: Recording, seed: int) -> tuple[Recording, dict[str, list[Att
             for attempt in parse(text.encode())
         ]
     stacks = tuple(msgspec.structs.replace(each, task=names[each.task]) for each in seen.stacks)
-    changed = msgspec.structs.replace(seen, samples={}, steps=steps, stacks=stacks)
+    changed = msgspec.structs.replace(seen, samples={}, counts=counts, stacks=stacks)
     return changed, samples, lambda task: names.get(task, task)
 
 
