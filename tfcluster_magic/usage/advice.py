@@ -66,6 +66,8 @@ STILL, STILL_BYTES = 0.02, 16 << 10
 """Thresholds: a task that uses at most this part of a core and of a GPU, and receives, sends and
 reads at most this many bytes a second, does nothing.
 """
+ENDING = 10.0
+"""Maximum seconds of work of a program that ends."""
 HANGS = 60.0
 """Seconds after which a task that does nothing hangs."""
 _TRAINERS = (TaskType.CHIEF, TaskType.WORKER)
@@ -326,13 +328,19 @@ def _life(attempts: Sequence[Attempt]) -> tuple[float, float] | None:
 
 
 def _worked(attempt: Attempt) -> list[Interval]:
-    """Return the intervals until a task last did anything: a program that has trained may wait for
-    others before it ends.
+    """Return the intervals of a task before it stood still at its end. A program that has trained
+    may wait for others for long, and then work for a moment to end.
     """
     lived = [each for each in attempt.intervals if each.memory]
-    while lived and _is_still(lived[-1]):
-        lived.pop()
-    return lived
+    last, left = len(lived), ENDING if len(lived) < len(attempt.intervals) else 0.0
+    while last and not _is_still(lived[last - 1]) and lived[last - 1].seconds <= left:
+        last -= 1
+        left -= lived[last].seconds
+    first = last
+    while first and _is_still(lived[first - 1]):
+        first -= 1
+    stood_still = sum(each.seconds for each in lived[first:last])
+    return lived[:first] if stood_still >= LEAST else lived
 
 
 def _tasks(
@@ -666,7 +674,7 @@ def _growth(attempt: Attempt, limit: float) -> float:
     """Return the bytes a second by which the memory of a task grows steadily, also lately; 0 if it
     does not, or not much.
     """
-    rows = [r for r in attempt.intervals if r.memory and r.at - attempt.began >= START]
+    rows = [r for r in _worked(attempt) if r.at - attempt.began >= START]
     if len(rows) < 8 or rows[-1].at - rows[0].at < LEAST:
         return 0.0
     middle = (rows[0].at + rows[-1].at) / 2
