@@ -53,7 +53,7 @@ class Recording(msgspec.Struct):
     counts: dict[str, int]
     earlier: list[EarlierRun]
     stacks: tuple[TaskStack, ...]
-    cores: float
+    cores: float | None
     reason: Reason = Reason.COMPLETED
     message: str = ""
 
