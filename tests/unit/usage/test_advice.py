@@ -204,9 +204,11 @@ def test_a_deadlock_names_its_line(cause: str, number: int) -> None:
 
 
 def attempt(seconds: float = 60.0, **figures: float) -> list[Attempt]:
-    """Return an attempt with the same figures a second in each interval; `memory` in bytes."""
+    """Return an attempt with the same figures a second in each interval; `memory` in bytes. A little
+    CPU is used by default.
+    """
     steady = {
-        name: figures.get(name, 0.0)
+        name: figures.get(name, 0.1 if name == "cpu" else 0.0)
         for name in ("cpu", "received", "sent", "read", "written", "throttled", "gpu")
     }
     rows = [
@@ -373,3 +375,69 @@ def test_the_options_of_all_advice_are_one_change() -> None:
     ]
     assert change_lines(a_run(tasks()).spec, options)[0] == "--worker-cpu: not set → 0.5"
     assert parse_task(advise(run, samples, {}).advice[0].task) == (TaskType.WORKER, 0)
+
+
+def test_a_task_that_stands_still_hangs() -> None:
+    """A worker that does nothing for a minute hangs while others of an asynchronous training go on,
+    or if all stand still. It does not hang where it may wait for another one, or for its user.
+    """
+    works, hung = attempt(90, cpu=0.9), attempt(90, cpu=0.001)
+    samples = {"ps-0": attempt(90, cpu=0.1), "worker-0": works, "worker-1": hung}
+
+    def run(replicas: ReplicaSet, **spec: Any) -> TFCluster:
+        return a_run(replicas, Phase.RUNNING, **spec)
+
+    (found,) = advise(run(tasks(ps=1)), samples, {}).advice
+    assert (found.code, found.task) == ("AdviceHangs", "worker-1")
+    assert "worker-1 hangs: it has done nothing for 1m 30s" in found.message
+    assert found.message.endswith("`tfcluster stack digits-2 worker-1`.")
+    (both,) = advise(run(tasks()), {**samples, "worker-0": hung}, {}).advice
+    assert "worker-0 and worker-1 hang: they have done nothing" in both.message
+    assert codes(advise(run(tasks()), samples, {})) == []
+    assert codes(advise(run(tasks(ps=1), mode=Mode.IN_GRAPH), samples, {})) == []
+    assert codes(advise(a_run(tasks(ps=1)), samples, {})) == []
+    short = {**samples, "worker-1": attempt(50, cpu=0.001)}
+    assert "AdviceHangs" not in codes(advise(run(tasks(ps=1)), short, {}))
+    receives = {**samples, "worker-1": attempt(90, received=1e5)}
+    assert "AdviceHangs" not in codes(advise(run(tasks(ps=1)), receives, {}))
+
+
+def test_a_hung_task_is_named_after_it_was_stopped() -> None:
+    """What the program does at its end is no work; a task that has worked since does not hang."""
+    (hung,) = attempt(90, cpu=0.001)
+    (ended,) = attempt(6, cpu=0.5)
+    last = replace(ended.intervals[-1], memory=0)
+    stopped = replace(hung, intervals=(*hung.intervals, *ended.intervals[:2], last))
+    works = replace(hung, intervals=(*hung.intervals, *ended.intervals))
+    ps = {"ps-0": attempt(90, cpu=0.1), "worker-0": attempt(90, cpu=0.9)}
+    run = a_run(tasks(ps=1), Phase.STOPPED)
+    assert codes(advise(run, {**ps, "worker-1": [stopped]}, {})) == ["AdviceHangs"]
+    assert "AdviceHangs" not in codes(advise(run, {**ps, "worker-1": [works]}, {}))
+
+
+def test_the_time_after_the_training_does_not_count() -> None:
+    """A worker that stands still until the others have ended made as many steps a second."""
+    (trains,) = attempt(60, cpu=0.6)
+    (waits,) = attempt(40, cpu=0.0)
+    after = tuple(replace(each, at=each.at + 60) for each in waits.intervals)
+    longer = replace(trains, intervals=(*trains.intervals, *after))
+    samples = {"worker-0": [trains], "worker-1": [longer]}
+    steps = mean_step_rates(a_run(tasks()), samples, {"worker-0": 120, "worker-1": 120})
+    assert steps == {"worker-0": 2.0, "worker-1": 2.0}
+    assert codes(advise(a_run(tasks(ps=1)), samples, steps)) == []
+
+
+def test_what_tasks_send_each_other_is_no_input() -> None:
+    """Traffic inside a run is no input, also if a chief takes no part in it."""
+    samples = {
+        "chief-0": attempt(cpu=0.2, sent=5e4),
+        "worker-0": attempt(cpu=0.4, received=4.2e7, sent=7e6),
+        "worker-1": attempt(cpu=0.4, received=4.2e7, sent=7e6),
+        "ps-0": attempt(cpu=0.2, received=1.4e7, sent=8.5e7),
+    }
+    sizes = ReplicaSet(chief=Replicas(count=1), worker=Replicas(count=2), ps=Replicas(count=1))
+    assert codes(advise(a_run(sizes), samples, {}, cores=2)) == []
+    # On one machine, no network is between the tasks.
+    assert codes(advise(a_run(sizes), samples, {})) == ["AdviceServerNetwork"]
+    samples["worker-0"] = samples["worker-1"] = attempt(cpu=0.4, received=6.2e7, sent=7e6)
+    assert codes(advise(a_run(sizes), samples, {}, cores=2)) == ["AdviceInputNetwork"]
