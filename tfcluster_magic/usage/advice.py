@@ -438,8 +438,8 @@ def _hung(
     if first not in standstills:
         return _Found(first, "AdviceHangs", params, {})
     place = standstills[first]
-    where = {"file": place.file, "line": place.line, "function": place.function}
-    return _Found(first, "AdviceHangsAt", {**params, **where}, {})
+    params |= {"file": place.file, "line": place.line, "function": place.function}
+    return _Found(first, "AdviceHangsAt", params, {})
 
 
 # ---- CPU, network, input, steps, GPUs ----
