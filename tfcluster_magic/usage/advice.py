@@ -62,9 +62,9 @@ first, less if it is at or below the second.
 MOST_FACTOR = 2.0
 """Maximum factor by which advice raises a number."""
 GPU_IDLE = 0.1
-STILL, STILL_BYTES = 0.02, 16 << 10
-"""Thresholds: a task that uses at most this part of a core and of a GPU, and receives, sends and
-reads at most this many bytes a second, does nothing.
+STILL, STILL_NETWORK, STILL_DISK = 0.02, 16 << 10, 64 << 10
+"""Thresholds: a task does nothing if it uses at most this part of a core and of a GPU, and in a
+second receives and sends at most this many bytes, and reads this many: memory that is paged in.
 """
 ENDING = 10.0
 """Maximum seconds of work of a program that ends."""
@@ -120,10 +120,11 @@ def mean_step_rates(
     """
     if cluster.spec.resume_from is not None:
         return {}
+    ended = cluster.status.phase.is_final
     found = {}
     for task, count in counts.items():
         attempts = samples.get(task, ())
-        seconds = sum(each.seconds for attempt in attempts for each in _worked(attempt))
+        seconds = sum(each.seconds for attempt in attempts for each in _worked(attempt, ended))
         if len(attempts) == 1 and attempts[0].number == 1 and seconds > 0:
             found[task] = count / seconds
     return found
@@ -306,7 +307,7 @@ def _common_window(
     """
     lives = []
     for name in _trainers(cluster):
-        life = _life(samples.get(name, ()))
+        life = _life(samples.get(name, ()), cluster.status.phase.is_final)
         if life is None:
             return None
         lives.append(life)
@@ -318,21 +319,24 @@ def _common_window(
     return begin, end
 
 
-def _life(attempts: Sequence[Attempt]) -> tuple[float, float] | None:
+def _life(attempts: Sequence[Attempt], ended: bool) -> tuple[float, float] | None:
     """Return begin and end of the time in which a task was at work in its last attempt."""
     if not attempts or not any(each.memory for each in attempts[-1].intervals):
         return None
     first = attempts[-1].began + START
-    after = [each for each in _worked(attempts[-1]) if each.at - each.seconds >= first - 1e-6]
+    worked = _worked(attempts[-1], ended)
+    after = [each for each in worked if each.at - each.seconds >= first - 1e-6]
     return (after[0].at - after[0].seconds, after[-1].at) if after else (first, first)
 
 
-def _worked(attempt: Attempt) -> list[Interval]:
+def _worked(attempt: Attempt, ended: bool) -> list[Interval]:
     """Return the intervals of a task before it stood still at its end. A program that has trained
-    may wait for others for long, and then work for a moment to end.
+    may wait for others for long, and then work for a moment to end. `ended` says whether the run
+    has ended.
     """
     lived = [each for each in attempt.intervals if each.memory]
-    last, left = len(lived), ENDING if len(lived) < len(attempt.intervals) else 0.0
+    ended = ended or not attempt.intervals[-1].memory
+    last, left = len(lived), ENDING if ended else 0.0
     while last and not _is_still(lived[last - 1]) and lived[last - 1].seconds <= left:
         last -= 1
         left -= lived[last].seconds
@@ -405,7 +409,7 @@ def hanging(cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> dic
         attempts = samples.get(name, ())
         if attempts and (ended or attempts[-1].intervals[-1].memory):
             lived = [each for each in attempts[-1].intervals if each.memory]
-            still[name] = sum(each.seconds for each in lived[len(_worked(attempts[-1])) :])
+            still[name] = sum(each.seconds for each in lived[len(_worked(attempts[-1], ended)) :])
     hung = {name: seconds for name, seconds in still.items() if seconds >= HANGS}
     if len(hung) == len(still):
         return hung
@@ -415,8 +419,11 @@ def hanging(cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> dic
 
 
 def _is_still(each: Interval) -> bool:
-    moved = each.received + each.sent + each.read
-    return max(each.cpu, each.gpu) <= STILL * each.seconds and moved <= STILL_BYTES * each.seconds
+    return (
+        max(each.cpu, each.gpu) <= STILL * each.seconds
+        and each.received + each.sent <= STILL_NETWORK * each.seconds
+        and each.read <= STILL_DISK * each.seconds
+    )
 
 
 def _hung(
@@ -643,7 +650,7 @@ def _on_memory(cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> 
             "limit": format_bytes(limit),
             "percent": math.floor(100 * part),
         }
-        speed = _growth(attempts[-1], limit)
+        speed = _growth(attempts[-1], limit, cluster.status.phase.is_final)
         if part >= WAITING and speed:
             params["speed"] = format_bytes(_rounded(speed * 60))
             yield _Found(name, "AdviceMemoryGrows", params, {key: _more(limit)})
@@ -670,11 +677,11 @@ def _knows_its_memory(
     return all(each.intervals[-1].at - each.began >= LONG for each in every)
 
 
-def _growth(attempt: Attempt, limit: float) -> float:
+def _growth(attempt: Attempt, limit: float, ended: bool) -> float:
     """Return the bytes a second by which the memory of a task grows steadily, also lately; 0 if it
     does not, or not much.
     """
-    rows = [r for r in _worked(attempt) if r.at - attempt.began >= START]
+    rows = [r for r in _worked(attempt, ended) if r.at - attempt.began >= START]
     if len(rows) < 8 or rows[-1].at - rows[0].at < LEAST:
         return 0.0
     middle = (rows[0].at + rows[-1].at) / 2

@@ -81,41 +81,52 @@ def a_run(replicas: ReplicaSet, phase: Phase = Phase.SUCCEEDED, **spec: Any) -> 
 
 
 def perturbed(seen: Recording, seed: int) -> tuple[Recording, dict[str, list[Attempt]], Any]:
-    """Return a recording with other numbers of tasks, and with noise: figures that differ by up to
-    20 % from sample to sample and by up to 8 % from task to task, clocks that differ by 1.5 s,
-    samples that came late, and step rates that differ by 4 %. Return also the new name of a task.
+    """Return a recording with other numbers of tasks, of a run that took up to 10 % more or less
+    time, and with noise: figures that differ by up to 20 % from sample to sample and by up to 8 %
+    from task to task, clocks that differ by 1.5 s, samples that came late, last samples that are
+    missing, and step rates that differ by 4 %. Return also the new name of a task.
     """
     dice = random.Random(seed)
     names: dict[str, str] = {}
     for task_type, count in seen.replicas.counts.items():
         places = dice.sample(range(count), count)
         names |= {task_name(task_type, i): task_name(task_type, at) for i, at in enumerate(places)}
-    every = dice.uniform(0.97, 1.03)
+    every, stretch = dice.uniform(0.97, 1.03), dice.uniform(0.9, 1.1)
     counts = {
-        names[task]: round(count * every * dice.uniform(0.99, 1.01))
+        names[task]: round(count * every * stretch * dice.uniform(0.99, 1.01))
         for task, count in seen.counts.items()
     }
+    attempts = {task: parse(text.encode()) for task, text in seen.samples.items()}
+    begin = min(each.began for found in attempts.values() for each in found)
     samples = {}
-    for task, text in seen.samples.items():
+    for task, found in attempts.items():
         load, bytes_ = dice.uniform(0.92, 1.08), dice.uniform(0.92, 1.08)
-        shift = dice.uniform(-1.5, 1.5)
+        moved = begin * (1 - stretch) + dice.uniform(-1.5, 1.5)
         samples[names[task]] = [
             replace(
                 attempt,
-                began=attempt.began + shift,
+                began=attempt.began * stretch + moved,
                 intervals=tuple(
-                    _noisy(each, dice, load, bytes_, shift) for each in _late(attempt, dice)
+                    _noisy(each, dice, load, bytes_, stretch, moved)
+                    for each in _late(attempt, dice)
                 ),
             )
-            for attempt in parse(text.encode())
+            for attempt in found
         ]
-    stacks = tuple(msgspec.structs.replace(each, task=names[each.task]) for each in seen.stacks)
+    stacks = tuple(
+        msgspec.structs.replace(
+            each, task=names[each.task], at=(each.at or 0) * stretch + begin * (1 - stretch)
+        )
+        for each in seen.stacks
+    )
     changed = msgspec.structs.replace(seen, samples={}, counts=counts, stacks=stacks)
     return changed, samples, lambda task: names.get(task, task)
 
 
 def _late(attempt: Attempt, dice: random.Random) -> list[Interval]:
-    """Return the intervals, some of them merged with the one before, as after a late sample."""
+    """Return the intervals, some of them merged with the one before, as after a late sample, and
+    sometimes without the last one, as of a task that was killed.
+    """
     made: list[Interval] = []
     for each in attempt.intervals:
         if made and dice.random() < 0.1:
@@ -127,25 +138,32 @@ def _late(attempt: Attempt, dice: random.Random) -> list[Interval]:
             made.append(replace(each, **sums))
         else:
             made.append(each)
-    return made
+    return made[:-1] if dice.random() < 0.2 else made
 
 
 def _noisy(
-    each: Interval, dice: random.Random, load: float, bytes_: float, shift: float
+    each: Interval,
+    dice: random.Random,
+    load: float,
+    bytes_: float,
+    stretch: float,
+    moved: float,
 ) -> Interval:
     """Return an interval with other figures."""
 
     def near(number: float, factor: float) -> float:
-        return number * factor * dice.uniform(0.8, 1.2)
+        return number * stretch * factor * dice.uniform(0.8, 1.2)
 
     return replace(
         each,
-        at=each.at + shift,
+        at=each.at * stretch + moved,
+        seconds=each.seconds * stretch,
         cpu=near(each.cpu, load),
         throttled=near(each.throttled, load),
         memory=round(each.memory * dice.uniform(0.99, 1.01)),
         received=round(near(each.received, bytes_)),
         sent=round(near(each.sent, bytes_)),
+        read=round(near(each.read, bytes_)),
     )
 
 
@@ -204,8 +222,8 @@ def test_a_deadlock_names_its_line(cause: str, number: int) -> None:
 
 
 def attempt(seconds: float = 60.0, **figures: float) -> list[Attempt]:
-    """Return an attempt with the same figures a second in each interval; `memory` in bytes. A little
-    CPU is used by default.
+    """Return an attempt with the same figures a second in each interval; `memory` in bytes. By
+    default a little CPU is used.
     """
     steady = {
         name: figures.get(name, 0.1 if name == "cpu" else 0.0)
@@ -405,10 +423,10 @@ def test_a_task_that_stands_still_hangs() -> None:
 def test_a_hung_task_is_named_after_it_was_stopped() -> None:
     """What the program does at its end is no work; a task that has worked since does not hang."""
     (hung,) = attempt(90, cpu=0.001)
-    (ended,) = attempt(6, cpu=0.5)
+    (ended,), (worked,) = attempt(6, cpu=0.5), attempt(20, cpu=0.5)
     last = replace(ended.intervals[-1], memory=0)
     stopped = replace(hung, intervals=(*hung.intervals, *ended.intervals[:2], last))
-    works = replace(hung, intervals=(*hung.intervals, *ended.intervals))
+    works = replace(hung, intervals=(*hung.intervals, *worked.intervals))
     ps = {"ps-0": attempt(90, cpu=0.1), "worker-0": attempt(90, cpu=0.9)}
     run = a_run(tasks(ps=1), Phase.STOPPED)
     assert codes(advise(run, {**ps, "worker-1": [stopped]}, {})) == ["AdviceHangs"]
