@@ -19,7 +19,7 @@ from kubenode.commands import say
 from kubenode.paths import ROOT
 from support.kube import cluster_description as clusters
 from support.kube import tenants
-from support.kube.kubectl import Kubectl
+from support.kube.kubectl import Kubectl, Object
 from support.kube.operator import CLAIMS
 
 from benchmarks.rows import Row, bounded
@@ -103,19 +103,25 @@ def top(site: Site, rounds: int) -> list[Row]:
     with site.namespace("top") as namespace, phases(site.api, namespace) as told:
         kube = site.kubectl.within(namespace)
         kube.apply(*(_claim(name, there.storage_class) for name in CLAIMS))
+        for name in CLAIMS:
+            kube.wait("pvc", name, _is_bound, "it is bound", 300)
         tenants.move_in(kube)
         site.api.create(path("tfclusters", namespace), record(RUN, WORKERS, PS))
         told.wait((namespace, RUN), "Running")
         kube.apply(tenants.notebook(there.images["notebook"]))
         try:
-            kube.running(tenants.POD)
+            kube.running(tenants.POD, 600)
             tenants.carry(kube, tenants.POD, [tenants.our_package()])
             return _looks(site, kube, rounds)
         finally:
             kube("delete", "pod", tenants.POD, "--wait=true")
 
 
-def _claim(name: str, storage_class: str) -> dict[str, object]:
+def _is_bound(claim: Object) -> bool:
+    return bool(claim["status"].get("phase") == "Bound")
+
+
+def _claim(name: str, storage_class: str) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
