@@ -15,7 +15,7 @@ TS := $(BIN)/python tools/labextension.py run
 KUBE := PYTHONPATH=tests/kube sh tools/python.sh -m kubenode
 CODE := tfcluster_magic tests tools benchmarks examples setup.py tfcluster.py
 export PYTHON
-unexport PYTHONDONTWRITEBYTECODE # many containers set it: each process would compile what it imports
+unexport PYTHONDONTWRITEBYTECODE # many containers set it, and each process would then compile all modules that it imports
 .DEFAULT_GOAL := help
 .PHONY: help install dev run password test test-long attack programs test-page lint types fix bench docs site pictures translations lock dist clean \
 	kube-build kube-up kube-down kube-shell test-kube bench-kube bench-hub test-jupyters

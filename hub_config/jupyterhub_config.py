@@ -1,8 +1,8 @@
-"""JupyterHub's configuration, in both worlds: this machine (`make run`) and Kubernetes (k8s/hub).
+"""JupyterHub's configuration on one machine (`make run`) and on Kubernetes (k8s/hub).
 
-It only chooses: what is configured stands in tfcluster_magic/hub. TFCLUSTER_HUB is `embedded`
-without a value. What comes after the choice is yours: any setting of JupyterHub may follow, and
-pages in `templates/` beside this file are shown in place of ours of the same name.
+This file only chooses between the two by TFCLUSTER_HUB, by default `embedded`; the settings are in
+tfcluster_magic/hub. What comes after the choice is yours: you may add any setting of JupyterHub,
+and pages in `templates/` beside this file replace ours of the same name.
 """
 
 from __future__ import annotations

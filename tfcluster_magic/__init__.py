@@ -3,7 +3,7 @@
     from tfcluster_magic import ClusterManager      in Python
     %load_ext tfcluster_magic                       in a notebook
 
-Importing this package imports nothing else; what is asked for is imported then.
+Importing this package imports nothing else; each name is imported at its first use.
 """
 
 from __future__ import annotations

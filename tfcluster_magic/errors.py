@@ -1,24 +1,24 @@
-"""Every error a person may meet, as one tree, and their text without what acts on a terminal.
+"""All errors that users see, as one tree, and text without control sequences of terminals.
 
-A message says what was asked, what is allowed, and what to do.
+The message of an error says what was requested, what is allowed, and what to do.
 
-    TFClusterError            anything that a face may show as it is, without a traceback
-    ├── UsageError            the words are not a command
+    TFClusterError            any error that is shown to users as it is, without a traceback
+    ├── UsageError            the arguments are not a valid command
     │   └── TooLarge          the request has more bytes than are accepted
     ├── InvalidRequest        the request itself is wrong: all problems at once
-    │   └── PreflightRefused  well formed, but it does not fit: the number that would fit
+    │   └── PreflightRefused  valid, but there is no room; the message has the number that fits
     │       └── SetupRefused  something that it needs is missing or not allowed here
     ├── NameTaken             a run of this name is still active
     ├── NotFound              no such run, task or log
-    ├── NotAllowed            it may be there, but is not for this door
+    ├── NotAllowed            it may exist, but cannot be reached in this way
     ├── Conflict              the verb does not apply to the run's present phase
     ├── ClusterFailed         raised by wait(): the run ended without success
-    ├── WaitTimeout           raised by wait(): the run did not get there in time
-    ├── BackendUnavailable    the world behind the verbs does not answer
-    └── ClientUnsupported     In-Graph client: this combination cannot work, and what does
+    ├── WaitTimeout           raised by wait(): the run did not reach the phase in time
+    ├── BackendUnavailable    the backend does not answer, or cannot be used
+    └── ClientUnsupported     In-Graph client: cannot work here; the message says what does
 
-Faces turn them into an exit code (`exit_code`) or an HTTP status (`http_status`); nothing else
-does.
+Only the user interfaces turn errors into an exit code (`exit_code`) or an HTTP status
+(`http_status`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def with_magic_commands(text: str) -> str:
 
 
 class TFClusterError(Exception):
-    """An error that is reported to the user as its message alone."""
+    """An error that is reported to the user by its message, without a traceback."""
 
     exit_code = 1
     http_status = 500
@@ -190,20 +190,20 @@ class Conflict(TFClusterError):
 
 
 class ClusterFailed(TFClusterError):
-    """A run that was waited for ended without success."""
+    """The awaited run ended without success."""
 
     exit_code = 10
 
 
 class WaitTimeout(TFClusterError):
-    """The run did not reach the awaited phase in time; it goes on."""
+    """The run did not reach the awaited phase in time; the run continues."""
 
     exit_code = 11
     http_status = 504
 
 
 class WaitInterrupted(KeyboardInterrupt):
-    """The user interrupted a wait. The run goes on; the code after the wait does not run."""
+    """The user interrupted a wait. The run continues; the code after the wait does not run."""
 
     def _render_traceback_(self) -> list[str]:
         """Return what IPython shows below the interrupted cell: the message, no traceback."""
@@ -265,7 +265,7 @@ def last_overwrite(text: str) -> str:
 
 # TensorFlow's own log lines: I and W of its C++ code; never E or F, nor lines of a Python file or
 # of absl. A line about waiting for another task is left out, because it says why nothing happens.
-# labextension/src/logs/noise.ts is the same; a test compares them.
+# labextension/src/logs/noise.ts has the same patterns; a test compares them.
 
 TENSORFLOW_LOG_PATTERNS = (
     # 2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] …

@@ -70,8 +70,8 @@ def language(wanted: str | None) -> Iterator[None]:
 
 
 def choose(wanted: str | None) -> None:
-    """Use this language from now on in this context and in tasks that it starts. For a request
-    handler whose end the caller does not see.
+    """Use this language from now on in this context and in tasks that it starts. Call this for a
+    request handler whose end the caller does not see.
     """
     _requested.set(wanted)
 

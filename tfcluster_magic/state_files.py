@@ -130,7 +130,7 @@ _AT_ONCE = 16
 READ_WITHIN = 1.5
 """Seconds after which the files that have not been read are left out: a volume may hang."""
 _hanging: dict[Path, threading.Thread] = {}
-"""By file: the thread that still reads it. No other thread reads the file, and the number of such
+"""The thread that still reads each file. No other thread reads the file, and the number of such
 threads is limited for each folder, because repeated reads would fill the process with threads.
 """
 
@@ -157,7 +157,8 @@ def read_together(files: Mapping[str, Path], read: Callable[[str], T | None]) ->
                 if content is not None:
                     found[key] = content
 
-    # Daemons, unlike those of a pool: what hangs keeps nobody from ending.
+    # Daemon threads, unlike those of a pool: a thread that hangs does not prevent the process from
+    # ending.
     readers = [
         threading.Thread(target=work, name="tfcluster-reader", daemon=True)
         for _reader in range(min(room, len(left)))
@@ -428,7 +429,7 @@ def remove_empty(path: Path) -> None:
 
 
 # Forward compatibility: unknown fields of a newer version are ignored. An older version can then
-# still show, stop and name such a run, instead of treating it as unreadable.
+# still show, stop and name a run of a newer version, instead of treating the run as unreadable.
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 

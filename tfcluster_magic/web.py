@@ -96,7 +96,7 @@ def body_length(headers: HTTPHeaders) -> int | None:
     Raises:
         HTTPError: 400, the headers contradict each other or give no valid length.
     """
-    said = headers.get("Content-Length")  # several with commas
+    said = headers.get("Content-Length")  # several values are joined by commas
     lengths = set() if said is None else {one.strip() for one in said.split(",")}
     coding = headers.get("Transfer-Encoding")
     if coding is not None:

@@ -1,8 +1,8 @@
 """The script behind `make run`: starts the hub on this machine and says how to use it.
 
 It prints one address; at the first start, the address is a link that sets a password. Ctrl-C ends
-hub, proxy and notebooks within seconds; running clusters go on. Leftovers of a killed hub are
-removed. The script owns the hub's state folder and the hub process; the hub's settings are in
+hub, proxy and notebooks within seconds; running clusters keep running. Leftovers of a killed hub
+are removed. The script owns the hub's state folder and the hub process; the hub's settings are in
 tfcluster_magic/hub/embedded.py. It runs in .venv.
 """
 

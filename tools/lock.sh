@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 uv=build/lock/bin/uv
 [ -x "$uv" ] || { "${PYTHON:-python3}" -m venv build/lock && build/lock/bin/pip install --quiet uv; }
 
-# jsonschema makes 38 parsers with rfc3987-syntax whenever Jupyter starts (2 s), for a format, "iri", that nothing here uses.
+# With rfc3987-syntax, jsonschema makes 38 parsers at each start of Jupyter (2 s), for a format, "iri", that nothing here uses.
 pin() {  # file, then what from, extras, groups and constraints
 	file=requirements/$1
 	shift

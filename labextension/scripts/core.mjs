@@ -1,9 +1,10 @@
 /**
  * Writes lib/core.package.json: which packages JupyterLab brings, and which versions of them the extension accepts.
  *
- * `jupyter-builder` would otherwise take the versions of the JupyterLab it was released with, and an older one would
- * log "Unsatisfied version" for each package although all of them work. The ranges are those of package.json; yarn.lock
- * holds their lowest versions, so that the compiler refuses what the oldest supported JupyterLab has not.
+ * Otherwise `jupyter-builder` would require the versions of the JupyterLab with which it was released, and an older
+ * JupyterLab would log "Unsatisfied version" for each package although all packages work. The ranges are those of
+ * package.json. yarn.lock has their lowest versions, so that the compiler refuses anything that the oldest supported
+ * JupyterLab lacks.
  */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';

@@ -1,7 +1,6 @@
 /**
- * Writes src/api/models.ts, the TypeScript of a TFCluster record and of what verbs of a run take, from
- * docs/reference/tfcluster.schema.json.
- * With --check it writes nothing and fails when the file is not what it would write.
+ * Writes src/api/models.ts, the TypeScript of a TFCluster record and of the request bodies of verbs, from
+ * docs/reference/tfcluster.schema.json. With --check it writes nothing, and fails if the file is not current.
  */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { compile } from 'json-schema-to-typescript';

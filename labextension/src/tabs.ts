@@ -115,7 +115,7 @@ export interface ITabPluginOptions<W extends Widget> {
   readonly key: (content: W) => string;
 }
 
-/** What a plugin's commands need to open its tabs. */
+/** The functions that a plugin's commands use to open its tabs. */
 export interface ITabPage<W extends Widget> {
   readonly app: JupyterFrontEnd;
   readonly clusters: IClusters;
@@ -123,8 +123,9 @@ export interface ITabPage<W extends Widget> {
   /** Whether the page is JupyterLab, which has room for several documents. */
   readonly isLab: boolean;
   /**
-   * Return the tab of this key; without one, or if it `isOld`, put a new one into the page. A new
-   * one that says so by `changes` is stored again with its changed arguments.
+   * Return the tab of this key; without one, or if it `isOld`, put a new one into the page.
+   * Whenever the signal `changes` of a new tab is emitted, the tab is stored again with its current
+   * arguments.
    */
   open(
     key: string,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kubenode import control_plane
 from support.kube.fast_operators import (
     FastOperators,
     check_no_overlap,
@@ -40,7 +41,7 @@ def test_each_due_time_runs_once_while_everything_is_killed(
     def kill_api_server() -> None:
         node.stop("kube-apiserver", "KILL")
         node.start_again("kube-apiserver")
-        until(kubectl.answers, "the API server answers", 60)
+        control_plane.ready(node)
 
     home.operator.stop()
     (tmp_path / "policy.yaml").write_text(policy(cluster, requireNetworkPolicy=False))

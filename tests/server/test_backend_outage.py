@@ -12,7 +12,7 @@ import pytest
 from support.blocking_file import Blocking
 from support.server.calls import Api, Events, Launch, assert_problem
 
-from tfcluster_magic.backends.local.store import RunFolder
+from tfcluster_magic.backends.local.run_store import RunFolder
 from tfcluster_magic.kube.api import access
 from tfcluster_magic.server.service import Service
 from tfcluster_magic.spec import TFCluster

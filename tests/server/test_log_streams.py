@@ -19,7 +19,7 @@ from support.server.log_items import items, lines
 from tornado.simple_httpclient import HTTPStreamClosedError
 
 from tfcluster_magic.backends.base import LogLine
-from tfcluster_magic.server import log_streams, runs
+from tfcluster_magic.server import log_streams, logs
 from tfcluster_magic.server.log_streams import (
     LOOK_UP,
     MOST_CHARACTERS_AROUND,
@@ -199,7 +199,7 @@ async def test_a_sign_of_life(
     launch: Launch, browse: Callable[..., Browser], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While nothing is printed the stream sends heartbeats, so that no proxy closes it."""
-    monkeypatch.setattr(runs, "HEARTBEAT", 0.5)
+    monkeypatch.setattr(logs, "HEARTBEAT", 0.5)
     await launch()
     browser = browse("clusters/digits/logs?follow=1")
     await browser.until(b"{}\n")

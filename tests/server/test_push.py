@@ -17,7 +17,7 @@ from support.polling import wait_until_async
 from support.server.calls import Api, Events, Launch
 from traitlets.config import Config
 
-from tfcluster_magic.backends.local.store import RunFolder
+from tfcluster_magic.backends.local.run_store import RunFolder
 from tfcluster_magic.server import run_events
 from tfcluster_magic.server.service import Service
 

@@ -13,7 +13,7 @@ from support.server.calls import Api, Events, Launch, assert_problem
 
 from tfcluster_magic.errors import NotFound
 from tfcluster_magic.i18n import language
-from tfcluster_magic.output.report import MIME_TYPE
+from tfcluster_magic.output.run_card import MIME_TYPE
 from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.server.base import MOST_BYTES
 from tfcluster_magic.server.service import Service

@@ -8,7 +8,7 @@ from tfcluster_magic.errors import Problem
 from tfcluster_magic.kube import hour_ledgers
 from tfcluster_magic.kube.api.labels import TENANT, USER, USER_GROUP
 from tfcluster_magic.kube.objects import custom_resource
-from tfcluster_magic.operator.accounting import Accountant
+from tfcluster_magic.operator.hours_ledgers import Accountant
 from tfcluster_magic.quota.ledger import Ledger
 
 HOME = "a"

@@ -10,7 +10,7 @@ import pytest
 
 from tfcluster_magic.backends.local import processes
 from tfcluster_magic.backends.local.backend import LocalBackend
-from tfcluster_magic.backends.local.store import RunFolder
+from tfcluster_magic.backends.local.run_store import RunFolder
 from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.spec import (
     Dependency,

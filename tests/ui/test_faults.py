@@ -15,7 +15,7 @@ from support.ui.page import LabPage
 from support.ui.page_console import AWAY
 from support.ui.relay import Relay
 
-from tfcluster_magic.backends.local.store import RunFolder
+from tfcluster_magic.backends.local.run_store import RunFolder
 from tfcluster_magic.runs.manager import Until
 
 Open = Callable[..., LabPage]

@@ -18,7 +18,7 @@ from support.ui.page import LabPage
 from support.ui.page_console import AWAY
 
 from tfcluster_magic.errors import ClusterFailed
-from tfcluster_magic.output.report import MIME_TYPE
+from tfcluster_magic.output.run_card import MIME_TYPE
 from tfcluster_magic.spec import Phase, Reason, Status, TFCluster
 
 

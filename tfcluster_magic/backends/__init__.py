@@ -1,1 +1,1 @@
-"""The backends on which clusters run, each behind the same few verbs (`base.Backend`)."""
+"""The backends on which clusters run, all with the same interface (`base.Backend`)."""

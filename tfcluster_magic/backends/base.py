@@ -1,9 +1,9 @@
 """The interface of a backend; `tests/unit/backends/test_contract*.py` tests all of them.
 
-A backend stores runs and makes the world match them. It never interprets user input (the interfaces
-and the manager do) and never decides what a failure means (`lifecycle/` does). All methods are
-synchronous and thread-safe, answer from the record rather than from this process's memory, and
-raise only `TFClusterError`s.
+A backend stores runs and makes the tasks match them. It never interprets user input (the user
+interfaces and the manager do that) and never decides what a failure means (`lifecycle/` does that).
+All methods are synchronous and thread-safe, answer from the record rather than from this process's
+memory, and raise only `TFClusterError`s.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ..schedules import Schedule
 from ..spec import Annotations, Spec, Stop, TaskState, TFCluster
 
 if TYPE_CHECKING:
-    from ..kube.objects.policy import Policy  # with PyYAML and Jinja, which few verbs need
+    from ..kube.objects.policy import Policy  # imports PyYAML and Jinja, which few verbs need
 
 __all__ = [
     "Backend",
@@ -50,7 +50,9 @@ __all__ = [
 ]
 
 Counts = Callable[[str], bool]
-"""Returns whether a line of a log counts towards the last lines that are requested."""
+"""A function that returns whether a line of a log counts towards the requested number of last
+lines.
+"""
 
 
 def every_line(_text: str) -> bool:
@@ -60,8 +62,8 @@ def every_line(_text: str) -> bool:
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line of one task, without its newline. `at` is when it was printed, in seconds since the
-    epoch; None if unknown.
+    """One line of one task, without its newline. `at` is when the line was printed, in seconds
+    since the epoch; None if unknown.
     """
 
     task: str
@@ -70,8 +72,8 @@ class LogLine:
 
 
 def in_time_order(logs: Iterable[Iterable[LogLine]]) -> Iterator[LogLine]:
-    """Merge the lines of tasks, an iterable for each, by the time of printing. A line without a
-    time keeps its place; the order within a task stays.
+    """Merge the lines of several tasks by the time of printing; `logs` has one iterable for each
+    task. The order of a task's lines stays, so a line without a time keeps its place.
     """
 
     def stamped(place: int, lines: Iterable[LogLine]) -> Iterator[tuple[float, int, LogLine]]:
@@ -96,7 +98,7 @@ def check_output_removable(cluster: TFCluster, folder: Path) -> None:
 
 
 def remove_output(cluster: TFCluster, folder: Path) -> None:
-    """Remove a run's output in `folder`. Raises Conflict if something of it is left."""
+    """Remove a run's output in `folder`. Raises Conflict if part of the output is left."""
     if (left := state_files.remove_tree(folder)) is not None:
         raise Conflict(
             _(
@@ -108,11 +110,11 @@ def remove_output(cluster: TFCluster, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class SeenTask:
-    """One task as observed now, beside what its run's record says.
+    """One task as observed now, besides the facts in its run's record.
 
-    `node` is the machine that it is or was on, `state` what it was observed to do, `since` when it
-    began to (seconds since 1970), and `line` what it printed last. A field is empty or None if it
-    could not be observed.
+    `node` is the machine that the task is or was on, `state` its observed state, `since` when that
+    state began (seconds since 1970), and `line` the last line that it printed. A field is empty or
+    None if it could not be observed.
     """
 
     name: str
@@ -126,8 +128,8 @@ class SeenTask:
 class KubectlPlace:
     """A namespace for objects that kubectl applies, without the operator.
 
-    `policy` is the operator's policy for it; `missing` are sentences about what keeps a run's
-    objects from working there.
+    `policy` is the operator's policy for the namespace. `missing` are sentences that say what keeps
+    a run's objects from working in the namespace.
     """
 
     namespace: str
@@ -139,9 +141,9 @@ class ClockService(NamedTuple):
     """The service that starts the clock of schedules on this machine."""
 
     file: Path
-    """Its unit file."""
+    """The service's unit file."""
     lingers: bool
-    """Whether it starts with the machine; otherwise when its user logs in."""
+    """Whether the service starts with the machine; if not, it starts when its user logs in."""
 
 
 class Schedules(abc.ABC):
@@ -157,15 +159,16 @@ class Schedules(abc.ABC):
 
     @abc.abstractmethod
     def create(self, schedule: Schedule) -> Schedule:
-        """Store a new schedule; it is followed from now on.
+        """Store a new schedule, which applies from now on.
 
         Raises:
-            NameTaken: there is one of this name.
+            NameTaken: there is a schedule of this name.
         """
 
     @abc.abstractmethod
     def change(self, name: str, change: Callable[[Schedule], Schedule]) -> Schedule:
-        """Change a schedule; of two changes at once none is lost. What `change` raises is raised.
+        """Replace a schedule by what `change` returns. Concurrent changes are not lost. Errors of
+        `change` are raised.
 
         Raises:
             NotFound: there is no such schedule.
@@ -176,12 +179,12 @@ class Schedules(abc.ABC):
         """Remove a schedule with its history; its runs stay. Raises NotFound."""
 
     def track_problem(self) -> Problem | None:
-        """Return why programs cannot be read anew at each due time here; None if they can."""
+        """Return why this backend cannot read programs again at each due time; None if it can."""
         return None
 
     @staticmethod
     def taken(name: str) -> NameTaken:
-        """Return the error for a name that another schedule has."""
+        """Return the error for a name that another schedule has already."""
         text = _(
             "there is a schedule {name}: choose another name, or change it with "
             "`tfcluster schedule update {name}`"
@@ -198,13 +201,15 @@ class Notifications(abc.ABC):
 
     @abc.abstractmethod
     def change(self, change: Callable[[list[NotificationRule]], list[NotificationRule]]) -> None:
-        """Replace the rules by what `change` returns. Concurrent changes are not lost, and what
-        `change` raises is raised.
+        """Replace the rules by what `change` returns. Concurrent changes are not lost. Errors of
+        `change` are raised.
         """
 
     @abc.abstractmethod
     def policy(self) -> NotificationPolicy:
-        """Return the allowed receivers. Raises TFClusterError if they cannot be read."""
+        """Return the policy, which limits the receivers. Raises TFClusterError if it cannot be
+        read.
+        """
 
     @abc.abstractmethod
     def deliveries(self) -> Sequence[Delivery]:
@@ -238,7 +243,7 @@ class Notifications(abc.ABC):
         self.change(more)
 
     def remove(self, name: str) -> None:
-        """Remove a rule; its pending messages are given up. Raises NotFound."""
+        """Remove a rule and cancel its pending messages. Raises NotFound."""
 
         def fewer(before: list[NotificationRule]) -> list[NotificationRule]:
             gone = _rule_of(name, before)
@@ -247,7 +252,7 @@ class Notifications(abc.ABC):
         self.change(fewer)
 
     def history(self, about: str | None = None) -> list[Delivery]:
-        """Return the deliveries, newest first; only those about one run if it is given."""
+        """Return the deliveries, newest first; with `about`, only the deliveries about that run."""
         found = [each for each in self.deliveries() if about in (None, each.about)]
         return sorted(found, key=lambda each: (each.noted_at, each.about), reverse=True)
 
@@ -271,11 +276,11 @@ class Removed:
 
 
 class Backend(abc.ABC):
-    """A backend: one world in which clusters run."""
+    """A backend: one place in which clusters run."""
 
     name: str
     is_here = False
-    """Whether tasks run on this machine, and so with its Pythons."""
+    """Whether tasks run on this machine, and therefore with the Pythons of this machine."""
 
     def workspace(self) -> Path:
         """Return the user's folder that tasks also see, for programs too large for a record.
@@ -286,14 +291,17 @@ class Backend(abc.ABC):
         return paths.home_dir()
 
     def unseen(self, folder: str) -> str | None:  # noqa: ARG002 - of some backends
-        """Return why the output files of runs in a folder cannot be read here; None if they can."""
+        """Return why this process cannot read the output files of runs in `folder`; None if it
+        can.
+        """
         return None
 
     def graphs_url(self) -> str:
-        """Return the address of the dashboard with graphs of all runs here; empty if there is none.
+        """Return the address of the dashboard with graphs of all runs of this backend; empty if
+        there is none.
 
         Raises:
-            TFClusterError: it cannot be read now.
+            TFClusterError: the address cannot be read now.
         """
         return ""
 
@@ -304,7 +312,9 @@ class Backend(abc.ABC):
         return ""
 
     def why_it_lingers(self, cluster: TFCluster) -> str:
-        """Return why a run that was asked to end may still have tasks, for a message."""
+        """Return the part of a message that says why a run that was asked to end may still have
+        tasks.
+        """
         return _(
             "its supervisor does not answer: it was stopped, or the volume with {files} hangs"
         ).format(files=cluster.status.paths.get("logs", _("its records")))
@@ -323,13 +333,14 @@ class Backend(abc.ABC):
         """Return the schedules of the user. Raises BackendUnavailable."""
 
     def install_clock(self, remove: bool = False) -> ClockService | None:  # noqa: ARG002 - of some
-        """Make the system's service manager start the clock process, or stop doing so.
+        """Make the system's service manager start the clock process; with `remove`, no longer start
+        it.
 
         Returns:
-            What was written or deleted; None if there was nothing to delete.
+            The service that was written or deleted; None if there was nothing to delete.
 
         Raises:
-            Conflict: this backend needs none, or no service manager is here.
+            Conflict: this backend needs no service, or this machine has no service manager.
             BackendUnavailable: the service manager refused.
         """
         raise Conflict(
@@ -345,7 +356,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def options(self) -> Options:
-        """Return what a launch can ask for, and what fits now."""
+        """Return what a launch may request, and what fits now."""
 
     @abc.abstractmethod
     def preflight(self, spec: Spec) -> Preflight:
@@ -361,23 +372,24 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def bounded(self) -> HoursAccount | None:
-        """Return the account of hours if there is a budget; None if there is none."""
+        """Return the user's hours if they have a budget; None if there is no budget."""
 
     @abc.abstractmethod
     def create(self, request: LaunchRequest) -> TFCluster:
-        """Run preflight again, reserve name, run number and room in one step, and start.
+        """Run preflight again, reserve name, run number and resources in one step, and start the
+        run.
 
         Returns as soon as the record exists; the run is then Queued or Starting.
 
         Raises:
-            NameTaken: a run of this given name is active.
-            PreflightRefused: there is no room.
+            NameTaken: the user chose the name, and a run of this name is active.
+            PreflightRefused: the run does not fit.
         """
 
     @abc.abstractmethod
     def next_number(self, cluster: str) -> int:
-        """Return the number of the next run of this name, which no run ever had, deleted ones
-        included.
+        """Return the number of the next run of this name, which no run ever had, not even a deleted
+        one.
         """
 
     @abc.abstractmethod
@@ -392,23 +404,24 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def stop(self, ref: str, stop: Stop) -> TFCluster:
-        """Ask a run to end; returns at once. A run that has ended stays as it is, except that
+        """Ask a run to end; return at once. A run that has ended does not change, except that its
         remaining parameter servers are released now.
         """
 
     @abc.abstractmethod
     def annotate(self, ref: str, change: Callable[[Annotations], Annotations]) -> TFCluster:
-        """Change what people wrote about a run, in any phase; of two changes at once none is lost.
+        """Change the annotations of a run, in any phase. Concurrent changes are not lost.
 
         Args:
             ref: the run.
-            change: makes new annotations of the current ones. It is called again if another process
-                wrote meanwhile; its errors are raised here.
+            change: makes the new annotations from the current ones. It is called again if another
+                process wrote in the meantime; its errors are raised.
         """
 
     @abc.abstractmethod
     def check_delete(self, cluster: TFCluster, with_logs: bool) -> None:
-        """Check before a run is stopped that it can be deleted afterwards, as far as that is known.
+        """Check, before a run is stopped, that it can be deleted afterwards, as far as that is
+        known.
 
         Raises:
             Conflict: `delete` with the same `with_logs` would be refused.
@@ -417,7 +430,8 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def delete(self, ref: str, with_logs: bool = False) -> None:
         """Remove an ended run's record, and with `with_logs` its folder of logs and checkpoints.
-        The folder is removed first, so that a run whose removal failed can be deleted again.
+        The folder is removed first, so that the deletion can be repeated if removing the folder
+        failed.
 
         Raises:
             Conflict: the run still has tasks, or its output cannot be removed.
@@ -437,17 +451,17 @@ class Backend(abc.ABC):
         Lines come in the order of printing; within a task the order never changes. A line for which
         `counts` is false does not count towards `tail`, but is yielded.
 
-        With `follow` it continues until the run has ended and every line printed before was
-        yielded; it does not wait for parameter servers that outlive the run. It yields None at
-        least every 0.5 s, so that a caller can display, do other things, or leave. Lines about
-        missing output begin with `tfcluster: `. Raises NotFound for an unknown task, and names the
-        existing ones.
+        With `follow`, the iterator continues until the run has ended and every line that was
+        printed before was yielded; it does not wait for parameter servers that outlive the run. It
+        yields None at least every 0.5 s, so that a caller can display lines, do other things, or
+        stop. Lines about missing output begin with `tfcluster: `. Raises NotFound for an unknown
+        task; the error names the existing tasks.
         """
 
     @abc.abstractmethod
     def observe_tasks(self, cluster: TFCluster, counts: Counts = every_line) -> Sequence[SeenTask]:
-        """Return all tasks of a run as observed now, in the order of the record. `line` is the last
-        one for which `counts` is true, or simply the last one if there is none.
+        """Return all tasks of a run as observed now, in the order of the record. `line` is a task's
+        last line for which `counts` is true, or its last line if `counts` is true for none.
         """
 
     @overload
@@ -461,5 +475,5 @@ class Backend(abc.ABC):
         """Yield the run (or all runs), then each change within 0.5 s; None at least every 0.5 s.
 
         A watch of all runs never ends and yields `Removed` for deleted runs. A watch of one run
-        ends after its `releasedAt` or its deletion.
+        ends once the run is released or deleted.
         """

@@ -1,9 +1,9 @@
 """Sizes of a user's folders, measured as that user.
 
 Measuring always ends: if a folder is a file system of its own, its usage is read; any other folder
-is walked for a bounded time, and a cut walk is reported as such. Results are cached in memory and
-in the state folder, since every command is a process of its own. Results of nearly full folders are
-cached only for seconds, because users free space there.
+is walked for a bounded time, and a result says if its walk was cut off. Results are cached in
+memory and in the state folder, since every command is a process of its own. Results of nearly full
+folders are cached only for seconds, because their users will soon free space.
 """
 
 from __future__ import annotations
@@ -25,12 +25,16 @@ MOST_SECONDS, MOST_ENTRIES = 1.0, 300_000
 """Maximum seconds and entries of one measurement."""
 CACHE_SECONDS, CACHE_SECONDS_WHEN_FULL = 60.0, 3.0
 CACHE_FACTOR = 10
-"""Results are cached this many times as long as measuring took, because a form asks often."""
+"""Results are cached this many times as long as measuring took, because a form asks for them
+often.
+"""
 LARGEST = 5
 
 
 class MeasuredFolder(msgspec.Struct, frozen=True):
-    """A folder to measure; `allowed` is in bytes, and `runs` says that it holds `<cluster>/<n>`."""
+    """A folder to measure; `allowed` is its limit in bytes; `runs` says that it contains folders
+    `<cluster>/<n>`.
+    """
 
     name: str
     path: Path
@@ -54,9 +58,9 @@ def measure(
     but: Sequence[MeasuredFolder] = (),
     seconds: float = MOST_SECONDS,
 ) -> list[FolderUsage]:
-    """Return the usage of each folder, possibly from the cache; `keep_in` is the folder of its
-    file. Content of nested folders that are measured themselves, or that are in `but`, does not
-    count.
+    """Return the usage of each folder, possibly from the cache; `keep_in` is the folder of the
+    cache file. The size of a folder excludes nested folders that are measured themselves or that
+    are in `but`.
     """
     about = repr([(each.name, str(each.path), each.allowed) for each in folders])
     file = keep_in / "storage.json" if keep_in is not None else None
@@ -105,20 +109,22 @@ def _used_of_own_file_system(folder: MeasuredFolder) -> int | None:
     size = room.f_blocks * room.f_frsize
     if folder.allowed is None or not 0 < size <= folder.allowed * OWN_VOLUME_FACTOR:
         return None
-    # From the free space, because a file system is a little smaller than its volume.
+    # Computed from the free space, because a file system is a little smaller than its volume.
     return folder.allowed - min(room.f_bavail * room.f_frsize, folder.allowed)
 
 
 class _BoundedWalk:
-    """One walk over several folders with a common limit; it enters no folder from another one."""
+    """One walk over several folders with a common limit; it enters none of these folders from
+    another of them.
+    """
 
     def __init__(self, until: float, others: Collection[str]) -> None:
         self.cut = False
         self._until, self._left, self._others = until, MOST_ENTRIES, others
 
     def parts(self, folder: MeasuredFolder) -> list[FolderEntry]:
-        """Return the entries directly below it, or its runs, with their total sizes. Raises
-        OSError.
+        """Return the entries directly below a folder, or the runs in it, with their total sizes.
+        Raises OSError.
         """
         found = []
         for entry in list(os.scandir(folder.path)):

@@ -1,9 +1,10 @@
-"""Lines of tasks' log files: the last ones first, then new ones, whole and in order of printing.
+"""Lines of tasks' log files: the last existing lines, then new lines, whole and in order of
+printing.
 
-The task notes beside the log when each line was printed (runtime/output.py). A line is yielded once
-and whole (a part waits for its newline), invalid UTF-8 is replaced, and the copy in the output
-folder is read if the state's own file is gone. Following polls, because file systems such as NFS
-and GlusterFS report no changes.
+In a file in the log's folder, the task records when each line was printed (runtime/output.py). A
+line is yielded once and as a whole: the beginning of a line waits for its newline. Invalid UTF-8 is
+replaced. If the log in the state folder is gone, its copy in the output folder is read. Logs are
+followed by polling, because file systems such as NFS and GlusterFS report no changes.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ parts.
 
 
 TIMES_FOLDER, TIMES_RECORD = ".tfcluster-times", struct.Struct(">QQ")
-"""File of the times at which a log grew, and its record format, as in runtime/output.py."""
+"""Folder of the files with the times at which logs grew, and their record format, as in
+runtime/output.py.
+"""
 _RECORDS = 4096
 """Number of time records that are read together."""
 
 
 class RecordedTimes:
-    """The times of the lines in the log at `path`; query offsets in ascending order."""
+    """The times of the lines in the log at `path`; offsets must be queried in ascending order."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.parent / TIMES_FOLDER / path.name
@@ -54,7 +57,7 @@ class RecordedTimes:
         return None if self._stamp is None else self._stamp / 1000
 
     def reread(self) -> None:
-        """Read the file again, which may have new records."""
+        """Look for new records of the file at the next query."""
         if self._until == float("inf"):
             self._until = 0
 
@@ -72,7 +75,7 @@ class RecordedTimes:
         return True
 
     def _read(self, offset: int) -> bool:
-        """Read the next records; the first time from the one that covers `offset`."""
+        """Read the next records; the first read begins at the record that covers `offset`."""
         if (fd := _open(self._path)) is None:
             return False
         size = TIMES_RECORD.size
@@ -84,7 +87,8 @@ class RecordedTimes:
                 file.seek(self._place * size)
                 data = file.read(min(_RECORDS, max(0, count - self._place)) * size)
             except (OSError, struct.error):
-                return False  # it fails, or was cut meanwhile; the log is readable without it
+                # the file of times cannot be read, or was cut; the log is readable without it
+                return False
         self._records = list(TIMES_RECORD.iter_unpack(data[: len(data) // size * size]))
         self._last = self._records[-1] if self._records else self._last
         self._place += len(self._records)
@@ -92,8 +96,8 @@ class RecordedTimes:
         return bool(self._records)
 
     def _is_same(self, file: BinaryIO) -> bool:
-        """Return whether the last record that was read is unmoved: a task thins out a large
-        file.
+        """Return whether the last record that was read is still at its place: a task removes
+        records from a large file.
         """
         if self._last is None:
             return self._place == 0
@@ -112,7 +116,7 @@ class RecordedTimes:
 
 
 class TaskLog:
-    """The log of one task, read from where it was left."""
+    """The log of one task; each read continues where the last one ended."""
 
     def __init__(self, task: str, places: Sequence[Path], counts: Counts = every_line) -> None:
         self.task = task
@@ -126,14 +130,14 @@ class TaskLog:
         """Number of bytes that are read together, and kept until their lines are yielded."""
 
     def seek_last(self, lines: int) -> None:
-        """Move to where the last `lines` lines that count begin."""
+        """Move to the beginning of the last `lines` lines for which `counts` is true."""
         path = self._find()
         if path is None or (fd := _open(path)) is None:
             return
         with os.fdopen(fd, "rb") as file:
             found, size = 0, file.seek(0, os.SEEK_END)
             for at, line in lines_backwards(file, size):
-                # The newline of the last line begins no further one.
+                # No further line begins after the newline of the last line.
                 found += at < size and self._counts(_text(line))
                 if found >= lines:
                     self._offset = at
@@ -150,7 +154,7 @@ class TaskLog:
             try:
                 yield from self._lines(path, most)
             except OSError:
-                self._path = None  # removed meanwhile: search again
+                self._path = None  # the file was removed: search again
         if last and self._partial:
             yield self._line(self._partial, self._offset - 1)
             self._partial = b""
@@ -160,7 +164,7 @@ class TaskLog:
         if size < self._offset:
             self._offset, self._partial = 0, b""  # the file was truncated
             self._times = None
-        # Not to the end of the file: it may grow faster than its lines are shown.
+        # A full read might never end: the file may grow faster than its lines are shown.
         end = size if most is None else min(size, self._offset + most)
         self.behind = end < size
         if end == self._offset:
@@ -168,7 +172,7 @@ class TaskLog:
         if self._times is None:
             self._times = RecordedTimes(path)
         self._times.reread()
-        # No file stays open between two blocks: hundreds of logs are read side by side.
+        # No file stays open between two blocks: hundreds of logs may be read at the same time.
         while block := self._block(path, end):
             at = self._offset - len(self._partial)
             self._offset += len(block)
@@ -190,7 +194,9 @@ class TaskLog:
             return file.read(min(self.block, end - self._offset))
 
     def _line(self, line: bytes, end: int) -> LogLine:
-        """Return a line whose last byte is at `end`; it counts as printed when it was complete."""
+        """Return a line whose last byte is at `end`; its time is the time at which it was
+        complete.
+        """
         at = None if self._times is None else self._times.at(end)
         return LogLine(self.task, _text(line), at)
 
@@ -252,8 +258,9 @@ _LAST_BYTES = 16 * 1024
 def last_lines(
     places: Mapping[str, Sequence[Path]], counts: Counts = every_line
 ) -> dict[str, LogLine]:
-    """Return the last line of each task by its name: the last one that counts if there is one. A
-    task is left out if it printed nothing, or if its log could not be read in time.
+    """Return the last line of each task by its name: the last line for which `counts` is true, else
+    the very last one. A task is left out if it printed nothing, or if reading its log failed or
+    took too long.
     """
     first = {task: of[0] for task, of in places.items()}
     return state_files.read_together(first, lambda task: _last_line(task, places[task], counts))
@@ -304,7 +311,7 @@ def read_logs(
         yield from in_time_order([log.read(last=True) for log in logs])
         return
     while True:
-        over = ended()  # before reading, so that nothing written before it is missed
+        over = ended()  # asked before reading, so that nothing written before the end is missed
         yield from in_time_order([log.read(last=over) for log in logs])
         if over:
             return

@@ -1,7 +1,7 @@
-"""Names and numbers of runs, and how user input refers to them. Pure, except `run_numbers`.
+"""Names and numbers of runs, and references to runs in user input. Pure, except `run_numbers`.
 
 The rules and messages are the same for every backend: a given name is used or refused, a derived
-one gets the next free letter, and a number is never used twice, even after its run was deleted.
+name gets the next free letter, and a number is never used twice, even after its run was deleted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def run_numbers(folder: Path) -> list[int]:
 def next_number(used: Collection[int]) -> int:
     """Return the number of a cluster's next run; `used` are all numbers ever used."""
     number = max(used, default=0) + 1
-    if number > MOST_RUNS:  # created by another program: no run's number has more digits
+    if number > MOST_RUNS:  # another program created it, because no run's number has more digits
         number = next(free for free in itertools.count(1) if free not in used)
     return number
 
@@ -61,7 +61,7 @@ def next_number(used: Collection[int]) -> int:
 def unknown_run_error(ref: str, runs: Sequence[tuple[str, int]]) -> NotFound:
     """Return the error for an unknown run `ref`, with similar names among `runs`."""
     cluster, run = names.parse_ref(ref)
-    # Names are compared without their numbers, which make any two runs look alike.
+    # Names are compared without their numbers, because numbers make any two runs look alike.
     close = difflib.get_close_matches(cluster, dict.fromkeys(name for name, _number in runs), 3)
     if run is not None:
         known = [names.run_name(name, number) for name, number in runs if name in close]
@@ -76,7 +76,9 @@ def unknown_run_error(ref: str, runs: Sequence[tuple[str, int]]) -> NotFound:
 
 
 def tasks_of(cluster: TFCluster, wanted: Sequence[str]) -> list[str]:
-    """Return the `wanted` tasks of a run, all if empty. Raises NotFound for unknown ones."""
+    """Return the `wanted` tasks of a run; all tasks if `wanted` is empty. Raises NotFound for
+    unknown ones.
+    """
     counts = cluster.spec.replicas.counts
     known = [names.task_name(t, i) for t in counts for i in range(counts[t])]
     if strange := [task for task in wanted if task not in known]:
@@ -101,8 +103,8 @@ def still_has_tasks(cluster: TFCluster) -> Conflict:
 
 
 def is_record_expired(cluster: TFCluster, now: float) -> bool:
-    """Return whether an ended run's record is older than its retention. A damaged release time
-    before the launch does not expire a run.
+    """Return whether an ended run's record is older than its retention. A run whose (damaged)
+    release time is before its launch does not expire.
     """
     released = cluster.status.released_at
     if released is None:

@@ -1,9 +1,10 @@
-"""The choice of the backend if you name none.
+"""The choice of the backend.
 
-The rule is predictable: an explicit choice (`--backend`, the configuration, TFCLUSTER_BACKEND);
-else Kubernetes in a pod whose namespace the operator serves; else this machine. A pod that may not
-ask gets an error, because its runs were perhaps meant for Kubernetes. A kubeconfig alone never
-decides, since almost every laptop has one.
+An explicit choice (`--backend`, the configuration, TFCLUSTER_BACKEND) is used first. Else a pod
+whose namespace the operator serves uses Kubernetes, and all other processes use this machine. A pod
+that has no right to ask whether the operator serves its namespace gets an error, because its runs
+were perhaps meant for Kubernetes. The existence of a kubeconfig never decides, because almost every
+laptop has one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def make_backend(name: str, folders: Mapping[str, Path], context: str, namespace
         name: one of `BACKENDS`.
         folders: `state_dir`, `data_dir` and `log_dir` of the local backend, where given.
         context: a context of the kubeconfig; "" for the current one.
-        namespace: the namespace on Kubernetes; "" for the context's.
+        namespace: the namespace on Kubernetes; "" for the namespace of the context.
 
     Raises:
         BackendUnavailable: TFCLUSTER_BACKEND names an unknown backend.
@@ -52,7 +53,8 @@ def make_backend(name: str, folders: Mapping[str, Path], context: str, namespace
         return _kubernetes(context, namespace)
     if name == AUTO and access.in_pod():
         found = None
-        with suppress(BackendUnavailable):  # not meant for it: it lacks even the package
+        # this pod is not meant for Kubernetes if it lacks even the package
+        with suppress(BackendUnavailable):
             found = _kubernetes(context, namespace)
         if found is not None and found.serves():
             return found
@@ -62,7 +64,9 @@ def make_backend(name: str, folders: Mapping[str, Path], context: str, namespace
 
 
 def means_kubernetes(name: str) -> bool:
-    """Return whether this name, or TFCLUSTER_BACKEND for `auto`, means Kubernetes."""
+    """Return whether this name means Kubernetes; if the name is `auto`, whether TFCLUSTER_BACKEND
+    does.
+    """
     return "kubernetes" in (name, os.environ.get(VARIABLE) if name == AUTO else "")
 
 

@@ -1,8 +1,8 @@
 """The command line `tfcluster VERB …` and the parser behind `%tfcluster VERB …`.
 
 Shell and notebook share one grammar and one set of messages. Every error is one message with its
-own exit code. A command imports only what its verb needs. This package owns the group of commands;
-each command lives in its own module and calls one method of the manager.
+own exit code. A command imports only what its verb needs. This package has the group of commands.
+Each command is in its own module and calls one method of the manager.
 """
 
 from __future__ import annotations

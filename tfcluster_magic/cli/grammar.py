@@ -62,8 +62,8 @@ Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem
 
 
 def completion(names: Callable[[ClusterManager], Mapping[str, str]]) -> Completion:
-    """Return a completion by `names`, each with its help; it offers nothing if the backend does not
-    answer.
+    """Return a completion that offers the names from `names`, each with its help; nothing if the
+    backend does not answer.
     """
 
     def complete(
@@ -92,9 +92,10 @@ complete_schedules = completion(
 def complete_awaited(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Complete a run or `schedule:NAME` for `--after`; behind a colon, complete what it must do.
+    """Complete a run or `schedule:NAME` for `--after`; after a colon, complete the condition.
 
-    A run of a schedule waits only for another schedule's, so no runs are offered for it.
+    A run of a schedule waits only for runs of other schedules, so for schedules no runs are
+    offered.
     """
     of, rest = split_schedule(incomplete)
     name, colon, _until = rest.partition(":")
@@ -132,7 +133,7 @@ def output_option(forms: Sequence[str] = FORMS) -> Callable[[F], F]:
 
 
 def backend_option(command: F) -> F:
-    """Add `--backend`, which selects where the verb looks for clusters."""
+    """Add `--backend`, which selects the backend in which the verb looks for clusters."""
 
     def use(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
         if value is not None and not ctx.resilient_parsing:

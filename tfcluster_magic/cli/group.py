@@ -42,7 +42,7 @@ _CLICK_MESSAGES = (
 
 
 def translated_click_message(text: str) -> str:
-    """Translate a message of click. The pattern of a known message finds its values."""
+    """Translate a message of click. The pattern of a known message extracts its values."""
     if current_language() == ENGLISH:
         return text
     for sentence in _CLICK_MESSAGES:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def _wait_options(command: grammar.F) -> grammar.F:
-    """Add the options for whether and how long to wait."""
+    """Add the options that say whether and how long to wait."""
     for option in (
         grammar.backend_option,
         grammar.output_option(),
@@ -88,7 +88,7 @@ def launch_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
 
 @contextmanager
 def _options_named(file: str | None) -> Iterator[None]:
-    """Name options instead of fields in a refusal, unless the request came from a file."""
+    """In refusals, name options instead of fields, unless the request came from a file."""
     try:
         yield
     except PreflightRefused as error:
@@ -149,8 +149,8 @@ def rerun_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
 
 
 def _take_advice(terminal: Terminal, asked: dict[str, Any], yes: bool) -> bool:
-    """Add the options of advice to `asked`, show what they change, and return whether the user
-    wants that.
+    """Add the options that the advice suggests to `asked`, show what they change, and return
+    whether the user agrees.
     """
     from ..usage.advice import change_lines
 
@@ -167,7 +167,7 @@ def _take_advice(terminal: Terminal, asked: dict[str, Any], yes: bool) -> bool:
 
 
 class _StopNote:
-    """Says once that a run is stopped before it is resumed."""
+    """A note, shown once, that a run is stopped before it is resumed."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal, self._said = terminal, False

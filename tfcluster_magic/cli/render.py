@@ -53,8 +53,8 @@ def cluster_manifests(cluster: TFCluster, layout: str, template: str, policy: Po
 
 
 def _policy_for(terminal: Terminal, spec: Spec, file: str) -> Policy:
-    """Return the policy from `file`, else the target namespace's, else the defaults. Print what the
-    namespace lacks for these objects.
+    """Return the policy from `file`, else the policy of the target namespace, else the defaults.
+    Print what the namespace lacks for the objects of `spec`.
 
     Raises:
         InvalidRequest: the file cannot be used.

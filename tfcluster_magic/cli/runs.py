@@ -12,7 +12,7 @@ import msgspec
 
 from ..errors import UsageError
 from ..i18n import _, ngettext
-from ..output import documents, report
+from ..output import documents, report, run_card
 from ..output import usage as usage_output
 from ..output.documents import document, to_yaml
 from ..output.text import one_line
@@ -113,7 +113,7 @@ def _show_status(terminal: Terminal, cluster: TFCluster, form: str) -> None:
         terminal.emit(_status_text(terminal, cluster))
         return
     progress = terminal.manager.progress(cluster) if form != "name" else None
-    beside = {"progress": report.progress_view(progress)} if progress else None
+    beside = {"progress": run_card.progress_view(progress)} if progress else None
     terminal.emit(document(cluster, form, beside))
 
 
@@ -132,7 +132,7 @@ def wait_and_report(
     quiet: bool = False,
 ) -> TFCluster:
     """Wait for a run and report its status; with `quiet`, do not report changes in between. Raises
-    as `ClusterManager.wait`.
+    the errors of `ClusterManager.wait`.
     """
     try:
         cluster = terminal.manager.wait(
@@ -208,7 +208,7 @@ def compare_command(
 
 
 TOP_REFRESH = 2.0
-"""Seconds between two tables; a task is sampled as often."""
+"""Seconds between two tables, the same as between two samples of a task."""
 
 
 @click.command("top", cls=Command)

@@ -25,7 +25,7 @@ name_argument = click.argument("name", metavar="NAME", shell_complete=grammar.co
 
 
 def schedule_options(command: grammar.F) -> grammar.F:
-    """Add every option of `schedules.options`. Values are checked by the manager."""
+    """Add every option of `schedules.options`. The manager checks the values."""
     for option in reversed(SCHEDULE_OPTIONS):
         names, settings = option.flag, dict[str, Any](help=option.help)
         if option.kind is ScheduleKind.SWITCH:

@@ -1,7 +1,7 @@
 """The terminal of a command in a shell. `notebook/magic_line.py` has the terminal of a cell.
 
 Commands use this class for all output, questions and detaching, so that they work in a shell and in
-a cell. This module owns colours, width, and the effect of Ctrl-C while a run is watched.
+a cell. This module decides about colours, width, and the effect of Ctrl-C while a run is watched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Detached(Exception):
-    """The user stopped watching; the run goes on."""
+    """The user stopped watching; the run continues."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class Terminal:
     Attributes:
         program: the command that the user typed, for messages.
         cell: the body of a notebook cell, used as the program.
-        exit_code: the exit code that a successful command asks for.
+        exit_code: the exit code of a successful command.
     """
 
     program = "tfcluster"
@@ -98,7 +98,7 @@ class Terminal:
         return sys.stdin.isatty() and sys.stdout.isatty()
 
     def say(self, text: str) -> None:
-        """Print a result in words."""
+        """Print a result as text."""
         self.emit(self.words(text))
 
     def emit(self, text: str, *, raw: bool = False) -> None:
@@ -159,7 +159,7 @@ class Terminal:
         self._outage = away
 
     def live(self, cluster: TFCluster, text: str) -> None:
-        """Show a watched run in place of its earlier state."""
+        """Show the current state of a watched run in place of its earlier state."""
         if not sys.stdout.isatty():
             self.changed(cluster)
             return
@@ -169,8 +169,8 @@ class Terminal:
         self._live_lines = len(lines)
 
     def finished(self, cluster: TFCluster) -> None:
-        """Print the result of a run that was waited for or watched, with its warnings since the
-        launch.
+        """Print the result of a run after waiting for it or watching it, with its warnings since
+        the launch.
         """
         self.note(report.last_line(cluster))
         if self._warnings is not None:
@@ -211,7 +211,7 @@ class Terminal:
     @contextmanager
     def detaching(self, name: str, then: str = "") -> Iterator[None]:
         """Make Ctrl-C in the block only stop watching the run `name`. `then` tells the user what
-        goes on.
+        continues.
 
         Raises:
             Detached: the user pressed Ctrl-C.

@@ -31,7 +31,7 @@ _client_addresses: dict[str, str] = {}
 
 
 def client_address(tasks: Mapping[str, str]) -> str:
-    """Return `host:port` at which the servers at `tasks` reach this process; equal for all
+    """Return `host:port` at which the servers at `tasks` reach this process; the same for all
     clusters.
 
     Raises:
@@ -141,7 +141,7 @@ class Client:
     def resolver(self) -> Any:
         """Return a `tf.distribute.cluster_resolver.SimpleClusterResolver` of the cluster."""
         tf = load_tensorflow()
-        stay_on_loopback(self._tasks)  # a strategy made from it listens in this process
+        stay_on_loopback(self._tasks)  # a strategy made from this resolver listens in this process
         jobs = {kind: list(hosts) for kind, hosts in self.addresses.items()}
         if not is_loopback(self._tasks):
             jobs["chief"] = [client_address(self._tasks)]
@@ -155,7 +155,7 @@ class Client:
         `LegacyKerasNeeded` if `tf.keras` is Keras 3, whose `model.fit` cannot use a strategy.
 
         Args:
-            variable_partitioner: as in TensorFlow; used when the strategy is made.
+            variable_partitioner: as in TensorFlow; used only when the strategy is created.
 
         Raises:
             WaitTimeout: a task does not accept connections, or TensorFlow does not connect.
@@ -199,7 +199,7 @@ class Client:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Turn a known TensorFlow error in a script into one that says what to do.
+        """Turn a known TensorFlow error in a script into an error that says what to do.
 
         A notebook shows the explanation below the failed cell without this call.
 

@@ -1,8 +1,8 @@
 """Readiness checks: an error names the tasks that do not accept connections.
 
-TensorFlow waits forever for a missing peer and cannot be interrupted meanwhile, so every client
-object checks here first. A check opens a connection to each port and closes it again. Standard
-library only.
+TensorFlow waits forever for a missing peer and cannot be interrupted while it waits, so every
+client object first runs this check. A check opens a connection to each port and closes it again.
+Standard library only.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@ TensorFlow connects a process to one cluster at a time: a second strategy silent
 one to the new cluster. This module remembers the connected cluster and refuses a second one while
 the first is alive. It connects only to a cluster whose ports it has found open.
 
-It sets environment variables that TensorFlow reads once. A value that the user has set always wins.
-TensorFlow is imported only when a client object is created. It reads `TF_CPP_MIN_LOG_LEVEL` during
-the import and `TF_GRPC_DEFAULT_OPTIONS` when it opens its first channel. A client needs no setting
-for inter-op threads: only servers can run out of them (`runtime/` gives servers at least 8).
+It sets environment variables that TensorFlow reads once. A value that the user has set always takes
+precedence. TensorFlow is imported only when a client object is created. It reads
+`TF_CPP_MIN_LOG_LEVEL` during the import and `TF_GRPC_DEFAULT_OPTIONS` when it opens its first
+channel. A client needs no setting for inter-op threads: only servers can run out of them
+(`runtime/` gives servers at least 8).
 """
 
 from __future__ import annotations
@@ -273,7 +274,9 @@ def _with_timeout(call: Callable[[], Any], name: str, timeout: float) -> Any:
 
 
 def _alive(tf: Any, tasks: Mapping[str, str]) -> bool:
-    """Return whether every parameter server still knows this process; a restarted one does not."""
+    """Return whether every parameter server still knows this process; a restarted server does
+    not.
+    """
     try:
         for index in range(sum(task.startswith("ps-") for task in tasks)):
             with tf.device(f"/job:ps/replica:0/task:{index}/device:CPU:0"):

@@ -1,8 +1,8 @@
 """A table of the TensorFlow errors that a user of a cluster meets, and what to do about them.
 
-It reads the type name and text of an exception and never imports TensorFlow. Every pattern is the
-text of a real error of TensorFlow 2.21 or Keras 3; `tests/unit/client/test_connection.py` checks
-them.
+This module reads the type name and text of an exception and never imports TensorFlow. Every pattern
+is the text of a real error of TensorFlow 2.21 or Keras 3; `tests/unit/client/test_connection.py`
+checks them.
 """
 
 from __future__ import annotations

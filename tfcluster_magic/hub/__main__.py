@@ -1,7 +1,7 @@
 """`python -m tfcluster_magic.hub`: commands for an administrator who manages the hub from a shell.
 
-The commands are `secrets` and the rows of `COMMANDS`; each row's module is imported only when its
-command is called. An error prints one sentence and exits with code 1.
+The commands are `secrets` and those of `COMMANDS`. The module of a command is imported only when
+the command is called. An error prints one sentence and exits with code 1.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ..i18n import _
 
 HUB_TOKENS = "tfcluster-hub-tokens"
 HUB_TOKEN_KEYS = ("proxy", "cookie", "crypt", "tenancy", "console")
-"""Names of the tokens, for: requests between hub and proxy, browser cookies, the hub's encrypted
-state, tenancy, the admin console.
+"""The names of the tokens. In this order, they are for requests between hub and proxy, browser
+cookies, the hub's encrypted state, tenancy, and the admin console.
 """
 
 

@@ -110,7 +110,7 @@ def pack(state: Path) -> bytes:
     found = {DATABASE: _copied(database)}
     with state_files.locked(state / ACCOUNTS, shared=True):
         for name in FILES[1:]:
-            with suppress(FileNotFoundError):  # depends on sign-in and world
+            with suppress(FileNotFoundError):  # not every hub has all files
                 found[name] = (state / name).read_bytes()
     about = {"format": FORMAT, "jupyterhub": version("jupyterhub"), "saved": _now()}
     found[MANIFEST] = json.dumps(about, indent=1).encode()

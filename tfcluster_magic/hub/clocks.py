@@ -139,7 +139,7 @@ class ClockKeeper:
         self._wait(0.0 if due and room > len(due) else 1.0)
 
     def close(self) -> None:
-        """Stop watching the clocks, which go on."""
+        """Stop watching the clocks, which keep running."""
         for each in self._accounts.values():
             self._unwatch(each)
 
@@ -249,7 +249,7 @@ def _run_check(person: Person | None, env: dict[str, str], out: int) -> None:
         os.environ.clear()
         os.environ.update(env)
         os.chdir("/")
-        if os.geteuid() == 0:  # whatever was decided before
+        if os.geteuid() == 0:  # a last check: never as root
             os._exit(1)
         state_dir = paths.state_dir()
         schedule_store.keep_time(state_dir)

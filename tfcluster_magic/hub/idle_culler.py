@@ -1,8 +1,8 @@
 """Settings of the idle culler, which stops unused notebooks, and of the number of named servers.
 
 Only work in a notebook counts as activity. A running cluster does not keep its notebook alive, and
-it goes on when its notebook is stopped. jupyterhub-idle-culler stops them. It is a service of the
-hub with only the scopes to read activity and stop notebooks.
+it continues when its notebook is stopped. jupyterhub-idle-culler stops the notebooks. It is a
+service of the hub with only the scopes to read activity and stop notebooks.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def _cull(c: Config, seconds: int, oldest: int, api: str) -> None:
     shortest = min(span for span in (seconds, oldest) if span)
     _tell_every(c, min(300, max(1, shortest // 4)))
     command = [sys.executable, "-m", "jupyterhub_idle_culler"]
-    # The culler needs an idle timeout. Without an idle limit it gets one that the maximum age
-    # precedes.
+    # The culler needs an idle timeout. Without an idle limit it gets one that is longer than the
+    # maximum age.
     command += [f"--timeout={seconds or 10 * oldest}", f"--max-age={oldest}"]
     command += [f"--cull-every={min(60, max(LEAST, shortest // 2))}", *_asking(api)]
     _serve(c, command, SCOPES)

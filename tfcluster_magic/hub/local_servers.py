@@ -1,6 +1,6 @@
 """Notebooks of the hub on one machine: local processes, each under its own system account.
 
-Users never share a uid, which would share files and TensorFlow's ports; those have no
+Users never share a uid: they would share files, and TensorFlow's ports, which have no
 authentication. A user who cannot have a notebook sees the reason. A process that has reused a
 notebook's pid is not mistaken for the notebook. At most as many notebooks start at once as the
 machine has cores.
@@ -153,7 +153,7 @@ class LocalServer(QueuedSpawner):
     async def get_options_form(self) -> Any:
         """Refuse a user before anything starts; return no form.
 
-        A refusal here gets the page with its reason. JupyterHub shows another page if a start fails
+        A refusal here shows a page with the reason. JupyterHub shows another page if a start fails
         after more than a second.
         """
         if self.user.name != self.owner:

@@ -81,7 +81,7 @@ def _as_this_kernel_saves(example: Path) -> bytes:
     viewed would count as changed.
     """
     from jupyter_core.paths import (
-        jupyter_path,  # the image of the hub, which makes `command`, has none
+        jupyter_path,  # missing in the hub's image, which only calls `command`
     )
 
     content = example.read_bytes()

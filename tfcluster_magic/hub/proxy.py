@@ -1,8 +1,8 @@
 """JupyterHub's proxy, and HTTP servers that recognise its requests by a secret path.
 
-Hub and console each have a secret first path segment. The proxy keeps it in memory, behind its
-token, and adds it to requests for that server only. The servers trust the forwarded client address
-of a request only if it came by that path.
+Hub and console each have a secret first path segment. The proxy keeps the segment in memory,
+readable only with the proxy's token, and adds the segment only to requests for that server. The
+servers trust the forwarded client address of a request only if it came by that path.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from .page_language import choose_language
 from .shared_settings import CONSOLE, Network, trusted_networks
 
 NEVER_BELIEVED = ("X-Real-Ip", "X-Scheme", "Forwarded", "X-Forwarded-For")
-"""Headers that are always removed: the first three are unused, and the last has been read before.
+"""Headers that are always removed: the first three are unused, and the last has been read before
+its removal.
 """
 ONLY_FROM_PROXY = ("X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port")
 

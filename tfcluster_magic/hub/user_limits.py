@@ -28,14 +28,8 @@ from .. import state_files
 from ..errors import TFClusterError
 from ..i18n import _
 from .tenancy.entitlements import Entitlement, HubPolicy
-from .tenancy.policy import (
-    Override,
-    encode_overrides,
-    entitled,
-    limits_of,
-    parse_policy,
-    read_overrides,
-)
+from .tenancy.overrides import Override, encode_overrides, entitled, read_overrides
+from .tenancy.policy import limits_of, parse_policy
 
 POLICY, OVERRIDES, LIMITS = "policy.yaml", "overrides.json", "limits"
 VARIABLE = "TFCLUSTER_HUB_POLICY"

@@ -1,7 +1,8 @@
-"""CPU- and GPU-hours on Kubernetes: the objects with users' ledgers and accounts. Pure.
+"""CPU- and GPU-hours on Kubernetes: the objects with users' ledgers and published totals. Pure.
 
 The ledger of a namespace is a ConfigMap in the operator's own namespace, where no user has rights.
-The user's account is published beside the options, in the user's own namespace.
+The user's totals (`HoursAccount`) are published in the user's own namespace, in the ConfigMap with
+the launch options.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ def read_ledger(found: Object) -> tuple[str, str, Ledger]:
 
 
 def accounted_run_of(found: Object, group: str) -> AccountedRun | None:
-    """Return a run in the form that the ledger needs, even if its spec is invalid; None if it used
-    nothing.
+    """Return a run in the form that the ledger needs, even if the run's spec is invalid; None if
+    the run used nothing.
     """
     held = custom_resource.usage_of(found)
     if held is None:
@@ -109,20 +110,20 @@ def budget_of(marks: Mapping[str, str]) -> Budget | None:
 
 
 def last_numbers(told: str) -> Mapping[str, int] | None:
-    """Return the highest run number of each name in the operator's account; None without
+    """Return the highest run number of each name from the published hours; None if they have no
     numbers.
     """
     return read_account(told, (), 0.0).numbers
 
 
 def has_budget(told: str) -> bool:
-    """Return whether the operator's account has a budget."""
+    """Return whether the published hours contain a budget."""
     return read_account(told, (), 0.0).budget is not None
 
 
 def read_account(told: str, known: Iterable[TFCluster], now: float) -> HoursAccount:
-    """Return a user's account until `now`. The account has the operator's hours of finished runs,
-    and those of recorded runs that still use resources.
+    """Return a user's hours until `now`. To the published hours of finished runs, add the hours of
+    the `known` runs that still use resources.
     """
     try:
         said = ledger.ACCOUNT_DECODER.decode(told) if told else HoursAccount()

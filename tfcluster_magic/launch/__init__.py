@@ -14,10 +14,10 @@ PROJECT_FILE = "tfcluster.yaml"
 
 @dataclass(frozen=True)
 class ProjectUse:
-    """What a launch took from the file of the project in `folder`, a full path.
+    """The settings that a launch took from the file of the project in `folder`, a full path.
 
-    `settings` are the lines that count, such as `workers: 4`; `replaced` are the keys of the file
-    that an option of the launch overrides. The record keeps it as one message.
+    `settings` are the lines that were used, such as `workers: 4`; `replaced` are the keys of the
+    file that an option of the launch overrides. The record keeps all this as one message.
     """
 
     folder: str
@@ -45,7 +45,9 @@ class ProjectUse:
 
     @classmethod
     def of(cls, inferred: Iterable[Message]) -> ProjectUse | None:
-        """Return the project's part of what the record says of a launch; None without one."""
+        """Return the use of a project from the inferences that a record has of its launch; None if
+        there is none.
+        """
         for told in inferred:
             if told.code not in ("FromProject", "FromConfiguration"):
                 continue
@@ -71,10 +73,10 @@ class LaunchRequest:
     """A request to a backend for a launch; its spec is validated.
 
     `cluster` is the chosen name. `name_given` says that the user chose it, so a name in use is
-    refused; a derived one gets the next free letter instead (`train`, `train-b`, ...). `inferred`
-    lists the parts of the spec that were inferred from the program. A launch of a schedule is
-    `scheduled` and has its number, `run`: a run of that number and due time is the same launch, not
-    made again.
+    refused; a derived name gets the next free letter instead (`train`, `train-b`, ...). `inferred`
+    lists the parts of the spec that were inferred from the program. A launch by a schedule has
+    `scheduled`, and its run number `run`: if a run with that number and due time exists, the launch
+    is not repeated.
     """
 
     cluster: str

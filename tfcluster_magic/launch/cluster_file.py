@@ -1,7 +1,7 @@
-"""Cluster files: a TFCluster, or its spec alone, as YAML or JSON, in our or kubectl's form.
+"""Cluster files: a TFCluster, or only its spec, as YAML or JSON, in our or kubectl's form.
 
-Reading takes the name, the spec and the program's source; what belonged to a run (uid, run number,
-status, a stop request) is dropped. Such a file can also be written for a run.
+Reading takes the name, the spec and the program's source; fields of a run (uid, run number, status,
+a stop request) are dropped. This module also writes such a file for a run.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ MOST_BYTES = 4 * 1024 * 1024  # a record with its program is far smaller
 
 @dataclass(frozen=True)
 class ClusterFile:
-    """The content of a cluster file. Without a snapshot in the file, `program` is the source, and
-    `entry` the file to start if that is a folder.
+    """The content of a cluster file. If the file has no snapshot, `program` is the source, and
+    `entry` is the file to start if the source is a folder.
     """
 
     name: str | None
@@ -78,17 +78,18 @@ def read(path: str) -> ClusterFile:
 
 
 def _says_what_runs(program: Mapping[str, object]) -> bool:
-    """Return whether it holds the program, or where the tasks find it; then its source is only a
-    label.
+    """Return whether `program` holds the program itself, or says where the tasks find it. Then its
+    `source` is only a label.
     """
     return any(program.get(each) is not None for each in ("sha256", *PROGRAM_FORMS))
 
 
 def cluster_file_of(cluster: TFCluster) -> dict[str, object]:
-    """Return the cluster file that launches `cluster` again, wherever the file lies.
+    """Return the cluster file that launches `cluster` again, in whichever folder the file is.
 
-    The program is named by its source if that can be found from anywhere: the file then follows its
-    changes. Otherwise (a cell, an unknown folder) it is the run's own snapshot.
+    The file names the program's source if the source can be found from any folder; a launch then
+    uses the source as it is at that time. Otherwise (a cell, an unknown folder) the file has the
+    run's own snapshot.
     """
     spec: dict[str, Any] = msgspec.to_builtins(cluster.spec)
     for own in ("stop", "resumeFrom", "after"):
@@ -114,7 +115,7 @@ def cluster_file_of(cluster: TFCluster) -> dict[str, object]:
 def read_text(path: str, field: str = "", most: int = MOST_BYTES) -> str:
     """Read the text of a file with a limited number of bytes, or of standard input for `-`.
 
-    Errors call it `field`.
+    Errors call the text `field`.
 
     Raises:
         InvalidRequest: it is missing, too large or not UTF-8.
@@ -151,7 +152,8 @@ def read_documents(path: str, text: str, field: str = "") -> list[object]:
         text = _("it is not YAML: line {line}: {why}") if mark else _("it is not YAML: {why}")
         words = {"line": mark.line + 1 if mark else 0, "why": getattr(error, "problem", error)}
         raise _refusal(path, path, text.format(**words), field) from None
-    except (ValueError, TypeError) as error:  # a number with thousands of digits, a date, a key
+    # such as a number with thousands of digits, an invalid date or key
+    except (ValueError, TypeError) as error:
         raise _refusal(path, path, _("it is not YAML: {why}").format(why=error), field) from None
     except RecursionError:
         raise _refusal(path, path, _("it is nested too deeply"), field) from None

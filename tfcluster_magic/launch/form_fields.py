@@ -1,7 +1,7 @@
-"""The options of a launch as fields of a form: section, bounds and default of each. Pure.
+"""The options of a launch as fields of a form: the section, bounds and default of each. Pure.
 
-A form shows every option of the command line and no other: all is derived from the table in
-`options.py` and from the bounds in `spec/`. Values are checked elsewhere.
+A form shows exactly the options of the command line: fields are derived from the table in
+`options.py` and from the bounds in `spec/`. Other modules check the values.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "ex
 def form_fields(is_here: bool, most_tasks: int | None = None) -> list[dict[str, Any]]:
     """Return every option in the order of the command line, in the current language.
 
-    Options of pods are left out where tasks are processes (`is_here`). `path` is the field of the
-    spec (`*` for every task type). `default` is its value in each mode as a user would write it;
-    null if the program decides or there is none. A count is at most `most_tasks`.
+    Options of pods are left out if tasks are processes of this machine (`is_here`). `path` is the
+    field of the spec (`*` for every task type). `default` is its value in each mode as a user would
+    write it; null if the program decides or there is no default. A count is at most `most_tasks`.
     """
     fields = [_field(option) for option in OPTIONS if not (is_here and option.only_kubernetes)]
     for field in fields if most_tasks is not None else ():
         if field["path"][-1] == "count" and "maximum" in field:
             field["maximum"] = min(field["maximum"], most_tasks)
-    if not is_here:  # a kernel's Python is not in the image
+    if not is_here:  # an image does not have a kernel's Python
         python = next(field for field in fields if field["key"] == "python")
         python |= {"section": PODS, "example": "python3"}
     return fields
 
 
 def form_values(spec: Spec, told: Collection[str] = ()) -> dict[str, str | bool | list[str]]:
-    """Return what the fields hold for another launch of `spec`, by their keys; defaults, too, of
-    the options in `told`, which the file of a project sets.
+    """Return the values of a form's fields for another launch of `spec`, by key. Default values are
+    left out, except those of the options in `told`, which the file of a project sets.
 
-    A value is a text as one would type it, a boolean for a switch, a list of texts for what may be
-    given several times. Numbers of tasks are all there, also those that the program's text asked
-    for; of the others those that are not the default. `read_options` gives the same spec for them.
+    A value is a text as a user types it, a boolean for a switch, or a list of texts for a
+    repeatable option. All numbers of tasks are included, even if they are defaults. `read_options`
+    gives the same spec for these values.
     """
     found: dict[str, str | bool | list[str]] = {}
     for option in OPTIONS:
         if option.path[0] == "*":
-            continue  # each type of task has its own size
+            continue  # each type of task has its own field
         value = field_at(spec, option.path)
         is_count = option.path[0] == "replicas" and option.path[-1] == "count"
         is_told = is_count and option.only in (None, spec.mode)
@@ -69,13 +69,16 @@ def form_values(spec: Spec, told: Collection[str] = ()) -> dict[str, str | bool 
 
 
 def _of_each(option: Option) -> str:
-    """Return the option that sets the same for each task: `memory` for `worker_memory`."""
+    """Return the key of the option that sets the same resource for every task: `memory` for
+    `worker_memory`.
+    """
     return option.path[-1] if option.path[2:3] == ("resources",) else ""
 
 
 def option_for(field: str, said: Mapping[str, object]) -> str | None:
-    """Return the input of a form that a problem's `field` concerns; `said` are the options in use.
-    `program`, `name`, `arguments`, `sha256`, `config` and `kernelspec` are inputs besides them.
+    """Return the input of a form that a problem's `field` concerns; `said` are the options that
+    were given. Besides the options, `program`, `name`, `arguments`, `sha256`, `config` and
+    `kernelspec` are inputs.
     """
     if field == _("arguments after --"):
         return "arguments"
@@ -91,7 +94,8 @@ def option_for(field: str, said: Mapping[str, object]) -> str | None:
         return "arguments" if path[1:2] == ("arguments",) else "program"
     while path:
         keys = [option.key for option in OPTIONS if _may_set(option, path)]
-        if keys:  # --memory sets the memory of each worker, if --worker-memory is not used
+        # such as --memory, which sets the memory of each worker if --worker-memory is not used
+        if keys:
             return next((key for key in reversed(keys) if key in said), keys[-1])
         path = path[:-1]
     return None
@@ -101,7 +105,7 @@ _BESIDE = {
     "name": "name",
     "kernelspec": "kernelspec",
     "tensorflow": "kernelspec",
-    "replicas": "workers",  # too many tasks
+    "replicas": "workers",  # the field of the problem "too many tasks"
     "spec.replicas": "workers",
 }
 
@@ -179,7 +183,7 @@ def bounds(path: Sequence[str], model: type[Model] = Spec) -> dict[str, Any]:
     for part in path:
         inner = _model_in(kind)
         if inner is None:
-            return {}  # a pair of `env`
+            return {}  # the path leads to a value in `env`
         kind = {f.encode_name: f for f in fields_of(inner)}[part].type
     found: dict[str, Any] = {}
     for meta in _metas(kind):

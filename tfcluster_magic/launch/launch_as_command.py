@@ -1,7 +1,8 @@
 """A launch as a command line or a magic: the reverse of `options.read_options`. Pure.
 
-Parsing the words again gives the same launch; defaults are left out. This module writes each kind
-of value, and escapes what IPython would change in a cell. Invalid launches can be written, too.
+Parsing the resulting arguments gives the same launch; defaults are left out. This module writes
+each kind of value, and escapes what IPython would change in a cell. Invalid launches can be
+written, too.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ..spec.spec import fields_of
 from . import ProjectUse
 from .options import DEFAULT_WORKERS, OPTIONS, Kind, Option, pod_option_texts
 
-_ABOVE = "# %%tfcluster\n"  # replaces a cell's first line in a snapshot
+_ABOVE = "# %%tfcluster\n"  # replaces the first line of a cell in its snapshot
 
 
 def launch_argv(
@@ -36,7 +37,9 @@ def launch_argv(
     sha256: str | None = None,
     config: str | None = None,
 ) -> list[str]:
-    """Return the words of a launch, the verb first; `options` are by key, as the user gave them."""
+    """Return the command-line arguments of a launch, the verb first; `options` are by key, as the
+    user gave them.
+    """
     words = ["launch"]
     for option in OPTIONS:
         value = (options or {}).get(option.key)
@@ -54,8 +57,8 @@ def launch_argv(
 
 
 def magic_line(words: Sequence[str], cell: bool = False) -> str:
-    """Return the words as a line of a notebook; with `cell`, the line above a program. IPython
-    expands `{…}` and `$name`, and any line break ends the line.
+    """Return the arguments as a line of a notebook; with `cell`, as the first line of a cell with a
+    program. IPython expands `{…}` and `$name`, and any line break ends the line.
     """
     line = shlex.join(words)
     breaks = {char for char in line if char != " " and len(f"a{char}a".splitlines()) > 1}
@@ -63,7 +66,7 @@ def magic_line(words: Sequence[str], cell: bool = False) -> str:
     escapes = {ord("{"): "{{", ord("}"): "}}"} | {ord(c): f"{{chr({ord(c)})}}" for c in breaks}
     if (
         breaks or braces or '"\'"' in line
-    ):  # otherwise it is quoted, and IPython respects the quotes
+    ):  # other words are quoted, and IPython respects the quotes
         escapes[ord("$")] = "{chr(36)}"
     return f"{'%%' if cell else '%'}tfcluster {line.translate(escapes)}"
 
@@ -71,8 +74,8 @@ def magic_line(words: Sequence[str], cell: bool = False) -> str:
 def shell_command(cluster: TFCluster) -> str | None:
     """Return the shell command that launches `cluster` again.
 
-    None for a program text in the record and a command of the image, which have no words. If the
-    working folder is known and matters, the command changes to it first.
+    None for a program text in the record and a command of the image, which no command line can
+    express. If the working folder is known and matters, the command changes to it first.
     """
     program = cluster.spec.program
     if program is not None and program.kind in _WORDLESS:
@@ -154,7 +157,7 @@ _NONE: tuple[object, ...] = ((), {}, None)
 
 
 def portable_source(program: Program | None) -> str | None:
-    """Return a source that means the same in every folder; None if there is none."""
+    """Return a source that names the same program from every folder; None if there is none."""
     if program is None or program.kind in _WORDLESS:
         return None
     if program.kind in (ProgramKind.URL, ProgramKind.LINK) or _is_absolute(program):
@@ -179,7 +182,7 @@ def value_text(kind: Kind, value: object) -> str:
 
 
 def field_at(model: Any, path: tuple[str, ...]) -> object:
-    """Return the field at `path` of a model, by its JSON names; None below an absent one."""
+    """Return the field at `path` of a model, by its JSON names; None below an absent field."""
     for part in path:
         if model is None:
             return None
@@ -189,7 +192,7 @@ def field_at(model: Any, path: tuple[str, ...]) -> object:
 
 
 def field_default(path: tuple[str, ...]) -> object:
-    """Return the default of a field; the numbers of tasks have other defaults."""
+    """Return the default of a field; numbers of tasks get their defaults elsewhere."""
     return field_at(Spec(), path)
 
 
@@ -239,11 +242,12 @@ def _implied_value(option: Option, spec: Spec) -> object:
 
 
 def _findings(program: Program | None) -> Findings | None:
-    """Return what the text of a program says, if its files are in the record."""
+    """Return the findings in the text of a program, if its files are in the record."""
     if program is None or program.files is None:
         return None
     try:
-        return find_out(program, Path(os.devnull))  # reads no folder: its files are in the record
+        # reads no folder, because the files are in the record
+        return find_out(program, Path(os.devnull))
     except (TFClusterError, binascii.Error):
         return None
 

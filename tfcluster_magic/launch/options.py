@@ -1,9 +1,9 @@
 """The options of a launch: the table, and how their values are read.
 
 Command line, magic, forms and Python keywords use this table. `read_options` turns option values
-into a `Spec` in JSON form: it finds every problem at once, and names each by the option that caused
-it. Short forms (`images:/mnt/images:ro`) and default numbers of tasks are defined here. Bounds and
-rules between fields are checked in `validation/`.
+into a `Spec` in JSON form: it finds every problem at once, and names the option that caused each
+problem. Short forms (`images:/mnt/images:ro`) and default numbers of tasks are defined here. Bounds
+and rules between fields are checked in `validation/`.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Option:
-    """One option: `flag` on a command line, `key` in Python, `path` of the field that it sets.
-    `label` is its name in forms, `only` the mode in which it has an effect, if not in both.
+    """One option: `flag` is its name on a command line, `key` its name in Python, `label` its name
+    in forms. `path` is the path of the field that it sets, `only` the mode in which it has an
+    effect, if not in both.
     """
 
     flag: str
@@ -78,7 +79,7 @@ class Option:
 
     @property
     def only_kubernetes(self) -> bool:
-        """Whether it has an effect only where tasks are pods."""
+        """Whether the option has an effect only if tasks are pods."""
         return self.path[0] in ("image", "pods")
 
 
@@ -314,7 +315,7 @@ DEFAULT_WORKERS = 2
 
 
 def unknown_options(options: Mapping[str, object]) -> list[Problem]:
-    """Return a problem for each unknown key in `options`."""
+    """Return a problem for each unknown key of `options`."""
     problems = []
     for key in sorted(options.keys() - BY_KEY.keys()):
         close = difflib.get_close_matches(key, BY_KEY, 1)
@@ -327,8 +328,8 @@ def unknown_options(options: Mapping[str, object]) -> list[Problem]:
     return problems
 
 
-# How options with parts are written and read on a command line; both directions match. Names and
-# paths are checked with everything else (`validation/`). Most of them are for pods.
+# Options with parts, written and read as on a command line; both directions match. `validation/`
+# checks names and paths like all other values. Most of these options are for pods.
 
 _VOLUME = re.compile(
     r"(?P<claim>[^/:]+)(?:/(?P<subPath>[^:]+))?:(?P<path>[^:]+)(?::(?P<how>r[ow]))?"
@@ -353,7 +354,9 @@ def read_pod_option(kind: Kind, value: object) -> object:
 
 
 def pod_option_texts(kind: Kind, value: object) -> list[str]:
-    """Return the texts, one for each time the option is given; texts are returned as they are."""
+    """Return the texts of an option, one for each time that it is given. A `value` that has texts
+    already is not changed.
+    """
     value = msgspec.to_builtins(value)
     if kind is Kind.ANNOTATIONS and isinstance(value, Mapping):
         return [f"{key}={content}" for key, content in value.items()]
@@ -427,12 +430,13 @@ def _read_dependency(item: object) -> object:
 
 
 OF_SCHEDULE = "schedule:"
-"""Before the name of a schedule in `--after`."""
+"""Prefix of the name of a schedule in `--after`."""
 
 
 def split_schedule(text: str) -> tuple[str, str]:
-    """Split `schedule:` from what `--after` names: `schedule:nightly:end` gives `nightly:end`.
-    `schedule:end` is a run called schedule.
+    """Split the prefix `schedule:` from the rest of a value of `--after`: from
+    `schedule:nightly:end`, the rest is `nightly:end`. `schedule:end` has no prefix; it means a run
+    called schedule.
     """
     rest = text.removeprefix(OF_SCHEDULE)
     if rest == text or rest in _enum_values(AwaitedOutcome):
@@ -477,8 +481,8 @@ _ITEM_TEXT: Mapping[Kind, Callable[[Mapping[str, Any]], str]] = {
 
 
 def option_of(field: str) -> str:
-    """Return the option that sets a field of a `Spec`, as --worker-memory; the field if none does.
-    `field` is a path, such as `replicas.worker.resources.memory`.
+    """Return the option that sets a field of a `Spec`, such as --worker-memory; the field itself if
+    no option sets it. `field` is a path, such as `replicas.worker.resources.memory`.
     """
     path = tuple(field.split("."))
     return next((option.flag for option in OPTIONS if option.path == path), field)
@@ -489,8 +493,9 @@ def option_of(field: str) -> str:
 
 @dataclass
 class OptionValues:
-    """Option values as a `spec` in JSON form, the `origin` of its fields, and the problems so far.
-    `for_all` holds the resources for every task until `fill_in_defaults` knows which types exist.
+    """Option values as a `spec` in JSON form, with the `origin` of its fields and the problems so
+    far. `for_all` holds the resources of every task until `fill_in_defaults` knows which task types
+    exist.
     """
 
     spec: dict[str, object] = field(default_factory=dict)
@@ -518,7 +523,9 @@ class OptionValues:
             self.origin[path] = origin
 
     def by_option(self, problems: Iterable[Problem]) -> list[Problem]:
-        """Return the problems, each named by the option that set the field."""
+        """Return the problems, each with the option that set the field in place of the field's
+        name.
+        """
         return [Problem(self._called(str(p.field)), p.value, p.allowed) for p in problems]
 
     def _called(self, name: str) -> str:
@@ -543,8 +550,9 @@ def read_options(
     onto: OptionValues | None = None,
     origins: Mapping[str, str] | None = None,
 ) -> OptionValues:
-    """Read `options` (by their Python keys; None means not given) on top of `spec`, or `onto` what
-    was read before. Problems call an option by its flag, or as `origins` says for its key.
+    """Read `options` (by their Python keys; None means not given) and add them to `spec`, or to the
+    values that were read before (`onto`). Problems call an option by its flag, or by its entry in
+    `origins`.
     """
     values = OptionValues(_copy(spec or {})) if onto is None else onto
     called = {option.key: option.flag for option in OPTIONS} | dict(origins or {})
@@ -576,7 +584,8 @@ def read_options(
 
 def fill_in_defaults(values: OptionValues, wanted: Collection[TaskType] = ()) -> set[TaskType]:
     """Fill in missing counts, and the resources for every task. `wanted` are the types besides
-    workers that the program wants. Return the types that got a task because no count was given.
+    workers that the program needs. Return the types that got a task only because the program needs
+    one.
     """
     in_graph = values.get(("mode",)) == Mode.IN_GRAPH.value
     asked_for = set() if in_graph else set(wanted)
@@ -597,7 +606,7 @@ def fill_in_defaults(values: OptionValues, wanted: Collection[TaskType] = ()) ->
             continue
         for key, (value, flag) in values.for_all.items():
             path = ("replicas", task_type.value, "resources", key)
-            if path not in values.origin:  # --worker-cpu goes before --cpu
+            if path not in values.origin:  # --worker-cpu takes precedence over --cpu
                 values.put(path, value, flag)
     return given
 

@@ -1,8 +1,8 @@
 """Plans of launches: from option values to a `LaunchRequest`, and the dry run of a form.
 
-Program, name, counts and limits are checked together: one error has every problem, named by the
-option that caused it. The name and the program's source are chosen here. Nothing is created but the
-snapshot of a large program, in the given workspace.
+Program, name, counts and limits are checked together: one error has every problem, each with the
+option that caused it. This module chooses the name and the program's source. It creates nothing
+except the snapshot of a large program, in the given workspace.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Plan:
-    """A planned launch: the run as it would be, and what prevents it."""
+    """A planned launch: the run as it would be, and the reasons that prevent it."""
 
     cluster: TFCluster
     preflight: Preflight
@@ -90,9 +90,9 @@ class ProgramSource:
     """The program of a launch: at most one of `path` and `cell`.
 
     `workspace` is the folder for a snapshot too large for the record, `folder` the user's working
-    folder (this process's if None). Without `fetch`, no URL is read. `beside_bytes` is the size
-    limit for a single file together with the small files beside it. `entry` is the file that starts
-    a folder.
+    folder (this process's if None). If `fetch` is false, no URL is read. `beside_bytes` is the size
+    limit for a single file together with the small files in its folder. `entry` is the file that
+    starts a folder.
     """
 
     workspace: Path
@@ -108,7 +108,7 @@ class ProgramSource:
 
     @property
     def cwd(self) -> Path:
-        """The folder that relative paths begin in."""
+        """The folder to which paths are relative."""
         return self.folder or _working_folder()
 
 
@@ -120,7 +120,7 @@ class LaunchDraft:
     """A launch under construction; its problems are collected and raised once.
 
     `runs` returns the existing runs. `use` has the settings from a project's file, `named` the name
-    to use if the user gives none.
+    to use if the user gives no name.
     """
 
     values: OptionValues
@@ -130,8 +130,8 @@ class LaunchDraft:
     named: str | None = None
 
     def attempt(self, make: Callable[[], T]) -> T | None:
-        """Return the result of `make`; add its problems to the list and return None if it is
-        refused.
+        """Return the result of `make`; if it raises InvalidRequest, add the problems to the list
+        and return None.
         """
         try:
             return make()
@@ -157,12 +157,12 @@ def request_launch(
 ) -> LaunchRequest:
     """Return the request for a launch; the arguments are those of `ClusterManager.launch`.
 
-    If `program` is a project (a folder with `tfcluster.yaml`), its file gives what is not said
-    here, with `config` also what that configuration says.
+    If `program` is a project (a folder with `tfcluster.yaml`), its file gives the options that are
+    not given here, with `config` also those of that configuration.
 
     `workspace` is the folder for a snapshot too large for the record, `beside_bytes` the size limit
-    for a single file together with the small files beside it. `runs` returns the existing runs, by
-    which `after` is read.
+    for a single file together with the small files in its folder. `runs` returns the existing runs,
+    in which the names in `after` are looked up.
 
     Raises:
         InvalidRequest: with every problem.
@@ -192,10 +192,12 @@ def _started_project(
     runs: KnownRuns | None,
     options: Mapping[str, object],
 ) -> tuple[LaunchDraft, ProgramSource, str | None] | None:
-    """Return draft, program and name of a launch of a project; None if `source` is none.
+    """Return the draft, the program and the name of a launch of a project; None if `source` is no
+    project.
 
     Raises:
-        InvalidRequest: with every problem of its file, or there is no such configuration.
+        InvalidRequest: the project's file has problems (the error has them all), or there is no
+            such configuration.
     """
     folder = None
     if source.path is not None and source.cell is None:
@@ -238,7 +240,9 @@ def request_from_source(
 
 
 def _used(use: ProjectUse, spec: Spec) -> ProjectUse:
-    """Return what a project gave, with the program that was found in it if its file names none."""
+    """Return the project's settings, with the program that was found in its folder if its file
+    names none.
+    """
     found = spec.program is not None and "program" not in use.keys
     if spec.program is not None and found:
         return replace(use, settings=(f"program: {spec.program.entrypoint}", *use.settings))
@@ -246,7 +250,7 @@ def _used(use: ProjectUse, spec: Spec) -> ProjectUse:
 
 
 def placeholder_program(source: str) -> dict[str, object]:
-    """Return a placeholder for a program whose name alone is known."""
+    """Return a placeholder for a program of which only the name is known."""
     entry = "program.sh" if source.endswith(".sh") else "program.py"
     return {"kind": "url", "source": source, "entrypoint": entry, "sha256": "0" * 64}
 
@@ -262,11 +266,12 @@ def request_rerun(
 ) -> LaunchRequest:
     """Return the request for another run of the same snapshot; the arguments are those of `rerun`.
 
-    It waits for other runs only if `options` say so. The runs that `old` waited for have ended.
+    The new run waits for other runs only if `options` say so, because the runs that `old` waited
+    for have ended.
 
     Raises:
         InvalidRequest: with every problem.
-        Conflict: its record is damaged and does not say what it ran.
+        Conflict: the record of `old` is damaged and does not say what it ran.
     """
     if old.status.reason is Reason.RECORD_DAMAGED:
         raise Conflict(old.status.message)
@@ -300,8 +305,9 @@ def request_rerun(
 
 
 def _resolve_after(draft: LaunchDraft) -> list[Message]:
-    """Put exact runs into `after`, and note a problem for each run that can no longer succeed or
-    end as required. Return which run each name means.
+    """Replace the names in `after` with exact runs, and add a problem for each run that can no
+    longer succeed or end as required. Return a message for each name that means a run of another
+    name.
     """
     after = draft.values.get(("after",))
     if not after or not isinstance(after, list) or draft.runs is None:
@@ -325,7 +331,7 @@ def _resolve_after(draft: LaunchDraft) -> list[Message]:
 
 
 def _run_of(ref: str, known: Sequence[TFCluster]) -> TFCluster | None:
-    """Return the run `ref`, or the newest run of that name, or of that schedule."""
+    """Return the run `ref`, or the newest run of the cluster or schedule that `ref` names."""
     of, schedule = split_schedule(ref)
     if of:
         of_name = [run for run in known if (s := run.metadata.scheduled) and s.schedule == schedule]
@@ -347,7 +353,7 @@ def _unknown_run(ref: str, known: Sequence[TFCluster]) -> str:
 
 
 def _why_never(run: TFCluster, until: str) -> str:
-    """Return why a run will never succeed or end as required; empty if it has, or still can."""
+    """Return why a run will never succeed or end as required; empty if it did, or still can."""
     name, phase = run.metadata.name, run.status.phase
     if until != AwaitedOutcome.SUCCESS.value or phase is Phase.SUCCEEDED:
         return ""
@@ -360,7 +366,7 @@ def _why_never(run: TFCluster, until: str) -> str:
 
 
 def _put_program(draft: LaunchDraft, source: ProgramSource) -> programs.Findings:
-    """Take the snapshot, if there is a program; return what its text says."""
+    """Take the snapshot, if there is a program; return the findings in its text."""
     nothing = programs.Findings()
     values = draft.values
     if source.sha256 is not None and source.path is None:
@@ -397,7 +403,9 @@ _OBJECT_STORE = re.compile(r"(?:gs|s3|s3a|hdfs|viewfs|abfss?|oss|cos)://[^\s,;]+
 
 
 def _object_store_warnings(arguments: Sequence[str]) -> list[str]:
-    """Return warnings about arguments that name an object store, which is not read here."""
+    """Return warnings about arguments that name an object store, which this module does not
+    read.
+    """
     found = dict.fromkeys(url for each in arguments for url in _OBJECT_STORE.findall(str(each)))
     text = _(
         "{url}: progress and `tfcluster tensorboard` do not read event files in an object store; "
@@ -413,7 +421,7 @@ def _put_interpreter(draft: LaunchDraft, folder: Path | None) -> None:
         return
     path = os.path.expanduser(said)
     if os.sep in path:
-        # not its real path: a virtual environment is identified by its own link
+        # not the real path: a virtual environment is identified by the link in it
         found = draft.attempt(
             lambda: os.path.abspath(os.path.join(folder or _working_folder(), path))
         )
@@ -427,7 +435,9 @@ def _put_interpreter(draft: LaunchDraft, folder: Path | None) -> None:
 
 
 def _bytes_beside_program(values: OptionValues) -> int:
-    """Return the bytes that other options take in the record, as far as they are valid."""
+    """Return the bytes that the other options take in the record; invalid options are not
+    counted.
+    """
     beside = ("env", "pods", "interpreter")
     said = {key: values.spec[key] for key in beside if key in values.spec}
     with suppress(msgspec.ValidationError):
@@ -482,7 +492,7 @@ def _finish(draft: LaunchDraft, name: str | None, derive: Callable[[], str]) -> 
     before = len(values.problems)
     spec = draft.attempt(lambda: validation.validate(values.spec))
     found = values.by_option(values.problems[before:])
-    if refused_program:  # one was named, so "name a program" would mislead
+    if refused_program:  # a program was named, so "name a program" would mislead
         found = [p for p in found if p.field != "spec.program"]
     values.problems[before:] = [
         replace(p, field="program") if p.field == "spec.program" else p for p in found
@@ -511,15 +521,15 @@ _OVERRIDES = {
     "NeededChief": "chief",
     "StrategyUnclear": "ps",
 }
-"""The key of the option that overrides what a message says about counts."""
+"""The keys of the options that override the numbers of tasks in messages, by message code."""
 _LEFT_OUT = ("FlagUnclear", "FlagUnrelated", "FlagOfSubcommand")
 
 
 def inferred_messages(
     spec: Spec, findings: programs.Findings, given: Collection[TaskType]
 ) -> tuple[Message, ...]:
-    """Return messages on what of `spec` follows from `findings`; `given` are types they added a
-    task of.
+    """Return messages about the parts of `spec` that follow from `findings`; `given` are the task
+    types that have a task because of them.
     """
     if spec.mode is not Mode.BETWEEN_GRAPH:
         return ()
@@ -555,7 +565,7 @@ def inferred_messages(
 def _still_inferred(
     old: TFCluster, spec: Spec, options: Mapping[str, object]
 ) -> tuple[Message, ...]:
-    """Return what was inferred for a run and still applies to `spec`, a rerun."""
+    """Return the inferences from the launch of `old` that still apply to `spec`, a rerun."""
     kept = [*unpinned_messages(spec.program)]
     for told in old.status.inferred:
         if told.code == "ProgramNotPinned":
@@ -582,7 +592,7 @@ def _still_inferred(
 
 
 def _without(use: ProjectUse, options: Mapping[str, object]) -> ProjectUse:
-    """Return what a project gave to a run, for a rerun with other options."""
+    """Return the settings that a project gave to a run, for a rerun with other options."""
     gone = {key.replace("_", "-") for key, value in options.items() if value not in (None, ())}
     of = {each: each.partition(":")[0] for each in use.settings}
     stays = tuple(each for each, key in of.items() if key not in gone)
@@ -603,7 +613,7 @@ def _refuse_missing_chief(draft: LaunchDraft, findings: programs.Findings) -> No
     values.problems.append(Problem("--chief", "--no-chief", allowed))
 
 
-# Dry runs: a launch while a form is being filled in, with its problems so far. Nothing is fetched
+# Dry runs: a launch while its form is being filled in, with its problems so far. Nothing is fetched
 # and nothing is kept.
 
 
@@ -621,8 +631,9 @@ class LaunchTarget(Protocol):
 class DryRun:
     """A launch that is being filled in, with its problems so far.
 
-    `name` is the given or derived one. `spec` is None if not even its size is known; an unreadable
-    program has a placeholder. `told`, `cautions`: see `Preflight`. `inferred`: see `LaunchRequest`.
+    `name` is the given or derived name. `spec` is None if not even the size of the run is known; a
+    placeholder replaces an unreadable program. `told`, `cautions`: see `Preflight`. `inferred`: see
+    `LaunchRequest`.
     """
 
     name: str | None
@@ -635,7 +646,7 @@ class DryRun:
     cautions: tuple[Problem, ...] = ()
 
     def placed(self, target: LaunchTarget) -> DryRun:
-        """Return the same with what prevents it on the target."""
+        """Return the same dry run with the reasons that prevent it on the target."""
         verdict = Preflight() if self.spec is None else target.preflight(self.spec)
         known = target.list() if self.given else []
         taken = [_name_taken(c) for c in known if c.active and c.metadata.cluster == self.name]
@@ -661,9 +672,7 @@ def dry_run(
     runs: KnownRuns | None = None,
     **options: object,
 ) -> DryRun:
-    """Return a launch as far as it is filled in, with the options of `request_launch`. Reads no
-    URL.
-    """
+    """Return a dry run of the values so far, which are those of `request_launch`. Reads no URL."""
     source = ProgramSource(workspace, program, cell, sha256, arguments, folder, False, beside_bytes)
     draft = LaunchDraft(read_options(options), runs)
     try:
@@ -686,14 +695,16 @@ def dry_run(
 
 
 def _program_cautions(warned: Sequence[str], arguments: Sequence[str]) -> tuple[Problem, ...]:
-    """Return warnings about a program and its arguments as problems of these fields."""
+    """Return warnings about a program and its arguments as problems of the fields `program` and
+    `arguments`.
+    """
     of_arguments = _object_store_warnings(arguments)
     fields = [_("arguments after --") if w in of_arguments else "program" for w in warned]
     return tuple(Problem(f, None, w) for f, w in zip(fields, warned, strict=True))
 
 
 def _outline_spec(values: OptionValues) -> Spec | None:
-    """Return the spec, with a placeholder for a missing program; None if it is invalid."""
+    """Return the spec, with a placeholder for a missing program; None if the spec is invalid."""
     spec = dict(values.spec)
     if spec.get("program") is None and spec.get("mode") != Mode.IN_GRAPH.value:
         spec["program"] = placeholder_program("")

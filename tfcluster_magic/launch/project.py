@@ -45,7 +45,7 @@ MOST_CONFIGURATIONS = 50
 CONFIGURATIONS = "configurations"
 CONFIG_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
 BESIDE = ("program", "arguments", "name")
-"""Keys of a file that are not options of a launch."""
+"""Keys of a project's file that are not options of a launch."""
 BY_NAME: Mapping[str, Option] = {option.flag[2:]: option for option in OPTIONS}
 """Options by their key in the file: `--max-duration` is `max-duration`."""
 
@@ -79,7 +79,9 @@ class Setting:
 
     @property
     def is_pairs(self) -> bool:
-        """Whether a configuration and an option add to it instead of replacing it."""
+        """Whether a configuration and an option add pairs to this setting instead of replacing
+        it.
+        """
         return isinstance(self.value, dict)
 
     def __str__(self) -> str:
@@ -99,8 +101,9 @@ Settings = Mapping[str, Setting]
 
 
 def overlaid(below: Settings, above: Settings) -> dict[str, Setting]:
-    """Return the settings of both; those in `above` replace others, but add to pairs such as `env`.
-    `memory` above also replaces `worker-memory` below, because it applies to every task.
+    """Return the settings of both. A setting in `above` replaces the same setting in `below`,
+    except that pairs such as `env` are merged. `memory` in `above` also replaces `worker-memory` in
+    `below`, because it applies to every task.
     """
     kept = {key: each for key, each in below.items() if key not in _replaced(below, above)}
     for key, each in above.items():
@@ -156,12 +159,12 @@ class Project:
         return text.format(file=self.called, names=", ".join(self.configurations))
 
     def origin(self, setting: Setting) -> str:
-        """Return the place of a setting for problems: file, line and key."""
+        """Return the place of a setting (file, line and key), for problems."""
         return f"{self.called}:{setting.line} {setting.key}"
 
     def words(self, config: str | None, given: Mapping[str, object]) -> ProjectWords:
-        """Return the file's settings for a launch that sets `given` itself: options by their Python
-        keys, and the keys of `BESIDE`.
+        """Return the file's settings for a launch that gives the values in `given` itself: options
+        by their Python keys, and the keys of `BESIDE`.
 
         Raises:
             InvalidRequest: there is no such configuration.
@@ -195,8 +198,8 @@ class Project:
 
 @dataclass(frozen=True)
 class ProjectWords:
-    """The settings of a project's file for one launch: `entry` is the program's file below the
-    folder; `options` and `origins` (their places, for problems) are by Python keys.
+    """The settings of a project's file for one launch: `entry` is the path of the program below the
+    folder. `options` and `origins` (the places of the options, for problems) are by Python keys.
     """
 
     use: ProjectUse
@@ -230,7 +233,7 @@ def wrong_program(folder: Path, program: str) -> str | None:
     return _("there is no such file in the folder")
 
 
-# Finding and reading one
+# Finding and reading a project
 
 
 def project_folder(program: str, cwd: Path) -> Path | None:
@@ -244,7 +247,7 @@ def project_folder(program: str, cwd: Path) -> Path | None:
         if path.name == PROJECT_FILE and not path.is_dir():
             path = path.parent
         return path if os.path.lexists(path / PROJECT_FILE) and path.is_dir() else None
-    except (OSError, ValueError):  # a name that is too long, or has a zero byte
+    except (OSError, ValueError):  # the name is too long, or has a zero byte
         return None
 
 
@@ -304,8 +307,8 @@ _TRUE = ("true", "yes", "on")
 
 
 class _Reader:
-    """Reads one file; collects its problems. It reads YAML nodes and builds no objects from them,
-    so tags have no effect and texts stay as written.
+    """Reads one file; collects its problems. The reader uses YAML nodes and builds no objects from
+    them, so tags have no effect and texts stay as written.
     """
 
     def __init__(self, folder: Path, called: str, looks_for_program: bool) -> None:
@@ -332,7 +335,9 @@ class _Reader:
         import yaml  # here, because it would slow the start of every other command
 
         class NoAliases(yaml.SafeLoader):
-            """A loader that refuses aliases: a short text could stand for a huge one."""
+            """A loader that refuses aliases, because with them a short text could stand for a huge
+            one.
+            """
 
             def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
                 if self.check_event(yaml.AliasEvent):
@@ -495,7 +500,7 @@ class _Reader:
 
 
 def _shown(node: yaml.Node) -> object:
-    """Return a node's text for a problem; None if it has none."""
+    """Return a node's text for a problem; None if the node has no text."""
     return str(node.value) if isinstance(node.value, str) and node.tag != _NULL else None
 
 
@@ -612,7 +617,7 @@ KEPT = 15.0
 
 @dataclass(frozen=True)
 class ListedProject:
-    """A project as a list shows it; `problems` are those of its file alone."""
+    """A project as a list shows it; `problems` are only the problems of its file."""
 
     folder: Path
     configurations: tuple[str, ...] = ()
@@ -621,8 +626,8 @@ class ListedProject:
 
 @dataclass(frozen=True)
 class ProjectList:
-    """The projects below a folder, in the order of their paths; not `complete` if the search was
-    given up at one of its limits.
+    """The projects below a folder, in the order of their paths; `complete` is false if the search
+    ended early at one of its limits.
     """
 
     projects: tuple[ListedProject, ...]
@@ -631,8 +636,8 @@ class ProjectList:
 
 @dataclass
 class ProjectFinder:
-    """Searches for projects below `root`, and keeps the result for a while. It follows no links and
-    does not search inside projects. Threads may share it.
+    """Searches for projects below `root`, and keeps the result for a while. A search follows no
+    links and does not look inside projects. Threads may share a finder.
     """
 
     root: Path
@@ -673,7 +678,7 @@ class ProjectFinder:
     def _listed(self, folder: Path) -> tuple[tuple[int, ...], ListedProject] | None:
         try:
             state = os.lstat(folder / PROJECT_FILE)
-        except OSError:  # removed meanwhile
+        except OSError:  # the folder was removed in the meantime
             return None
         stamp = (state.st_mtime_ns, state.st_size, state.st_ino, state.st_ctime_ns)
         known = self._files.get(str(folder))
@@ -701,7 +706,7 @@ def _scanned(folder: Path) -> list[Path] | None:
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     below.append(Path(entry.path))
-    except OSError:  # no access
+    except OSError:  # the folder is not readable
         return []
     return sorted(below)
 

@@ -1,8 +1,8 @@
 """Writing and checking a project's file: the verbs `project init` and `project check`.
 
-A new file explains what was found in the folder. An existing file is replaced only on request. A
-check builds the request of each launch in the file, and reports every problem with its line.
-Nothing is launched.
+The comments of a new file explain what was found in the folder. An existing file is replaced only
+on request. A check builds the request of each launch in the file, and reports every problem with
+its line. Nothing is launched.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from .project import (
 
 @dataclass(frozen=True)
 class ProjectCheck:
-    """What a check found: every problem, and the request of each launch that would be accepted, by
-    its configuration (None for the launch without one).
+    """The result of a check: every problem, and the request of each launch that would be accepted,
+    by configuration (None for the launch without a configuration).
     """
 
     file: Path
@@ -49,7 +49,7 @@ def check_project(folder: Path, workspace: Path) -> ProjectCheck:
     """Check the project in `folder`, a full path; `workspace` is for snapshots.
 
     If there are configurations, the common part need not be a valid launch by itself; only problems
-    of its single lines count.
+    of single lines in it count.
     """
     try:
         project = read_project(folder)
@@ -71,7 +71,7 @@ def check_project(folder: Path, workspace: Path) -> ProjectCheck:
 def _requested(
     project: Project, config: str | None, workspace: Path
 ) -> tuple[LaunchRequest | None, Sequence[ProjectProblem]]:
-    """Return the request of a launch, or None and its problems."""
+    """Return the request of a launch and no problems, or None and the problems."""
     try:
         return request_launch(workspace, str(project.folder), config=config), ()
     except InvalidRequest as error:
@@ -83,7 +83,7 @@ def _requested(
 def _located(
     problems: Sequence[Problem], lines: Mapping[str, int], config: str
 ) -> Iterator[ProjectProblem]:
-    """Yield the problems of a launch with their lines; 0 for no line."""
+    """Yield the problems of a launch with their lines; the line is 0 if a problem has none."""
     for each in problems:
         field = str(each.field)
         line = next((n for at, n in lines.items() if field == at or field.startswith(f"{at} ")), 0)
@@ -93,7 +93,7 @@ def _located(
 # Writing
 
 SCHEMA_FILE = Path(".tfcluster", "project.schema.json")
-"""Path of the schema beside a new file, in a folder that snapshots leave out."""
+"""Path of the schema, relative to a new project file, in a folder that snapshots leave out."""
 
 
 def project_programs(folder: Path) -> tuple[str | None, tuple[str, ...]]:
@@ -115,7 +115,9 @@ def project_programs(folder: Path) -> tuple[str | None, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class NewProject:
-    """A project that was written; `inferred` has the findings in its program, as sentences."""
+    """A project that was written; `inferred` has, as sentences, what was inferred from its
+    program.
+    """
 
     file: Path
     program: str
@@ -129,14 +131,14 @@ def init_project(
     *,
     force: bool = False,
 ) -> NewProject:
-    """Write `tfcluster.yaml` for the program in `folder`, and beside it the schema for editors.
+    """Write `tfcluster.yaml` for the program in `folder`, and the schema for editors.
 
-    `program` may be omitted if one file starts the folder. The findings of a launch in the program
-    become comments, in the current language.
+    `program` may be omitted if one file starts the folder. What a launch would infer from the
+    program becomes comments, in the current language.
 
     Raises:
         InvalidRequest: no file or several files could be the program, or it cannot be launched.
-        Conflict: there is such a file, and `force` is false.
+        Conflict: the file exists, and `force` is false.
         TFClusterError: it cannot be written.
     """
     file = folder / PROJECT_FILE
@@ -176,7 +178,7 @@ def _headline() -> str:
 
 
 def _write(file: Path, text: str, *, force: bool) -> None:
-    """Write a file whole or not at all; without `force` only where there is none."""
+    """Write a file completely or not at all; without `force`, only if it does not exist."""
     if file.parent.is_symlink():
         raise FileExistsError
     file.parent.mkdir(exist_ok=True)

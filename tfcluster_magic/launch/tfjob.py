@@ -23,7 +23,7 @@ from . import cluster_file, validation
 
 TFJOB, API = "TFJob", "kubeflow.org/v1"
 CONTAINER = "tensorflow"
-"""The container of a TFJob's pod that is its task; others are sidecars."""
+"""The container of a TFJob's pod that runs the task; other containers are sidecars."""
 TASK_PORT = 2222
 """The port of a task, both in a TFJob and a TFCluster."""
 RETRIES = 6
@@ -40,7 +40,7 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Remark:
     """A field of the manifest that is not converted unchanged. `needed` says that the program may
-    not run as before without it.
+    not run as before without the field.
     """
 
     path: str
@@ -56,7 +56,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class ImportedJob:
-    """A TFJob as a cluster; `remarks` concern what is not converted."""
+    """A TFJob as a cluster; `remarks` are about fields that are not converted."""
 
     name: str
     spec: Spec
@@ -64,7 +64,7 @@ class ImportedJob:
 
     @property
     def needed(self) -> tuple[Remark, ...]:
-        """The remarks that require the user's consent to a launch."""
+        """The remarks to which the user must consent before a launch."""
         return tuple(remark for remark in self.remarks if remark.needed)
 
 
@@ -75,11 +75,11 @@ def read_tfjobs(
 
     Args:
         path: the file; it may have several YAML documents, or a `List`.
-        command: what the image runs, for a manifest that leaves that to the image.
+        command: the command of the image, for a manifest that does not name it.
         name: name of the cluster, instead of the TFJob's.
 
     Returns:
-        The jobs, and a remark for each other object of the file.
+        The jobs, and a remark for every other object of the file.
 
     Raises:
         InvalidRequest: with every reason why the file, or a job of it, cannot be converted.
@@ -207,7 +207,7 @@ def _lacks_command(document: Mapping[str, Any]) -> bool:
 
 @dataclass
 class _Notes:
-    """The problems of a manifest, and remarks on what is not converted."""
+    """The problems of a manifest, and the remarks on fields that are not converted."""
 
     prefix: str = ""
     problems: list[Problem] = field(default_factory=list)
@@ -227,11 +227,13 @@ _KINDS: Mapping[type, str] = {
     list: mark("a list"),
 }
 Reasons = Mapping[str, tuple[str, bool]]
-"""By name: why a field is not converted, and whether the program may need it."""
+"""The reason why a field is not converted and whether the program may need the field, by the
+field's name.
+"""
 
 
 class _Fields:
-    """The fields of one object: each is taken, or named by `finish`."""
+    """The fields of one object. `finish` adds a remark for each field that was not taken."""
 
     def __init__(self, notes: _Notes, value: object, path: str) -> None:
         self.path, self.notes = path, notes
@@ -252,7 +254,7 @@ class _Fields:
         """Take a field; return None if it is absent or of another type."""
         value = self._left.pop(key, None)
         if value is None or (type(value) is kind and "\0" not in str(value)):
-            return value  # a boolean is no number
+            return value  # a boolean is not a number here
         self.notes.problem(self.at(key), value, _("use {words}").format(words=_(_KINDS[kind])))
         return None
 
@@ -284,13 +286,13 @@ class _Fields:
         return str(value)[:64]
 
     def pairs(self, key: str) -> dict[str, str]:
-        """Take texts by name, such as annotations."""
+        """Take a field that holds texts by name, such as annotations."""
         inner = self.below(key)
         found = {name: inner.take(name, str) for name in inner.keys()}  # noqa: SIM118 - no mapping
         return {name: text for name, text in found.items() if text is not None}
 
     def leave(self, key: str, why: str, needed: bool = False) -> None:
-        """Add a remark for a field that is not converted, if it exists and is not empty."""
+        """Take a field that is not converted, and add a remark if it exists and is not empty."""
         value = self._left.pop(key, None)
         if value is not None and value not in ("", [], {}):
             self.notes.remark(self.at(key), value, why, needed)
@@ -305,7 +307,7 @@ class _Fields:
         for key in self.keys():
             why, needed = reasons.get(key, (otherwise, False))
             if key in reasons and self._left[key] is False:
-                self.drop(key)  # false is the default here
+                self.drop(key)  # false is the default of such fields
             self.leave(key, _(why), needed)
 
 
@@ -402,11 +404,11 @@ class _Type:
     annotations: dict[str, tuple[str, str]] = field(default_factory=dict)
     resources: dict[str, tuple[Any, str]] = field(default_factory=dict)
     grace: tuple[int, str] | None = None
-    """Each value is stored with its path in the manifest."""
+    """Each value above is stored with its path in the manifest."""
 
 
 def _task_types(replicas: _Fields, notes: _Notes, command: Sequence[str]) -> Iterator[_Type]:
-    """Yield the types that have tasks."""
+    """Yield the task types that have tasks."""
     seen: dict[TaskType, str] = {}
     for key in replicas.keys():  # noqa: SIM118 - no mapping
         path = replicas.at(key)
@@ -518,7 +520,7 @@ class _PodReader:
         self.notes, self.made = notes, made
 
     def read(self, template: _Fields, command: Sequence[str]) -> None:
-        """Take what a TFCluster supports, and add remarks for the rest."""
+        """Take the fields that a TFCluster supports, and add remarks for the others."""
         head = template.below("metadata")
         where = head.at("annotations")
         for name, text in head.pairs("annotations").items():
@@ -600,7 +602,9 @@ class _PodReader:
         container.finish(_OF_CONTAINER, _NO_SUCH_POD_FIELD)
 
     def _expanded(self, text: str) -> str:
-        """Expand `$(NAME)` like the kubelet; a variable with a secret becomes a mark."""
+        """Expand `$(NAME)` like the kubelet; a variable with a secret becomes a mark (its name
+        between two NULs).
+        """
 
         def replaced(found: re.Match[str]) -> str:
             name = found[1]
@@ -630,7 +634,7 @@ class _PodReader:
         variable.finish({}, _UNKNOWN)
 
     def _read_reference(self, name: str, source: _Fields) -> None:
-        """Read a variable with a key of a secret; other sources are not supported."""
+        """Read a variable whose value is a key of a secret; other sources are not supported."""
         key = source.below("secretKeyRef")
         if secret := key.take("name", str):
             used = {"name": secret, "variables": {name: key.take("key", str) or ""}}
@@ -755,8 +759,8 @@ _FOR_ALL = mark("every task of the run gets it")
 
 @dataclass
 class _Entry:
-    """A value of the spec with its path there and in the manifest. `listed` values are added to a
-    list. A value that is not `droppable` is essential.
+    """A value of the spec with its paths in the spec and in the manifest. `listed` values are added
+    to a list. A value that is not `droppable` is essential.
     """
 
     at: tuple[str, ...]
@@ -853,7 +857,8 @@ class _Draft:
         if policy not in ("", "AllWorkers"):
             self.notes.remark(path, policy, _("use AllWorkers, or leave it out"))
         elif not policy and TaskType.CHIEF not in counts and counts.get(TaskType.WORKER, 0) > 1:
-            # Without a chief the policy `chief` means worker 0, as in a TFJob without a policy.
+            # In a cluster without a chief, the policy `chief` means worker 0, as in a TFJob without
+            # a policy.
             self._put(("lifecycle", "successPolicy"), SuccessPolicy.CHIEF.value, path)
 
     def spec(self) -> Spec | None:
@@ -907,7 +912,7 @@ class _Draft:
         self._put_pods()
 
     def _put_pods(self) -> None:
-        """Add what every pod of a run has: all that any type requests."""
+        """Add the settings of all pods of a run: everything that any task type requests."""
         for key, found in (
             ("volumes", [each.volumes for each in self.types]),
             ("secrets", [_merged(each.secrets) for each in self.types]),
@@ -950,7 +955,9 @@ class _Draft:
         return spec
 
     def _leave_out(self, problem: Problem) -> None:
-        """Drop the value that a problem concerns, with a remark; an essential one is refused."""
+        """Drop the value that a problem concerns, with a remark; if the value is essential, keep
+        the problem.
+        """
         field, allowed = str(problem.field), str(problem.allowed)
         for entry in reversed(self.entries):
             if not re.match(rf"{re.escape(entry.field)}($|[.\[])", field):
@@ -965,7 +972,7 @@ class _Draft:
 
 
 def _restart_remark(each: _Type, again: Sequence[_Type], retried: bool) -> str:
-    """Return how a type's restart policy differs from a TFJob's; empty if it does not."""
+    """Return how restarts of a task type will differ from the TFJob; empty if they will not."""
     if each.restart == _BY_EXIT_CODE:
         return _(
             "a task that was killed from outside is started again, at most `heals` times; a "
@@ -1006,11 +1013,13 @@ def _common(types: Sequence[_Type]) -> dict[str, tuple[str, str]]:
     }
 
 
-# -- what the image runs ---------------------------------------------------------------------------
+# -- the command of the image ----------------------------------------------------------------------
 
 
 def _program(types: Sequence[_Type]) -> dict[str, Any]:
-    """Return the image's own command; a shell script if types differ or it contains a secret."""
+    """Return the image's own command; a shell script if the commands of the types differ or contain
+    a secret.
+    """
     first, *others = types
     made = (first.words, first.folder, first.env.keys())
     same = all((each.words, each.folder, each.env.keys()) == made for each in others)
@@ -1021,7 +1030,9 @@ def _program(types: Sequence[_Type]) -> dict[str, Any]:
 
 
 def _script(types: Sequence[_Type]) -> str:
-    """Return a shell script that starts what each type runs, with its own variables."""
+    """Return a shell script that starts the command of each task type with the type's own
+    variables.
+    """
     common = _common(types)
     steps = {each.task_type.value: _steps(each, common) for each in types}
     first = next(iter(steps.values()))
@@ -1035,7 +1046,8 @@ def _script(types: Sequence[_Type]) -> str:
 
 
 def _steps(made: _Type, common: Mapping[str, object]) -> list[str]:
-    # By default it starts in the image's working folder, where the task's first process has stayed.
+    # By default the command starts in the image's working folder, which is still the working folder
+    # of the task's first process.
     folder = shlex.quote(made.folder) if made.folder else '"/proc/$PPID/cwd"'
     lines = [f"cd -P {folder} || exit"]
     for name, (value, _path) in made.env.items():
@@ -1045,7 +1057,9 @@ def _steps(made: _Type, common: Mapping[str, object]) -> list[str]:
 
 
 def _shell_word(word: str) -> str:
-    """Return a word for the shell; the name of a variable is between two NULs."""
+    """Return a word in the syntax of a shell. In `word`, the name of a variable is between two
+    NULs.
+    """
     parts = word.split("\0")
     said = [shlex.quote(part) if part else "" for part in parts[::2]]
     names_in = [f'"${{{name}}}"' for name in parts[1::2]]

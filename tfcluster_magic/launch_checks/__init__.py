@@ -1,5 +1,7 @@
-"""The checks that may refuse a launch. Pure: facts and a spec in, every problem out.
+"""The checks that may refuse a launch. Pure: the checks take facts and a spec, and return every
+problem.
 
-The form of a spec is checked before, in `launch.validation`. Each checker gathers its own facts: a
-backend for its user, and then the operator, because a TFCluster can be POSTed without a backend.
+`launch.validation` checks the form of a spec before. Two programs run the checks, each with facts
+that it gathers itself: first a backend for its user, and then the operator, because a TFCluster can
+be POSTed without a backend.
 """

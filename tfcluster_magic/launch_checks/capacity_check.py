@@ -1,8 +1,10 @@
-"""Whether a run fits in its namespace and on the nodes, and how many of its tasks do. Pure.
+"""The check of whether a run fits in its namespace and on the nodes, and of how many of its tasks
+do. Pure.
 
-`fit_problems` returns every problem at once, with the number that fits every quota and can be
-placed task by task on nodes, not only in sum. `NamespaceCapacity.empty` answers whether it would
-ever fit. Nodes are checked only where they are known (`nodes` is not None).
+`fit_problems` returns every problem at once, each with the number of tasks that fits every quota
+and can be placed task by task on nodes, not only in sum. If a run does not even fit in
+`NamespaceCapacity.empty`, it will never fit. Nodes are checked only if they are known (`nodes` is
+not None).
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ def place_tasks(
 def free_after(
     groups: Sequence[EqualTasks], free: Sequence[Mapping[str, float]]
 ) -> list[dict[str, float]]:
-    """Return the free resources after placing as many of these tasks as possible."""
+    """Return the free resources of each node after placing as many of these tasks as possible."""
     left_on = [dict(node) for node in free]
     for group in groups:
         left, each = group.count, _whole(group.each)
@@ -104,8 +106,8 @@ def free_after(
 
 
 def tasks_on_node(each: Mapping[str, float], free: Mapping[str, float]) -> int:
-    """Return how many such tasks fit on a node with these free resources; a very large number if
-    they request nothing.
+    """Return how many tasks with the request `each` fit on a node with these free resources; a very
+    large number if `each` requests nothing.
     """
     return _tasks_on_node(_whole(each), _whole(free))
 
@@ -148,7 +150,9 @@ def _whole(said: Mapping[str, float]) -> Whole:
 
 
 def _size(node: Whole) -> tuple[int, int, int]:
-    """Return a sort key: nodes without devices first, then small ones, to save what is rare."""
+    """Return a sort key: nodes without devices first, then small nodes, so that rare resources stay
+    free.
+    """
     return (
         sum(1 for n, v in node.items() if v and "/" in n),
         node.get(CPU, 0),
@@ -163,7 +167,9 @@ DemandByType = Mapping[TaskType, tuple[int, TaskDemand]]
 
 
 class NodeCapacity(Model, frozen=True):
-    """`count` nodes that accept task pods: each has `total`, of which `free` is not requested."""
+    """`count` nodes that accept task pods: each has `total`, of which `free` is not requested
+    yet.
+    """
 
     total: Amounts
     free: Amounts
@@ -171,7 +177,9 @@ class NodeCapacity(Model, frozen=True):
 
 
 class NamespaceCapacity(Model, frozen=True):
-    """The place of a run; `held` is the use by the namespace's own runs, for messages."""
+    """The resources that a run may get in a namespace; `held` is the use by the namespace's own
+    runs, for messages.
+    """
 
     nodes: tuple[NodeCapacity, ...] | None = None
     quotas: tuple[NamespaceQuota, ...] = ()
@@ -180,7 +188,7 @@ class NamespaceCapacity(Model, frozen=True):
     held: dict[str, Amounts] = {}
 
     def empty(self) -> NamespaceCapacity:
-        """Return the capacity as if nothing ran; what does not fit into it never fits."""
+        """Return the capacity as if nothing ran; a run that does not fit into it never fits."""
         nodes = self.nodes
         if nodes is not None:
             nodes = tuple(NodeCapacity(total=n.total, free=n.total, count=n.count) for n in nodes)
@@ -202,7 +210,7 @@ class Shortage:
 
     @property
     def message(self) -> Message:
-        """The free amount, as a part of a message."""
+        """The free amount as a part of a message."""
         if not self.key:
             return Message("NotOnSingleNodes")
         told = {
@@ -215,20 +223,22 @@ class Shortage:
 
 
 def fit_problems(wanted: DemandByType, there: NamespaceCapacity) -> list[Problem]:
-    """Return everything that prevents these tasks there, with the number that fits."""
+    """Return every problem that keeps the tasks `wanted` from running in `there`, each with the
+    number of tasks that fits.
+    """
     counts = {task_type: count for task_type, (count, _demand) in wanted.items()}
     too_many = sum(counts.values()) > there.max_tasks
     found = [too_many_tasks(counts, there.max_tasks)] if too_many else []
     single = [
         p for t, (_count, demand) in wanted.items() for p in _problems_of_one(t, demand, there)
     ]
-    if single:  # a task that does not fit alone never fits
+    if single:  # if a single task does not fit, fewer tasks do not help
         return found + single
     return found + _problems_together(wanted, there)
 
 
 def shortages(wanted: DemandByType, there: NamespaceCapacity) -> list[Shortage]:
-    """Return what is short for these tasks together."""
+    """Return the shortages for all these tasks together."""
     found = []
     for quota in there.quotas:
         for key in quota.hard:
@@ -248,8 +258,8 @@ def shortages(wanted: DemandByType, there: NamespaceCapacity) -> list[Shortage]:
 
 
 def most_that_fit(wanted: DemandByType, there: NamespaceCapacity, task_type: TaskType) -> int:
-    """Return the maximum number of tasks of this type that fit beside all others; 0 if none
-    fits.
+    """Return the maximum number of tasks of this type that fit together with all tasks of the other
+    types; 0 if none fits.
     """
     low, high = 0, wanted[task_type][0]
     while low < high:
@@ -264,11 +274,11 @@ def most_that_fit(wanted: DemandByType, there: NamespaceCapacity, task_type: Tas
 
 
 _SLACK = 1e-9
-"""Sums of decimal fractions of a core are not exact."""
+"""Tolerance of comparisons, because sums of decimal fractions of a core are not exact."""
 
 
 def _problems_together(wanted: DemandByType, there: NamespaceCapacity) -> list[Problem]:
-    """Return one problem for each type that has to shrink, with every reason."""
+    """Return one problem for each task type that must have fewer tasks, with every reason."""
     reasons: dict[TaskType, list[Shortage]] = {}
     for shortage in shortages(wanted, there):
         reasons.setdefault(_gives_way(wanted, shortage), []).append(shortage)
@@ -294,7 +304,7 @@ MAY_GIVE_WAY = (TaskType.WORKER, TaskType.PS)
 
 
 def _gives_way(wanted: DemandByType, shortage: Shortage) -> TaskType:
-    """Return the type that requests most of the short resources."""
+    """Return the task type that requests most of the resource that is short."""
 
     def most(task_type: TaskType) -> tuple[bool, float, int]:
         count, demand = wanted[task_type]
@@ -307,7 +317,7 @@ def _gives_way(wanted: DemandByType, shortage: Shortage) -> TaskType:
 def _problems_of_one(
     task_type: TaskType, demand: TaskDemand, there: NamespaceCapacity
 ) -> list[Problem]:
-    """Return what is wrong with a single task of this type."""
+    """Return the problems of a single task of this type."""
     found = _against_bounds(task_type, demand, there.bounds)
     for quota in there.quotas:
         for key in quota.hard:
@@ -374,9 +384,10 @@ def _free_of_nodes(there: NamespaceCapacity) -> list[Amounts]:
     return [node.free for node in there.nodes or () for _i in range(node.count)]
 
 
-# What nodes have for task pods: allocatable less what bound pods request. A node that is away for a
-# while (not ready, cordoned) counts with nothing free. A node on which task pods may never be
-# placed does not count: its taints are not tolerated, or its labels are not the policy's.
+# The capacity of nodes for task pods: the allocatable amount less the requests of bound pods. A
+# node that is unavailable for a while (not ready, cordoned) counts as having nothing free. A node
+# on which task pods may never be placed does not count: its taints are not tolerated, or its labels
+# are not the policy's.
 # Ref: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
 
 Object = Mapping[str, Any]
@@ -385,11 +396,11 @@ _STATE = "node.kubernetes.io/"
 """Prefix of taints that describe a node's state; others restrict who may use it."""
 _ENDED = ("Succeeded", "Failed")
 _STAYS = ("DaemonSet", "Node")
-"""Owners of pods that belong to their node; their requests are never free."""
+"""Owners of pods that belong to a node; the requests of such pods never become free."""
 
 
 class BoundPod(Model, frozen=True):
-    """A pod on a node: what it requests, including its place as one pod."""
+    """The requests of a pod on a node, including its place as one pod."""
 
     node: str
     asked: Amounts
@@ -429,7 +440,7 @@ def read_task_node(found: Object, policy: Policy) -> TaskNode | None:
 def node_capacities(
     nodes: Iterable[TaskNode], pods: Iterable[BoundPod]
 ) -> tuple[NodeCapacity, ...]:
-    """Return the capacity of each node for task pods, and what is free there now."""
+    """Return the total and the free capacity of each node for task pods."""
     taken: dict[str, list[BoundPod]] = {}
     for pod in pods:
         taken.setdefault(pod.node, []).append(pod)

@@ -1,9 +1,10 @@
 """The checks of a launch on Kubernetes: policy, capacity, claims, hours, folders. Pure.
 
 Operator and clients find the same problems: the operator reads `LaunchFacts` from the cluster and
-publishes them beside the options, so that a client needs no right to read nodes, quotas, claims or
-secrets. What changes with every pod is not published. A client judges by `ClientFacts` before
-anything exists, and warns that a launch may have to wait; the operator judges again and decides.
+publishes them together with the options, so that a client needs no right to read nodes, quotas,
+claims or secrets. Facts that change with every pod are not published. A client checks a launch with
+`ClientFacts` before anything exists, and warns if the launch may have to wait. The operator checks
+again and decides.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from .policy_check import NamespaceObjects
 from .quota_objects import TaskDemand, quota_keys
 
 FACTS_KEY = "offer.json"
-"""Key of the ConfigMap `labels.OPTIONS`, beside `options.json`."""
+"""Key of the facts in the ConfigMap `labels.OPTIONS`."""
 LIMITS_OF = "limits.of"
-"""Key with the text of `FACTS_KEY` from which the entries of `admission_limits` were computed. They
-count only while both texts are equal, because an operator of an older version does not update the
-entries.
+"""Key with the text of `FACTS_KEY` from which the entries of `admission_limits` were computed. The
+entries are used only while both texts are equal, because an operator of an older version does not
+update the entries.
 """
 
 
@@ -55,7 +56,7 @@ class LaunchFacts(Model, frozen=True):
     def published(self, kinds: tuple[NodeCapacity, ...] | None = None) -> LaunchFacts:
         """Return the facts for clients: the capacity when nothing runs, which seldom changes.
 
-        `kinds` are the `node_kinds` of its nodes, if they are known already.
+        `kinds` is the result of `node_kinds` for these nodes, if it is known already.
         """
         nodes = self.place.nodes
         if nodes is not None:
@@ -73,7 +74,7 @@ def read_facts(text: str) -> LaunchFacts:
 
 
 def task_demands(spec: Spec, facts: LaunchFacts) -> DemandByType:
-    """Return what the tasks of a spec request, with the API server's defaults."""
+    """Return the requests of the tasks of a spec, with the API server's defaults."""
     found = {}
     for task_type, count in spec.replicas.counts.items():
         requests, limits = map(parse_amounts, task_resources(spec, facts.policy, task_type))
@@ -88,7 +89,9 @@ def launch_problems(spec: Spec, facts: LaunchFacts) -> list[Problem]:
 
 
 def _setup_problems(spec: Spec, facts: LaunchFacts) -> list[Problem]:
-    """Return what is not allowed or missing here, regardless of room."""
+    """Return the parts of the spec that are not allowed or missing here, regardless of free
+    resources.
+    """
     found = checksum_problems(spec.program)
     found += policy_check.policy_problems(spec, facts.policy, facts.names)
     if facts.enforced is False and facts.policy.require_network_policy:
@@ -101,16 +104,16 @@ def _room_problems(facts: LaunchFacts, demands: DemandByType) -> list[Problem]:
     return capacity_check.fit_problems(demands, place.empty())
 
 
-# -- as a client judges ----------------------------------------------------------------------------
+# -- the checks of a client ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ClientFacts:
-    """The facts by which a client judges one launch, gathered once.
+    """The facts for a client's checks of one launch, gathered once.
 
     Attributes:
-        cluster: what the operator published.
-        options: the capacity, and what of it is free now.
+        cluster: the facts that the operator published.
+        options: the total and the free capacity.
         now: the time.
         account: hours until now, if there is a budget.
         numbers: the highest run number of each name, also of deleted runs.
@@ -163,7 +166,9 @@ def _asked(demands: DemandByType, key: str) -> float:
 
 
 def _lost_folders(spec: Spec, facts: ClientFacts) -> Iterator[Problem]:
-    """Yield problems for folders that the tasks would not find, as far as this client can tell."""
+    """Yield a problem for each folder that the tasks would not find, as far as this client
+    knows.
+    """
     if facts.lost_output is not None:
         allowed = _("its folder {resume_from} is gone: launch without it").format(
             resume_from=facts.lost_output
@@ -177,8 +182,8 @@ def _lost_folders(spec: Spec, facts: ClientFacts) -> Iterator[Problem]:
 
 
 def _waiting_warnings(demands: DemandByType, facts: ClientFacts) -> Iterator[str]:
-    """Yield warnings about resources that may be short now, according to what the API server
-    counts.
+    """Yield warnings about resources that may be short now, according to the counts of the API
+    server.
 
     Published free amounts are rounded down and do not show single nodes or waiting runs. So only
     the operator knows whether the run has to wait.
@@ -205,7 +210,7 @@ def _waiting_warnings(demands: DemandByType, facts: ClientFacts) -> Iterator[str
 
 
 def launch_notes(facts: LaunchFacts) -> tuple[str, ...]:
-    """Return what a user should know about this cluster before a launch."""
+    """Return notes about this cluster that a user should read before a launch."""
     policy, found = facts.policy, []
     if policy.images:
         images = ", ".join((policy.default_image, *policy.images))
@@ -221,7 +226,9 @@ def launch_notes(facts: LaunchFacts) -> tuple[str, ...]:
 
 
 def resource_limits(place: NamespaceCapacity, gpu: str) -> tuple[Limit, Limit, Limit]:
-    """Return the cores, bytes of memory and GPUs that tasks may have here in total and now."""
+    """Return the cores, bytes of memory and GPUs that tasks may use here: in total, and free
+    now.
+    """
     return _limit(place, CPU), _limit(place, MEMORY), _limit(place, gpu)
 
 
@@ -243,10 +250,11 @@ def _limit(place: NamespaceCapacity, name: str) -> Limit:
 def admission_limits(facts: LaunchFacts) -> dict[str, str]:
     """Return the limits above which no run can ever start, as entries of `labels.OPTIONS`.
 
-    `kubectl apply` is refused by them (`k8s/base/admission.yaml`). `run.X` limits the sum over all
-    tasks of a run and `task.X` each task, where X is `cpu` (cores), `memory` (bytes), `gpu` or
-    `tasks`. `run.X.text` says in English what sets the limit. Both are empty if there is none.
-    `default.X` is what a task requests if the spec does not say it.
+    `k8s/base/admission.yaml` refuses a `kubectl apply` of runs above these limits. `run.X` limits
+    the sum over all tasks of a run and `task.X` each task, where X is `cpu` (cores), `memory`
+    (bytes), `gpu` or `tasks`. `run.X.text` and `task.X.text` say in English what sets the limit. A
+    limit and its text are empty if there is no limit. `default.X` is the request of a task whose
+    spec has none.
     """
     policy, place = facts.policy, facts.place
     resources = ("cpu", CPU), ("memory", MEMORY), ("gpu", policy.gpu_resource)

@@ -1,8 +1,8 @@
 """The checks of a launch on this machine. Pure.
 
-They cover options that only Kubernetes has, a missing Python or library, folders, capacity, and the
-hub's limits. `preflight` combines them. It uses only the facts that the backend has gathered, and
-ignores no option silently.
+The checks cover options that only Kubernetes has, a missing Python or library, folders, capacity,
+and the hub's limits. `preflight` combines the checks. It uses only facts that the backend has
+gathered, and ignores no option silently.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from ..spec.quantities import format_bytes, format_gpus, parse_memory
 
 @dataclass(frozen=True)
 class TaskPython:
-    """The Python of the tasks, as it was found. `named` is whether the launch names a Python other
-    than its own; `trouble` is a sentence that says why it does not run.
+    """The Python of the tasks, as it was found. `named` is whether the launch names another Python
+    than its own; `trouble` is a sentence that says why that Python does not run.
     """
 
     path: str
@@ -50,7 +50,7 @@ class TaskPython:
 
 @dataclass(frozen=True)
 class WrittenFolder:
-    """A folder that a launch writes to; `trouble` is a sentence that says why it is not
+    """A folder that a launch writes to; `trouble` is a sentence that says why the folder is not
     writable.
     """
 
@@ -80,7 +80,7 @@ class RoomFacts:
 
 
 def emptied(facts: RoomFacts) -> RoomFacts:
-    """Return the facts as if no run held anything."""
+    """Return the facts as if no run used any resources."""
     room = facts.room
     cpu, memory, gpu = (
         replace(each, free=each.total) for each in (room.cpu, room.memory, room.gpu)
@@ -91,16 +91,16 @@ def emptied(facts: RoomFacts) -> RoomFacts:
 
 @dataclass(frozen=True)
 class LocalFacts(RoomFacts):
-    """The facts by which this machine judges one launch, gathered once.
+    """The facts for the checks of one launch on this machine, gathered once.
 
     Attributes:
         volumes: the usage of the folders that the hub limits.
         python: the Python of the tasks.
-        guarded: whether the library that keeps TensorFlow on loopback exists or is not needed.
+        guarded: whether the library that keeps TensorFlow on loopback exists, or is not needed.
         log_dir: the folder of the runs' output.
         state_dir: the folder of the records.
         lost_output: the folder of the old checkpoints, if it is gone.
-        warnings: problems of this machine that are not bad enough to refuse a launch.
+        warnings: problems of this machine that do not prevent a launch.
     """
 
     volumes: Sequence[FolderUsage]
@@ -175,7 +175,7 @@ def _limit_problems(spec: Spec, facts: RoomFacts) -> Sequence[Problem]:
 
 
 def _setup_problems(spec: Spec, facts: LocalFacts) -> Iterator[Problem]:
-    """Yield what is missing here, regardless of numbers."""
+    """Yield a problem for each thing that is missing here, regardless of amounts."""
     if missing := _python_problem(spec, facts.python):
         yield missing
     if not facts.guarded:
@@ -201,7 +201,7 @@ def _setup_problems(spec: Spec, facts: LocalFacts) -> Iterator[Problem]:
 
 
 def _python_problem(spec: Spec, python: TaskPython) -> Problem | None:
-    """Return what prevents tasks from running with this Python."""
+    """Return the problem that prevents tasks from running with this Python."""
     if python.trouble:
         return Problem("--python", python.path, python.trouble)
     wants_tensorflow = spec.program is None or (
@@ -218,7 +218,7 @@ def _python_problem(spec: Spec, python: TaskPython) -> Problem | None:
     return Problem("--python" if python.named else "tensorflow", python.path, allowed)
 
 
-# -- what only Kubernetes has ----------------------------------------------------------------------
+# -- options that only Kubernetes has --------------------------------------------------------------
 
 _ALTERNATIVES = {
     "image": mark("tasks run with a Python of this machine, see --python"),
@@ -231,7 +231,9 @@ _ALTERNATIVES = {
 
 
 def unsupported_options(spec: Spec) -> list[Problem]:
-    """Return a problem for each part of `spec` that only Kubernetes has, named by its option."""
+    """Return a problem, with the name of the option, for each part of `spec` that only Kubernetes
+    has.
+    """
     from ..launch import options  # loads the program parser, which only launches need
     from ..launch.launch_as_command import field_at
     from ..launch.options import OPTIONS, Kind
@@ -250,15 +252,15 @@ def unsupported_options(spec: Spec) -> list[Problem]:
     return found
 
 
-# -- what fits on this machine ---------------------------------------------------------------------
+# -- fit on this machine ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _ScarceResource:
     """A resource that is given to one task only, and how to display it.
 
-    `whole` rounds an amount down to one that can be requested, `least` returns the smallest of
-    them, and `say` formats it as an option value.
+    `whole` rounds an amount down to an amount that can be requested, `least` returns the smallest
+    such amount, and `say` formats an amount as an option value.
     """
 
     name: str
@@ -298,10 +300,10 @@ _GPU = _ScarceResource(
 
 
 def check_fit(spec: Spec, room: AvailableResources) -> Preflight:
-    """Return everything that prevents `spec` in `room`, from numbers alone.
+    """Return every problem that keeps `spec` from fitting in `room`, from amounts only.
 
     Memory and GPUs beyond what is free are refused with the number that would fit; CPU beyond the
-    machine is only a warning, since it is shared.
+    capacity of the machine is only a warning, because tasks share CPU.
     """
     problems = list(room.obstacles)
     if spec.replicas.total > room.max_tasks:
@@ -316,7 +318,9 @@ def check_fit(spec: Spec, room: AvailableResources) -> Preflight:
 def _shortage(
     spec: Spec, scarce: _ScarceResource, limit: Limit, held: Mapping[str, float]
 ) -> list[Problem]:
-    """Return the problem of a scarce resource; the type that requests most has to shrink."""
+    """Return the problem of a scarce resource; it asks for fewer tasks of the type that requests
+    most.
+    """
     total = total_request(spec, scarce.of)
     if total <= limit.free:
         return []
@@ -349,7 +353,7 @@ def _shortage(
 
 
 def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
-    """Yield warnings about runs that are slow or may run out of memory, for the option that
+    """Yield warnings about runs that are slow or may run out of memory, each for the option that
     requests most.
     """
     replicas = spec.replicas
@@ -396,8 +400,8 @@ def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
 
 
 MOST_WORKERS_A_CORE = 2
-"""Threshold: a launch warns of more workers per core, because each then waits more than it
-works.
+"""Threshold: a launch warns of more workers per core, because each of them would wait longer than
+it works.
 """
 
 

@@ -1,8 +1,9 @@
-"""The policy check of what a spec names: image, claims, secrets, annotations, durations. Pure.
+"""The policy check of a spec's image, claims, secrets, annotations and durations. Pure.
 
 Every problem is found at once, with what is allowed instead. A spec has no field for a service
-account, a node, a host path or a privilege. What it can name in the namespace is checked here, also
-by the operator, because anybody may POST a TFCluster without our client.
+account, a node, a host path or a privilege. This module checks the objects of the namespace that a
+spec can name. The operator runs the check, too, because anybody may POST a TFCluster without our
+client.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ _BOUNDS = {
     "keep_for": "max_keep_for",
 }
 """Durations of a run that the policy limits, with the policy's field. `startTimeout` and
-`idleTimeout` end with `maxDuration`, and a queued run uses no resources, so they have no limit.
+`idleTimeout` need no limit, because `maxDuration` ends a run anyway; nor does the queue timeout,
+because a queued run uses no resources.
 """
 
 
 class ClaimFacts(Model, frozen=True):
-    """A PersistentVolumeClaim: its access modes, what keeps pods from mounting it (`obstacle`), and
-    its `size` in bytes, 0 without a volume.
+    """A PersistentVolumeClaim: its access modes, the `obstacle` that keeps pods from mounting it
+    (empty: none), and its `size` in bytes (0 without a volume).
     """
 
     modes: tuple[str, ...] = MANY_NODES
@@ -48,10 +50,10 @@ class ClaimFacts(Model, frozen=True):
 
 
 class NamespaceObjects(Model, frozen=True):
-    """The objects that a run may name in its namespace; None if unknown.
+    """The objects that a run may name in its namespace; each field is None if unknown.
 
-    `secrets` are those labelled for tasks, with their type; `asked_for_secrets` says that the
-    operator read them. `classes` are the storage classes.
+    `secrets` are the secrets labelled for tasks, with their types; `asked_for_secrets` says that
+    the operator read the secrets. `classes` are the storage classes.
     """
 
     claims: dict[str, ClaimFacts] | None = None
@@ -64,7 +66,9 @@ class NamespaceObjects(Model, frozen=True):
 
 
 def cap_durations(spec: Spec, policy: Policy) -> Spec:
-    """Return the spec with the policy's limits where the user has left the defaults."""
+    """Return the spec with the policy's limits in place of durations that the user left at their
+    defaults.
+    """
     ours = Lifecycle()
     if spec.mode is Mode.BETWEEN_GRAPH and policy.stall_timeout is not None:
         stall_timeout = spec.lifecycle.stall_timeout or policy.stall_timeout
@@ -90,7 +94,7 @@ def _too_long(spec: Spec, policy: Policy) -> Iterator[tuple[str, float, float]]:
 
 
 def with_capped_durations(cluster: TFCluster, policy: Policy) -> TFCluster:
-    """Return the run with the policy's limits; the record stays as the user wrote it."""
+    """Return the run with the policy's limits; the stored record stays as the user wrote it."""
     return replace(cluster, spec=cap_durations(cluster.spec, policy))
 
 
@@ -109,7 +113,9 @@ def policy_problems(spec: Spec, policy: Policy, names: NamespaceObjects) -> list
 
 
 def image_problems(image: str | None, policy: Policy) -> Iterator[Problem]:
-    """Yield why tasks may not run this image; None means the policy's own."""
+    """Yield the reasons why tasks may not run this image; `image` None means the policy's own
+    image.
+    """
     patterns = policy.images
     if image is None or images.is_same_image(image, policy.default_image):
         return
@@ -134,7 +140,9 @@ def _durations(spec: Spec, policy: Policy) -> Iterator[Problem]:
 
 
 def _paths(asked: Pods, policy: Policy) -> Iterator[Problem]:
-    """Yield paths at which the policy mounts something; `validation` checks the rest."""
+    """Yield a problem for each path at which the policy mounts something; `validation` checks the
+    other paths.
+    """
     mounts = [(f"spec.pods.volumes[{i}].path", v.path) for i, v in enumerate(asked.volumes)]
     mounts += [(f"spec.pods.secrets[{i}].path", s.path) for i, s in enumerate(asked.secrets)]
     taken = {policy.data_path, policy.log_path, *filter(None, [_workspace(policy)])}

@@ -1,7 +1,7 @@
 """The quota of a namespace: ResourceQuotas that count task pods, and LimitRanges. Pure.
 
-It counts as Kubernetes does: a quota with scopes counts only pods of these scopes, and a LimitRange
-first adds a container's defaults, then refuses what is too much or too little.
+This module counts as Kubernetes does. A quota with scopes counts only pods of these scopes. A
+LimitRange first adds a container's defaults, then refuses amounts that are too large or too small.
 
 Ref: https://kubernetes.io/docs/concepts/policy/resource-quotas/ Ref:
 https://kubernetes.io/docs/concepts/policy/limit-range/
@@ -21,8 +21,9 @@ Object = Mapping[str, Any]
 
 
 def quota_keys(resource: str) -> set[str]:
-    """Return the keys under which a quota counts a resource; `TaskDemand.counted_as` says how much.
-    A limit is never below its request, so what tasks request is within both.
+    """Return the keys under which a quota counts a resource; `TaskDemand.counted_as` returns the
+    amount. A limit is never below its request, so the requests of tasks stay within a quota of
+    limits, too.
     """
     return {resource, f"requests.{resource}", f"limits.{resource}", f"count/{resource}"}
 
@@ -34,8 +35,8 @@ class TaskDemand(Model, frozen=True):
     limits: Amounts = {}
 
     def counted_as(self, key: str) -> float:
-        """Return how much one such pod counts under a quota's key, such as `requests.cpu` or
-        `pods`.
+        """Return the amount that a pod with this demand counts under a quota's key, such as
+        `requests.cpu` or `pods`.
         """
         if key in (PODS, "count/pods"):
             return 1.0
@@ -55,7 +56,7 @@ class TaskDemand(Model, frozen=True):
 
 
 class NamespaceQuota(Model, frozen=True):
-    """A ResourceQuota that counts task pods: `hard` is the total, `used` is taken."""
+    """A ResourceQuota that counts task pods: `hard` is the total amount, `used` the used amount."""
 
     name: str
     hard: Amounts
@@ -67,7 +68,9 @@ class NamespaceQuota(Model, frozen=True):
 
 
 class ContainerBounds(Model, frozen=True):
-    """The rules of LimitRanges for each container (and each pod: ours have one container)."""
+    """The rules of LimitRanges for each container and each pod, which are the same, because our
+    pods have one container.
+    """
 
     name: str = ""
     default_request: Amounts = {}

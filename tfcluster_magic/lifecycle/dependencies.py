@@ -1,7 +1,8 @@
-"""The rules of `after`: a run waits for others, starts when they are done, or fails.
+"""The rules of `after`: a run waits for other runs, and starts when they are done, or fails.
 
-Once an awaited run has done what is waited for, the status (`awaited`) records that, so the run may
-be deleted. A run that waits takes no room and no place in the launch queue.
+Once an awaited run meets its condition, the status (`awaited`) of the waiting run records that, so
+the awaited run may be deleted. A waiting run reserves no resources and takes no place in the launch
+queue.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ applied in any order.
 
 
 def open_dependencies(spec: Spec, awaited: Sequence[AwaitedRun]) -> list[Dependency]:
-    """Return the dependencies that have not done yet what is waited for."""
+    """Return the dependencies whose conditions are not met yet."""
     done = {each.run for each in awaited if each.done_at is not None}
     return [each for each in spec.after if each.run not in done]
 
@@ -40,7 +41,8 @@ def waits_for_runs(spec: Spec, status: Status) -> bool:
 
 
 def circle_of(name: str, waits_for: Callable[[str], Sequence[str]]) -> tuple[str, ...]:
-    """Return the runs that wait for each other, `name` first and last; empty if there are none.
+    """Return the runs of a circular wait that includes `name`, with `name` first and last; empty if
+    there is no such circle.
 
     `waits_for` returns the runs for which a run still waits.
     """
@@ -64,7 +66,7 @@ def await_runs(turn: Turn) -> bool:
     """Record which awaited runs are done; fail the run if one can no longer succeed or end as
     required.
 
-    Return whether the run is held: it waits for other runs, or has just failed.
+    Return whether the run must not start now: it waits for other runs, or has just failed.
     """
     left = open_dependencies(turn.spec, turn.get("awaited"))
     if not left:
@@ -110,7 +112,7 @@ def awaited_since(status_awaited: Sequence[AwaitedRun]) -> float:
 
 
 def _found(known: AwaitedRun | None, found: SeenRun | None) -> SeenRun | None:
-    """Return the run's current state, unless it is a later run of the same name."""
+    """Return the awaited run as found, unless it is a later run of the same name."""
     if known is not None and found is not None and found.uid != known.uid:
         return None
     return found

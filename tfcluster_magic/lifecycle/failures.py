@@ -1,8 +1,8 @@
 """The rules of failures: heal a disruption, retry or fail a program, and never blame a task that
-only followed.
+failed because of another.
 
-They write the failures of the open window (`status.failures`, `status.window_opened_at`) and the
-retry timer.
+The rules write the failures of the open window (`status.failures`, `status.window_opened_at`) and
+the retry timer.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .turn import MOST_FAILURES, Turn
 RETRY_DELAYS = (10.0, 20.0, 40.0)
 """Seconds before the first, second, and every later retry of a failing program."""
 PS_EXIT_PATIENCE = 60.0
-"""Maximum seconds for which workers go on after a parameter server ended by itself with exit code
-0.
+"""Maximum seconds for which workers may continue after a parameter server ended by itself with exit
+code 0.
 """
 
 
 def record_failures(turn: Turn) -> None:
-    """Record every new unsuccessful end, and open the window at the first."""
+    """Record every new unsuccessful end, and open the window at the first one."""
     ledger: list[TaskFailure] = list(turn.get("failures"))
     known = {(f.task, f.attempt) for f in ledger}
     for task in turn.needed:
@@ -52,7 +52,9 @@ def _as_failed_exit(task_exit: TaskExit) -> TaskExit:
 
 
 def handle_failures(turn: Turn) -> None:
-    """Act on the failures: heal disruptions at once, settle the rest when the window closes."""
+    """Act on the failures: heal disruptions at once, and decide on other failures when the window
+    closes.
+    """
     opened = turn.get("window_opened_at")
     if opened is None:
         _fail_without_parameter_servers(turn)
@@ -94,7 +96,7 @@ NEVER_RUNS = (
     "ProgramOfNoKind",
     "ProgramRedirected",
 )
-"""Reasons for not starting a task that would come back at every attempt."""
+"""Reasons why a task did not start that would recur at every attempt."""
 
 
 def _never_runs(task_exit: TaskExit) -> bool:
@@ -104,14 +106,16 @@ def _never_runs(task_exit: TaskExit) -> bool:
 
 
 def _heal(turn: Turn, fresh: Sequence[TaskFailure], healed: bool) -> bool:
-    """Restart disrupted tasks and those that fell with them; return False if that is no option."""
+    """Restart disrupted tasks and the tasks that failed because of them. Return False if a restart
+    cannot help.
+    """
     ledger: Sequence[TaskFailure] = turn.get("failures")
     disrupted = [f for f in fresh if root_cause.is_disruption(f)]
     collateral = [f for f in fresh if not root_cause.is_disruption(f)]
     if not (disrupted or healed) or any(f.exit.cause is Cause.OOM for f in fresh):
         return False
     if any(_failed_before(f, ledger) for f in collateral):
-        return False  # it also fails without a disruption
+        return False  # the task also fails without a disruption
     if disrupted and (not healed or any(_failed_before(f, ledger) for f in disrupted)):
         if turn.get("heals") >= turn.spec.lifecycle.heals:
             return False
@@ -163,7 +167,7 @@ def _close_window(turn: Turn, fresh: Sequence[TaskFailure]) -> None:
 
 
 def _retry(turn: Turn) -> None:
-    """Wait for the retry timer, then restart what failed."""
+    """Wait for the retry timer, then restart the failed tasks."""
     if turn.collective:
         turn.stop += turn.alive(turn.trainers)
     if turn.now < turn.get("retry_at"):
@@ -185,7 +189,9 @@ def _retry(turn: Turn) -> None:
 
 
 def fail_run(turn: Turn, culprit: TaskFailure, ledger: Sequence[TaskFailure]) -> None:
-    """End the run as Failed, naming one task and those that followed it or failed alike."""
+    """End the run as Failed, naming the culprit and the tasks that failed because of it or in the
+    same way.
+    """
     reason = _failure_reason(turn, culprit)
     if culprit.exit.follows and (ended_early := _early_parameter_server(turn)) is not None:
         culprit, reason = ended_early, Reason.PS_EXITED
@@ -199,18 +205,18 @@ def fail_run(turn: Turn, culprit: TaskFailure, ledger: Sequence[TaskFailure]) ->
 
 
 # -- evaluators ------------------------------------------------------------------------------------
-# Training does not need them: their end is reported, and decides nothing.
+# Training does not need evaluators: their end is reported, and decides nothing.
 
 
 def handle_evaluators(turn: Turn) -> set[str]:
     """Restart evaluators after disruptions, and after failures while retries are left. Otherwise
-    record how one ended. Return those that wait for their next start.
+    record how an evaluator ended. Return the evaluators that wait for their next start.
     """
     waits: set[str] = set()
     for task in turn.evaluators:
         seen = turn.current(task)
         if turn.is_given_up(task):
-            turn.stop.append(task)  # its Job would create another pod
+            turn.stop.append(task)  # else its Job would create another pod
         elif seen is not None and seen.exit is not None and not turn.succeeded(task):
             ended = TaskFailure(task=task, attempt=seen.attempt, exit=_as_failed_exit(seen.exit))
             if not (_heal_evaluator(turn, ended) or _retry_evaluator(turn, ended, waits)):
@@ -264,8 +270,8 @@ def _early_parameter_server(turn: Turn) -> TaskFailure | None:
 
 
 def _first_to_finish(turn: Turn, lost: TaskFailure) -> TaskFailure | None:
-    """Return the first trainer that had finished when another one `lost` it. Without parameter
-    servers all trainers take each step together.
+    """Return the first trainer to finish before the failure `lost` of another; None if the run has
+    parameter servers. Without parameter servers, all trainers take each step together.
     """
     ended = [
         TaskFailure(task=task, attempt=turn.desired_attempt(task), exit=task_exit)
@@ -279,7 +285,9 @@ def _first_to_finish(turn: Turn, lost: TaskFailure) -> TaskFailure | None:
 
 
 def _fail_without_parameter_servers(turn: Turn) -> None:
-    """Fail workers that only wait for a parameter server that has left."""
+    """Fail the run `PS_EXIT_PATIENCE` seconds after a parameter server ended by itself, if workers
+    still need it.
+    """
     ended = _early_parameter_server(turn)
     if ended is None or not turn.between:
         return

@@ -50,7 +50,7 @@ def sentences(parts: Iterable[Clause]) -> str:
 
 
 def english(parts: Iterable[Clause]) -> str:
-    """Join messages as sentences in English, as a record keeps them beside the codes."""
+    """Join messages as sentences in English, as a record keeps them together with the codes."""
     with language(ENGLISH):
         return sentences(parts)
 
@@ -62,7 +62,9 @@ def english_clause(what: Clause) -> str:
 
 
 class Told(Protocol):
-    """A status, an event or a task: an English sentence, and its messages by code."""
+    """A status, an event or a task, with an English sentence and the messages (codes and values)
+    behind it.
+    """
 
     @property
     def message(self) -> str:
@@ -70,12 +72,12 @@ class Told(Protocol):
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The messages by code."""
+        """The messages: codes and values."""
 
 
 def shown(told: Told) -> str:
-    """Return the sentences of a status, event or task in the current language. Where there are no
-    codes or an unknown one, return them as stored.
+    """Return the sentences of a status, event or task in the current language. If `told` has no
+    codes, or an unknown code, return its stored English sentence.
     """
     try:
         return sentences(told.messages) if told.messages else told.message
@@ -140,7 +142,7 @@ def _saying(words: str) -> Clause:
 
 
 def _in_brackets(detail: Clause, said: Clause = "") -> Clause:
-    """Return a detail in brackets, unless it only repeats what was `said`."""
+    """Return a detail in brackets, unless it only repeats `said`."""
     repeats = bool(said) and english_clause(said) in english_clause(detail)
     return Message("InBrackets", {"detail": detail}) if detail and not repeats else ""
 
@@ -264,7 +266,7 @@ _LOG_NOISE = re.compile(
 
 
 def last_error_line(task_exit: TaskExit) -> str:
-    """Return the error in a task's output; unless it was recognized, the last line that is no log
+    """Return the error in a task's output; if none was recognized, the last line that is no log
     noise.
     """
     if task_exit.error or task_exit.signal:
@@ -276,7 +278,7 @@ def last_error_line(task_exit: TaskExit) -> str:
 
 
 def error_hint(task_exit: TaskExit) -> Message | None:
-    """Return the advice about a known error, None for any other."""
+    """Return the advice about a known error; None for any other error."""
     if task_exit.signal == signals.SIGILL:
         return Message("OtherProcessor")
     printed = "\n".join(task_exit.last_lines)
@@ -303,7 +305,9 @@ _FLAG_REFUSED = re.compile(
 
 
 def refused_flag(task_exit: TaskExit, spec: Spec, name: str) -> Message | None:
-    """Return what to do about a flag that we passed and the program refused; None if it did not."""
+    """Return what to do about a flag that TFCluster passed and the program refused; None if it
+    refused none.
+    """
     blamed: list[str] = []
     for line in filter(_FLAG_REFUSED.search, task_exit.last_lines):
         words = set(re.findall(r"(?:--|(?<=['\"`]))([A-Za-z][\w-]*)", line))
@@ -319,7 +323,7 @@ def refused_flag(task_exit: TaskExit, spec: Spec, name: str) -> Message | None:
 
 
 def _said(task_exit: TaskExit) -> Clause:
-    """Return what went wrong by a task's output, where, and what led to it."""
+    """Return what went wrong according to a task's output, where, and what led to it."""
     said: Clause = _saying(words := last_error_line(task_exit))
     if words and task_exit.file:
         file, line = task_exit.file, task_exit.line
@@ -333,7 +337,7 @@ _HIDDEN = {"thread": "ThreadDied", "process": "ProcessDied", "pipe": "PipeHid"}
 
 
 def hidden_error(task: str, task_exit: TaskExit) -> Message | None:
-    """Describe the error that a success hides."""
+    """Describe the error in the output of a task that succeeded nevertheless."""
     code = _HIDDEN.get(task_exit.hidden)
     return Message(code, {"task": task, "said": _said(task_exit)}) if code else None
 
@@ -347,7 +351,9 @@ def _signal_name(number: int) -> Clause:
 
 
 def _signal_in_detail(detail: str) -> Clause:
-    """Return the signal in a detail: a shell hides what ended its child."""
+    """Return the signal that the detail names, else `SomeSignal`: a shell does not report which
+    signal ended its child.
+    """
     found = re.search(r"\bSIG[A-Z0-9]+", detail)
     return found.group() if found else Message("SomeSignal")
 
@@ -397,14 +403,16 @@ _LIMIT = re.compile(rf"limit ({MEMORY_PATTERN[1:-1]})(?:$|, )")
 
 
 def memory_limit(failure: TaskFailure, spec: Spec) -> str | None:
-    """Return the requested memory limit, else the effective one in a detail (`limit 1Gi, …`)."""
+    """Return the memory limit that the spec requests, else the effective limit in the exit's detail
+    (`limit 1Gi, …`).
+    """
     given = _LIMIT.match(failure.exit.detail)
     asked = spec.replicas.of(parse_task(failure.task)[0]).resources.memory
     return asked or (given and given.group(1))
 
 
 def _memory_used(task_exit: TaskExit) -> Clause:
-    """Return the part of a detail beside the limit."""
+    """Return what the exit's detail says besides the memory limit."""
     given = _LIMIT.match(task_exit.detail)
     rest = task_exit.detail[given.end() :] if given else task_exit.detail
     used = re.fullmatch(r"used (\S+)", rest)
@@ -417,7 +425,9 @@ def out_of_memory_detail(limit: str, used: str) -> str:
 
 
 def failed_alike(failure: TaskFailure, other: TaskFailure) -> bool:
-    """Return whether two tasks failed by themselves with the same last words."""
+    """Return whether two tasks failed with the same cause, exit code and error line, and neither
+    because it lost a peer.
+    """
     first, second = failure.exit, other.exit
     return (
         bool(last_error_line(first))
@@ -458,7 +468,7 @@ def failed(
 
 
 def _peer_finished(finished: TaskFailure, others: Sequence[TaskFailure], name: str) -> Sentences:
-    """Say that a worker finished while others needed it, and what that did to the first of them."""
+    """Say that a worker finished while others needed it, and how the first of the others failed."""
     first = min(others, key=lambda f: f.exit.finished_at)
     told = {
         "task": finished.task,
@@ -503,14 +513,16 @@ def healing(
 
 
 def _carries_training(task: str, spec: Spec) -> bool:
-    """Return whether training needs this task, as it does the chief and parameter servers."""
+    """Return whether training cannot continue without this task, such as the chief or a parameter
+    server.
+    """
     leader = "chief-0" if spec.replicas.chief.count else "worker-0"
     return task.startswith("ps-") or task == leader
 
 
 def _place_of(checkpoint: str) -> Message:
-    """Return where training resumes from a checkpoint. TensorFlow 1 ends a checkpoint's name with
-    the step; TensorFlow 2 may only count checkpoints.
+    """Return a message that says where training resumes, given the name of a checkpoint. TensorFlow
+    1 ends a checkpoint's name with the step; TensorFlow 2 may only count checkpoints.
     """
     if not checkpoint:
         return Message("NewestCheckpoint")
@@ -556,7 +568,9 @@ def awaits(waits: Sequence[Dependency], missing: Sequence[str] = ()) -> Message:
 
 
 def with_first_reason(spec: Spec, status: Status) -> Status:
-    """Return the status of a new run with the runs for which it waits, until its first turn."""
+    """Return the status of a new run, with a message about the runs for which it waits. The first
+    turn replaces the message.
+    """
     if not spec.after or status.message or status.phase is not Phase.QUEUED:
         return status
     return with_messages(status, queued(awaits(spec.after)))
@@ -568,7 +582,7 @@ def awaited_done(after: Sequence[Dependency]) -> Message:
 
 
 def admitted(total: int) -> Message:
-    """Say that the run has room and its tasks are being created."""
+    """Say that the run has its resources and its tasks are being created."""
     return Message("Starting", {"count": total})
 
 
@@ -606,8 +620,9 @@ Quiets = Mapping[str, Quiet]
 def stalled(
     since: float, waiting: Quiets, finished: Mapping[str, float], spec: Spec, name: str
 ) -> Sentences:
-    """Say that nothing happens any more: which task waits for which since when, and what to do.
-    `waiting` are the trainers that are left, `finished` is when others finished (epoch seconds).
+    """Say that nothing happens any more, which task waits for which other task since when, and what
+    to do. `waiting` has the unfinished trainers, `finished` the times at which others finished
+    (epoch seconds).
     """
     tasks = list(waiting)
     first = Message("Stalled", {"tasks": some(tasks), "since": since, "count": len(tasks)})
@@ -638,7 +653,9 @@ MOST_PEERS = 2
 
 
 def _who_waits_for_whom(waiting: Quiets, finished: Mapping[str, float]) -> Sentences:
-    """Say for which task others wait, by TensorFlow's words; else which have finished before."""
+    """Say for which task others wait, if TensorFlow says so; else which tasks have finished
+    before.
+    """
     peers: dict[str, list[str]] = {}
     for task, quiet in waiting.items():
         if quiet.peer:
@@ -672,8 +689,9 @@ START_SIGNS = {
 def start_oddity(
     task: str, sign: str, own: int, ports: Sequence[int], cores: float, seconds: float
 ) -> Message | None:
-    """Say how a task with a closed port counts as started; None for an unknown sign. `own` is its
-    port, `ports` those on which it listens instead; it used `cores` for `seconds`.
+    """Return the message that a task with a closed port counts as started because of `sign`; None
+    if the sign is unknown. `own` is the task's closed port, `ports` are the ports on which it
+    listens instead. The task used `cores` for `seconds`.
     """
     values: dict[str, Any] = {"task": task, "own": own}
     if sign == "ports":
@@ -713,14 +731,14 @@ NO_IMAGE = (
 
 
 def no_image(tasks: Sequence[str], why: Message, words: str, limit: float) -> Sentences:
-    """Say that an image was not available in time; `words` are the registry's."""
+    """Say that an image was not available before `limit`; `words` is the registry's answer."""
     said = _in_brackets(Message("RegistrySays", {"words": words}) if words else "")
     values = {"tasks": some(tasks), "time": limit, "why": why, "said": said}
     return Message("ImageTimeout", values), Message("ImageAdvice")
 
 
 def queue_timeout(waiting_for: Message | None, limit: float) -> Message:
-    """Say that the run never got room."""
+    """Say that the resources for the run never became free."""
     return Message("QueueTimeout", {"time": limit, "what": waiting_for or Message("Room")})
 
 

@@ -1,5 +1,5 @@
-"""The lifecycle's input and output: observations of a backend, and decisions. All are frozen values
-that convert to and from JSON, for replays.
+"""The lifecycle's input and output: observations of a backend, and decisions. All values are frozen
+and convert to and from JSON, for replays.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from ..spec import Message, Model, Phase, Status, TaskExit, TaskState
 
 
 class Quiet(Model, frozen=True):
-    """An idle task: since when it prints nothing, writes no event file and uses almost no CPU.
+    """The silence of an idle task, which prints nothing, writes no event file and uses almost no
+    CPU.
 
-    `until` is the time up to which this is known; None if the end of the silence would be reported
-    at once. Both are in epoch seconds. `peer` is the task that TensorFlow says it waits for,
-    `words` are TensorFlow's.
+    `since` is when the silence began. `until` is the time up to which it is known; None if its end
+    would be reported at once. Both are in epoch seconds. `peer` is the task for which the idle task
+    waits, as TensorFlow says, and `words` is TensorFlow's text.
     """
 
     since: float
@@ -24,14 +25,15 @@ class Quiet(Model, frozen=True):
 class ObservedTask(Model, frozen=True):
     """The observed state of one task.
 
-    `attempt` is the number with which it was started. `exit` is set once the task has ended; a
-    backend reports Cause.STOPPED only if a decision asked the task to stop, and Cause.KILLED for
-    any other SIGTERM. In epoch seconds: `since` is when it began to use its resources, None if it
-    does not or that is unknown; `began` is when its process or container started; `idle_since` is
-    set by In-Graph servers while nobody uses them. `quiet` is set while a program does nothing.
-    `oddity` says how it counts as started although its own port is closed. `uncopied` says why the
-    log volume took no copy of its output. `wrote` are folders with results outside of the run's
-    own, `lost` those of them that are deleted with its pod.
+    `attempt` is the number of the task's attempt. `exit` is set once the task has ended; a backend
+    reports Cause.STOPPED only if a decision asked the task to stop, and Cause.KILLED for any other
+    SIGTERM. Times are in epoch seconds. `since` is when the task began to use its resources; None
+    if it uses none or the time is unknown. `began` is when its process or container started.
+    `idle_since` is since when nobody has used an In-Graph server. `quiet` is set while a program
+    does nothing. `oddity` says why the task counts as started although its own port is closed.
+    `uncopied` says why its output could not be copied to the log volume. `wrote` are folders with
+    results outside of the run's own folder; `lost` are those of these folders that are deleted with
+    the task's pod.
     """
 
     name: str
@@ -50,16 +52,16 @@ class ObservedTask(Model, frozen=True):
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the task has not ended."""
         return self.exit is None
 
 
 class WaitingReason(Model, frozen=True):
     """Why tasks of an admitted run are not up.
 
-    `text` is the reason as a clause, `sentence` the same with the tasks as its subject. `reason` is
-    Kubernetes' own word, `words` are those of a registry that lacks the image, `rank` orders
-    reasons (0 is the most telling).
+    `text` is the reason as a clause, `sentence` the same reason as a sentence about the tasks.
+    `reason` is Kubernetes' own reason, `words` is the answer of a registry that lacks the image,
+    and `rank` orders reasons (0 is the most important).
     """
 
     tasks: tuple[str, ...]
@@ -71,7 +73,9 @@ class WaitingReason(Model, frozen=True):
 
 
 class SeenRun(Model, frozen=True):
-    """A run that this one waits for, as its record is now. `released`: it has no tasks left."""
+    """A run that this one waits for, as its record is now. `released`: that run has no tasks
+    left.
+    """
 
     uid: str
     phase: Phase
@@ -81,14 +85,14 @@ class SeenRun(Model, frozen=True):
 class Observation(Model, frozen=True):
     """The observed state of a whole run; a task that was never started is absent.
 
-    A run that is not admitted may be `submitted`: its tasks are created, and a scheduler with room
-    for all of them admits it. `waiting_for` is what the run waits for, `why` what its tasks wait
-    for, the most telling first. `checkpoint` is the name of the newest checkpoint in the run's
-    folder, None if there is none, empty if unknown. `cores` are the CPU cores that a task of a type
-    requests, if known better than from the spec. `used` are the CPU seconds of all ended processes,
-    if known. `may_come` is set while tasks may appear that were requested and that nobody has seen.
-    `runs` are the existing runs of `spec.after` by name. `circle` are runs that wait for each
-    other, this one among them.
+    A run that is not admitted may be `submitted`: its tasks are created, and a scheduler admits the
+    run once all of them fit. `waiting_for` is what the run waits for, `why` what its tasks wait
+    for, the most important reason first. `checkpoint` is the name of the newest checkpoint in the
+    run's folder, None if there is none, empty if unknown. `cores` are the CPU cores that a task of
+    a type requests, if known better than from the spec. `used` are the CPU seconds of all ended
+    processes, if known. `may_come` is set while requested tasks may appear that have not been
+    observed yet. `runs` are the existing runs of `spec.after` by name. `circle` are runs that wait
+    for each other, including this run.
     """
 
     tasks: dict[str, ObservedTask] = {}
@@ -106,7 +110,7 @@ class Observation(Model, frozen=True):
 
 
 class StartTask(Model, frozen=True):
-    """Start this task as this attempt; an older attempt is known to be gone."""
+    """A request to start this task as this attempt. Any older attempt is known to be gone."""
 
     task: str
     attempt: int
@@ -115,9 +119,10 @@ class StartTask(Model, frozen=True):
 class Decision(Model, frozen=True):
     """The next status, and what to do.
 
-    `start` and `stop` are level-triggered: they are repeated in each turn until the observation
-    shows them done, so carrying them out twice must be harmless. `done` means that nothing is left
-    to do, ever. `wake_at` (epoch seconds) is the next moment at which time alone changes something.
+    `start` and `stop` are level-triggered: each turn repeats them until the observation shows that
+    they were carried out. So carrying them out twice must be harmless. `done` means that nothing is
+    left to do, ever. `wake_at` (epoch seconds) is the next moment at which the passing of time
+    changes something.
     """
 
     status: Status

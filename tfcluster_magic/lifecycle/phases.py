@@ -1,4 +1,4 @@
-"""The rules of each phase: what it waits for and what ends it."""
+"""The rules of each phase: what a run waits for in the phase, and what ends the phase."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from .turn import Turn
 STALL_TOLD = 30.0
 """Seconds without activity before a stall is reported, if a task has finished already."""
 STALL_TOLD_OF_ALL = 60.0
-"""Seconds without activity before a stall is reported, if no task has finished: all may be waiting
-for their data.
+"""Seconds without activity before a stall is reported, if no task has finished. The limit is longer
+because all tasks may be waiting for their data.
 """
 START_SHARE = 0.5
-"""Minimum fraction of `startTimeout` that a task has, from its own start, to show activity."""
+"""Fraction of `startTimeout` that every task has at least, from its own start, to show activity."""
 START_MARGIN = 5.0
-"""Maximum seconds until the backend reports that activity."""
+"""Maximum seconds until the backend reports activity of a task."""
 MOST_REASONS = 3
 """Maximum reasons in one message why tasks are not up; each task also has its own reason."""
 
 
 def advance_queued(turn: Turn) -> None:
-    """Wait until other runs are done, then until there is room."""
+    """Wait until other runs are done, then until the resources are free."""
     limit = turn.spec.lifecycle.queue_timeout
     if turn.spec.stop is not None:
         _stop_requested(turn)
@@ -52,12 +52,12 @@ def advance_queued(turn: Turn) -> None:
 
 
 def _queued_at(turn: Turn) -> float:
-    """Return when the run began to wait for room."""
+    """Return when the run began to wait for resources."""
     return max(turn.queued_at(), awaited_since(turn.get("awaited")))
 
 
 def advance_active(turn: Turn) -> None:
-    """Keep the wanted tasks up while Starting or Running, and notice the end."""
+    """While the run is Starting or Running, keep the wanted tasks up, and detect its end."""
     if _all_succeeded(turn):
         return
     if turn.spec.stop is not None:
@@ -83,7 +83,7 @@ def advance_active(turn: Turn) -> None:
 
 
 def _say_current(turn: Turn) -> None:
-    """Set the message of a healthy run; a failure under way keeps its own."""
+    """Set the message of a healthy run; while a failure is handled, its own message stays."""
     if turn.get("window_opened_at") is not None or turn.get("retry_at") is not None:
         return
     wanted = turn.wanted
@@ -101,7 +101,7 @@ def _say_current(turn: Turn) -> None:
 
 
 def _waiting_reasons(turn: Turn) -> list[Message]:
-    """Return why tasks are not up, the most telling reasons first."""
+    """Return why tasks are not up, the most important reasons first."""
     return [why.sentence for why in turn.seen.why[:MOST_REASONS]]
 
 
@@ -124,7 +124,7 @@ def _over_time_limit(turn: Turn) -> bool:
     """Apply the limits on starting, duration and idling; return whether one ended the run."""
     limits = turn.spec.lifecycle
     started: float = turn.get("started_at")
-    # The last turn may be longer ago than a limit; tasks that came up meanwhile count as started.
+    # The last turn may be longer ago than a limit. Tasks that came up since then count as started.
     starts = turn.phase is Phase.STARTING
     missing = [t for t in turn.needed if starts and not turn.is_up(t)]
     if _fails_at_its_limit(turn, missing) or _lacks_image(turn, missing):
@@ -141,7 +141,7 @@ def _over_time_limit(turn: Turn) -> bool:
     if starts:
         due = min((_start_limit(turn, t) for t in missing), default=started + limits.start_timeout)
         if missing and turn.now >= due:
-            # A failure that was healed since is not the cause.
+            # A failure that was healed in the meantime is not the cause.
             turn.set(culprit=missing[0], window_opened_at=None, failures=())
             because = _waiting_reasons(turn)
             message = messages.start_timeout(missing, turn.spec, turn.name, because)
@@ -177,7 +177,7 @@ def _fails_at_its_limit(turn: Turn, missing: Sequence[str]) -> bool:
 
 def _lacks_image(turn: Turn, missing: Sequence[str]) -> bool:
     """Fail the run if a task with a node still lacks its image after `imageTimeout`. The registry
-    does not have the image or refuses it, so more of `startTimeout` would not help.
+    does not have the image or refuses it, so waiting for the rest of `startTimeout` would not help.
     """
     limit = turn.spec.lifecycle.image_timeout
     for why in turn.seen.why:
@@ -201,8 +201,8 @@ def _bound_at(turn: Turn, task: str) -> float | None:
 
 
 def _start_limit(turn: Turn, task: str) -> float:
-    """Return when a task that has not come up is given up. That is `startTimeout` after the run
-    began, but a task that was started late gets time to show activity.
+    """Return the time at which the run gives up waiting for a task that has not come up. That is
+    `startTimeout` after the run began, but a task that was started late gets time to show activity.
     """
     limit: float = turn.spec.lifecycle.start_timeout
     due: float = turn.get("started_at") + limit
@@ -249,8 +249,8 @@ def _look_for_stall(turn: Turn) -> None:
 
 
 def _all_quiet(turn: Turn) -> dict[str, Quiet]:
-    """Return the unfinished tasks if none of them does anything; evaluators do not count. Empty if
-    one works, if that is unknown, or while a failure is investigated.
+    """Return the unfinished tasks, without evaluators, if none of them does anything. Empty if one
+    of them works or may work, or while a failure is investigated.
     """
     if not turn.between or turn.phase is not Phase.RUNNING:
         return {}
@@ -268,7 +268,9 @@ def _all_quiet(turn: Turn) -> dict[str, Quiet]:
 
 
 def _idle_since(turn: Turn) -> float | None:
-    """Return when the last server became idle; None while any is in use, or for programs."""
+    """Return when the last server became idle; None while any server is in use, and for runs of a
+    program.
+    """
     if turn.between or turn.phase is not Phase.RUNNING:
         return None
     since = [seen.idle_since if (seen := turn.current(t)) else None for t in turn.all_tasks]

@@ -1,8 +1,8 @@
 """The release of a run's tasks, and the outcome of its evaluator.
 
 Trainers end by themselves; parameter servers would wait for ever, so they are stopped
-`lifecycle.reclaimAfter` after the trainers have succeeded. An evaluator has as long for its last
-evaluation, and so do workers that the chief has left.
+`lifecycle.reclaimAfter` after the trainers have succeeded. An evaluator has the same time for its
+last evaluation, and so have workers whose chief has finished.
 """
 
 from __future__ import annotations
@@ -15,20 +15,25 @@ from .turn import Turn
 
 
 def to_reclaim(turn: Turn) -> tuple[float, list[str]]:
-    """Return the seconds for which helper tasks are kept after success, and those still running."""
+    """Return the seconds for which helper tasks are kept after success, and the helper tasks that
+    still run.
+    """
     kept = [t for t in turn.all_tasks if t not in _ended_at_once(turn)]
     return turn.spec.lifecycle.reclaim_after, turn.alive(kept)
 
 
 def _ended_at_once(turn: Turn) -> list[str]:
-    """Return the trainers to stop at success: all, if the user chose that only the chief counts. If
-    that is only the default, they are given time to end by themselves.
+    """Return the trainers to stop at once at success: all of them, if the user chose that only the
+    chief's success counts. If that rule is only the default, the trainers get time to end by
+    themselves.
     """
     return turn.trainers if turn.spec.lifecycle.success_policy is SuccessPolicy.CHIEF else []
 
 
 def release_tasks(turn: Turn) -> None:
-    """Release everything after the end, once `_reclaim_at` has come, and report it."""
+    """Release all remaining tasks after the run's end, once `_reclaim_at` has come, and report
+    that.
+    """
     holding = turn.alive()
     reclaim_at = _reclaim_at(turn)
     if turn.now >= reclaim_at:
@@ -39,7 +44,8 @@ def release_tasks(turn: Turn) -> None:
         turn.wake(reclaim_at)
     if turn.phase is Phase.SUCCEEDED:
         told = messages.succeeded(turn.required(), *to_reclaim(turn), evaluator_outcome(turn))
-        also = turn.get("messages")[1:]  # keep the messages about what the run did not do
+        # keep the messages after the first, about what the run did not do
+        also = turn.get("messages")[1:]
         turn.say(turn.get("reason"), told, *also)
     if not holding and not turn.seen.may_come:
         turn.set(released_at=turn.now)
@@ -73,7 +79,7 @@ def evaluator_outcome(turn: Turn) -> Message | None:
 
 
 def _note_evaluators(turn: Turn) -> None:
-    """Record whether an evaluator that is stopped now had work left."""
+    """Record whether an evaluator that is stopped now still had work to do."""
     for task in turn.alive(turn.evaluators):
         seen = turn.current(task)
         if turn.phase is not Phase.SUCCEEDED or turn.get("evaluator") is not None or seen is None:
@@ -84,7 +90,7 @@ def _note_evaluators(turn: Turn) -> None:
 
 
 def _record_reclaimed(turn: Turn) -> None:
-    """Record which tasks we ended, and the resources they released."""
+    """Record which tasks this module ended, and the resources that they released."""
     ended = [
         t for t in turn.all_tasks if (e := turn.exit_of(t)) is not None and e.cause is Cause.STOPPED
     ]

@@ -1,8 +1,8 @@
 """The root cause when tasks fail together: how long failures are collected, and which came first.
 
-When one task of a cluster dies, others fail seconds later because they lost it. The first failure
-therefore opens a window, and all failures inside it are judged together. These are pure functions
-over `TaskFailure`s; restarts and phases are decided elsewhere.
+When one task of a cluster dies, others fail seconds later because they lost their peer. The first
+failure therefore opens a window, and all failures inside it are judged together. This module has
+pure functions over `TaskFailure`s; restarts and phases are decided elsewhere.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def is_disruption(failure: TaskFailure) -> bool:
 
 
 def window_length(collective: bool, nodes_not_ready: bool, healed: bool) -> float:
-    """Return how long failures are collected before one is blamed, in seconds."""
+    """Return for how many seconds failures are collected before one of them is blamed."""
     if nodes_not_ready:
         return WINDOW_NODE_LOST
     if healed:
@@ -45,11 +45,11 @@ def window_length(collective: bool, nodes_not_ready: bool, healed: bool) -> floa
 
 
 def root_cause(failures: Iterable[TaskFailure]) -> TaskFailure:
-    """Return the failure that the others followed.
+    """Return the failure that caused the others.
 
-    A task that ran out of memory is the cause, else one that was lost, evicted or killed; else the
-    earliest that does not say it lost a peer; else the earliest. Raises ValueError if there is no
-    failure.
+    It is the first of these that exists: a task that ran out of memory; a task that was lost,
+    evicted or killed; the earliest failure that does not report a lost peer; the earliest failure.
+    Raises ValueError if there is no failure.
     """
     return min(failures, key=_rank)
 

@@ -1,7 +1,7 @@
 """One turn of the state machine: the spec, the observation, and a draft of the next status.
 
-It reads and writes the draft, including task counts and the tasks that need attention. The rules
-are in `phases`, `failures` and `reclaim`.
+This module reads and writes the draft, including task counts and the tasks that need attention. The
+rules are in `phases`, `failures` and `reclaim`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def task_state(task: ObservedTask | None) -> TaskState:
 
 
 def count_tasks(spec: Spec, seen: Observation, names: Sequence[str]) -> dict[str, TypeCounts]:
-    """Count tasks by type and state; a task in no state is pending."""
+    """Count tasks by type and state; a task in none of the counted states is pending."""
     tally: dict[str, dict[str, int]] = {
         t.value: {"desired": n} for t, n in spec.replicas.counts.items()
     }
@@ -79,7 +79,7 @@ def tasks_needing_attention(
     never: Container[str],
 ) -> tuple[TaskStatus, ...]:
     """Return tasks that failed, were restarted or are not up, the culprit first; at most 20. A
-    cluster of up to 20 tasks lists all of them. `never` are those that nobody will start any more.
+    cluster of up to 20 tasks lists all of them. `never` are tasks that will never be started.
     """
     others = _LAST_RANK if len(names) <= MOST_ATTENTION else None
     clauses = {task: why.text for why in reversed(seen.why) for task in why.tasks}
@@ -137,7 +137,9 @@ class Turn:
         self.trainers = [t for t in self.all_tasks if t.startswith(("chief-", "worker-"))]
         self.evaluators = [t for t in self.all_tasks if t.startswith("evaluator-")]
         self.needed = [t for t in self.all_tasks if t not in self.evaluators]
-        """The tasks that training needs: an evaluator's end decides no run."""
+        """The tasks that training needs: all except evaluators, whose end never decides about a
+        run.
+        """
         self.between = spec.mode is Mode.BETWEEN_GRAPH
         self.collective = self.between and TaskType.PS not in counts
         """Without parameter servers a lost task can only be healed by restarting all workers
@@ -170,7 +172,7 @@ class Turn:
         self.event(reason, *sentences)
 
     def queued_at(self) -> float:
-        """Return when the run began to wait; it is noted in the first turn that asks."""
+        """Return when the run began to wait; the first turn that asks records the time."""
         if self.get("queued_at") is None:
             self.set(queued_at=self.now)
         since: float = self.get("queued_at")
@@ -194,7 +196,7 @@ class Turn:
         return 1 + restarts.get(task, 0)
 
     def current(self, task: str) -> ObservedTask | None:
-        """Return the observed task if it is of the desired attempt."""
+        """Return the observed task if it runs as the desired attempt."""
         seen = self.seen.tasks.get(task)
         return seen if seen is not None and seen.attempt >= self.desired_attempt(task) else None
 
@@ -204,7 +206,9 @@ class Turn:
         return seen.exit if seen else None
 
     def succeeded(self, task: str) -> bool:
-        """Return whether the desired attempt ended successfully; a server never does by itself."""
+        """Return whether the desired attempt ended successfully; a server never succeeds by
+        itself.
+        """
         task_exit = self.exit_of(task)
         return self.between and task_exit is not None and task_exit.cause is Cause.COMPLETED
 
@@ -214,7 +218,7 @@ class Turn:
         return seen is not None and (seen.ready or self.succeeded(task))
 
     def alive(self, tasks: Iterable[str] | None = None) -> list[str]:
-        """Return the tasks that have not ended, of any attempt."""
+        """Return the tasks that have not ended, whichever attempt they run as."""
         names = self.all_tasks if tasks is None else tasks
         return [t for t in names if (seen := self.seen.tasks.get(t)) is not None and seen.alive]
 
@@ -223,7 +227,7 @@ class Turn:
         return all(self.exit_of(task) is not None for task in self.needed)
 
     def is_given_up(self, task: str) -> bool:
-        """Return whether this is an evaluator that failed and is not started again."""
+        """Return whether `task` is an evaluator that failed and will not be restarted."""
         ended: TaskFailure | None = self.get("evaluator")
         return (
             ended is not None and ended.task == task and ended.attempt >= self.desired_attempt(task)
@@ -245,14 +249,14 @@ class Turn:
         return self.trainers
 
     def restart(self, tasks: Iterable[str]) -> None:
-        """Make the next attempt of these tasks the desired one."""
+        """Make the next attempt of each of these tasks the desired attempt."""
         restarts = dict(self.get("restarts"))
         for task in tasks:
             restarts[task] = restarts.get(task, 0) + 1
         self.set(restarts=restarts)
 
     def bring_up(self, tasks: Iterable[str]) -> None:
-        """Start what should run and does not; an older attempt is ended first."""
+        """Start the tasks that should run and do not; an older attempt is ended first."""
         for task in tasks:
             seen = self.seen.tasks.get(task)
             if seen is not None and seen.attempt >= self.desired_attempt(task):
@@ -263,7 +267,7 @@ class Turn:
                 self.start.append(StartTask(task=task, attempt=self.desired_attempt(task)))
 
     def fresh_failures(self) -> list[TaskFailure]:
-        """Return the recorded failures whose task was not restarted since."""
+        """Return the recorded failures whose task was not restarted after the failure."""
         return [f for f in self.get("failures") if f.attempt >= self.desired_attempt(f.task)]
 
     # -- the result --------------------------------------------------------------------------------
@@ -271,13 +275,14 @@ class Turn:
     def _never_started(self) -> frozenset[str]:
         """Return the tasks of an ended run that had never been started when it ended."""
         known = self.before.attention if self.phase.is_final else ()
-        if self.before.phase.is_final:  # what is gone since then looks the same
+        # a task that is gone since the end looks as if it had never started
+        if self.before.phase.is_final:
             return frozenset(t.name for t in known if t.messages == (NEVER_STARTED,))
         return frozenset(t.name for t in known if t.state is TaskState.PENDING and not t.restarts)
 
     def _counted(self) -> Observation:
-        """Return the observation with the judged failures of a failed run. A backend that starts
-        tasks by itself may have begun the next attempt before it was told to stop.
+        """Return the observation with the judged failures of a failed run. A backend that restarts
+        tasks by itself may have begun the next attempt before the decision to stop.
         """
         judged = {f.task: f for f in self.get("failures") if self.phase is Phase.FAILED}
         tasks = dict(self.seen.tasks)
@@ -293,8 +298,8 @@ class Turn:
         return msgspec.structs.replace(self.seen, tasks=tasks)
 
     def _warn_of_tasks(self) -> None:
-        """Warn once of what would go unnoticed: log copies that fail while training goes on, and
-        errors hidden by a success.
+        """Warn once of problems that would go unnoticed: log copies that fail while training
+        continues, and errors in the output of tasks that succeeded.
         """
         for name, seen in self.seen.tasks.items():
             why = seen.uncopied or (seen.exit.uncopied if seen.exit else "")
@@ -307,8 +312,8 @@ class Turn:
                     self.event(self.get("reason"), warning)
 
     def _tell_of_oddities(self) -> None:
-        """Warn once for each way in which tasks with closed ports count as started; names the first
-        task.
+        """Warn once for each sign by which tasks with closed ports count as started, with the name
+        of the first task.
         """
         told: set[str] = set()
         for name in self.all_tasks:
@@ -321,7 +326,7 @@ class Turn:
                 self.event(self.get("reason"), seen.oddity)
 
     def _tell_of_writes(self) -> None:
-        """Report once for each folder that results are there and not in the run's own."""
+        """Report each folder outside of the run's own that has results, once."""
         wrote: set[str] = set()
         lost: dict[str, str] = {}
         for seen in self.seen.tasks.values():
@@ -341,7 +346,7 @@ class Turn:
                 self.event(self.get("reason"), warning)
 
     def _usage(self) -> Usage | None:
-        """Return what tasks have used until now."""
+        """Return the resources that tasks have used until now."""
         seen = self.seen.tasks
         spans = (
             (name.rpartition("-")[0], task.since, task.exit.finished_at if task.exit else None)

@@ -1,8 +1,8 @@
 """The launch form of the panel, and the threads in which button actions run.
 
 The form has exactly the options of the command line. An empty field means that the option is left
-out. The form reports a launch that would be refused before it is sent, and never loses input. This
-module holds no rules: the manager plans and launches.
+out. The form shows why a launch would be refused before it is sent, and never loses input. This
+module has no rules of its own: the manager plans and launches.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ class ButtonActions:
         self, button: Any, action: Callable[[], str | None], after: Callable[[], None] | None = None
     ) -> None:
         """Run `action` when `button` is pressed; `action` may return a sentence to show. The button
-        is disabled meanwhile. Afterwards `after` sets its state; without `after` it is enabled.
+        is disabled while the action runs. Afterwards, `after` sets the button's state; without
+        `after`, the button is enabled.
         """
 
         def pressed(_button: Any) -> None:
-            if button.disabled:  # ignores a second press that was already on its way
+            if button.disabled:  # ignores a second press that arrived late
                 return
             button.disabled = True
             self.do(action, after or (lambda: setattr(button, "disabled", False)))
@@ -188,7 +189,9 @@ class LaunchForm:
             field.layout.display = shown
 
     def _show_configurations(self, program: str | None) -> None:
-        """Offer the configurations of the project that the program is; without any, no field."""
+        """If the program is a project, offer its configurations; if there are none, hide the
+        field.
+        """
         names = [*complete_configs(program, Path.cwd())] if program else []
         chosen, options = self.config.value, [("", ""), *((name, name) for name in names)]
         if list(self.config.options) != options:
@@ -210,7 +213,7 @@ class LaunchForm:
         self._timer.start()
 
     def _look(self, number: int) -> None:
-        """Show what a launch with this form would do, unless the form changed meanwhile."""
+        """Show what a launch with this form would do, unless the form changed in the meantime."""
         can, lines, line = False, [], ""
         told: tuple[str, ...] = ()
         try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..runs.watcher import RunWatcher
 
 _OUR_LINE = re.compile(r"%tfcluster\s(.*)", re.DOTALL)
-_MATCHER = "tfcluster"  # by this name IPython identifies our matcher
+_MATCHER = "tfcluster"  # IPython identifies our matcher by this name
 _FIRST = 1000.0  # runs first, so that Jedi does not parse a line that is not Python
 
 

@@ -1,8 +1,8 @@
 """The line after `%tfcluster` in a cell: runs it, shows its output, completes it.
 
 Grammar and messages are those of the command line. The output suits a notebook: a run is shown once
-and updated in place, no question is asked, and an interrupt only detaches. This module contains
-nothing about single verbs.
+and updated in place, no question is asked, and an interrupt only detaches. This module has no code
+for single verbs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..cli.terminal import Detached, Interrupted, Terminal
 from ..errors import UsageError, with_magic_commands
 from ..i18n import _, mark
 from ..output import report
-from ..output.report import board_bundle, followed_bundle, run_bundle
+from ..output.run_card import board_bundle, followed_bundle, run_bundle
 from ..runs.handle import Cluster
 from ..runs.manager import ClusterManager
 from ..runs.watcher import RunWatcher
@@ -77,7 +77,9 @@ def _complete_path(item: CompletionItem, typed: str) -> list[str]:
 
 
 def _quoted(path: str) -> str:
-    """Quote a path as one word. The quotes of a folder stay open, because the user types on."""
+    """Quote a path as one word. The quotes of a folder stay open, because the user continues
+    typing.
+    """
     quoted = shlex.quote(path)
     return quoted.removesuffix("'") if path.endswith("/") else quoted
 
@@ -114,7 +116,7 @@ class Cell(Terminal):
 
     @property
     def columns(self) -> int | None:
-        """None in a notebook, where lines are not cut."""
+        """The width of lines; None in a notebook, which does not cut lines."""
         return None if self.rich else super().columns
 
     @property
@@ -172,7 +174,7 @@ class Cell(Terminal):
     @contextmanager
     def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:
         """Mark the place where a closed page stops receiving lines. When the page is opened again,
-        it goes on from there. Other readers of the notebook see that lines are missing.
+        the lines continue at this place. Other readers of the notebook see that lines are missing.
         """
         if not self.rich:
             yield
@@ -231,7 +233,7 @@ def run(shell: Any, manager: ClusterManager, line: str, body: str | None) -> Clu
     return Cluster(name, manager).shown_in(shell.execution_count, terminal.display_id(name))
 
 
-_panels: dict[str, Any] = {}  # one for each cell: running the cell again replaces its panel
+_panels: dict[str, Any] = {}  # one panel for each cell: running the cell again replaces its panel
 
 
 def show_panel(shell: Any, manager: ClusterManager, watcher: RunWatcher) -> bool:

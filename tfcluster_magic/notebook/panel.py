@@ -1,9 +1,9 @@
 """The panel: the launch form and the list of runs below a cell, shown by bare `%tfcluster`.
 
-It works wherever ipywidgets works (JupyterLab, Notebook 7), without the Lab extension. The kernel
-stays free to run cells. All panels show the records, so they agree, even after a restart of the
-kernel. An exported document shows the table of `%tfcluster list`. A row is redrawn only when its
-run changes. Stopping and deleting ask first. Only the newest runs are shown; a filter finds the
+The panel works wherever ipywidgets works (JupyterLab, Notebook 7), even without the Lab extension.
+The kernel stays free to run cells. All panels show the records, so they agree, even after a restart
+of the kernel. An exported document shows the table of `%tfcluster list`. A row is redrawn only when
+its run changes. Stopping and deleting ask first. Only the newest runs are shown; a filter finds the
 others.
 """
 
@@ -21,7 +21,7 @@ import ipywidgets as widgets
 from ..errors import Conflict, with_magic_commands
 from ..i18n import _, ngettext
 from ..output import report
-from ..output.report import board_bundle, run_card
+from ..output.run_card import board_bundle, run_card
 from ..output.text import PLAIN, Prefixer, clock, task_names
 from ..output.usage import usage_table
 from ..progress.run_progress import note_lines
@@ -133,8 +133,8 @@ class RunRow:
         return _("launched {name}").format(name=made.metadata.name)
 
     def _open_board(self) -> None:
-        """Open the same TensorBoard as `%tfcluster tensorboard`: in a tab with the extension, else
-        as a link.
+        """Open the same TensorBoard as `%tfcluster tensorboard`: in a tab if the extension is
+        installed, else as a link.
         """
         board = self._manager.tensorboard(self.name)
         what = _("TensorBoard of {name}").format(name=self.name)
@@ -161,7 +161,7 @@ class RunRow:
         self._background.do(lambda: self._follow(read, hidden))
 
     def _follow(self, read: Callable[[TFCluster], str], hidden: threading.Event) -> None:
-        """Show the text that `read` returns of the run until it is hidden. It polls, because only
+        """Show the text that `read` returns of the run until it is hidden. This polls, because only
         the newest lines and figures matter.
         """
         while not hidden.is_set():
@@ -245,7 +245,7 @@ class RunList:
             self._arrange()
 
     def _arrange(self) -> None:
-        """Put the visible rows in order. If they have not changed, nothing is sent."""
+        """Put the visible rows in order. If the order has not changed, nothing is sent."""
         fitting = [c for c in self.clusters() if self._fits(c)]
         names = [c.metadata.name for c in fitting[:MOST_ROWS]]
         for name in names:
@@ -288,7 +288,7 @@ def _no_runs() -> Any:
 
 
 def _lost_kernel() -> Any:
-    """Return the line that replaces a panel when ipywidgets marks the panel as without a kernel."""
+    """Return the line that replaces a panel when ipywidgets says that the panel has no kernel."""
     text = _("The kernel of this panel has ended. Run the cell again to bring the panel back.")
     lost = ".tfc-panel.jupyter-widgets-disconnected > "
     line = widgets.HTML(
@@ -333,7 +333,7 @@ class Panel(widgets.VBox):  # type: ignore[misc]  # ipywidgets are untyped
             folded.selected_index = 0
 
     def close(self) -> None:
-        """Close the panel; runs go on."""
+        """Close the panel; runs continue."""
         self._end()
         self.form.close()
         self.runs.close()

@@ -1,8 +1,8 @@
 """The data of notifications: rules, the administrator's policy, and deliveries.
 
-A rule names the occasions and the receiver of a user's messages. `occasions` finds what to report
-and schedules the attempts, `wording` writes the message, and `delivery` sends it. A delivery never
-contains a secret.
+A rule names the occasions and the receiver of a user's messages. `occasions` finds what to report.
+`attempts` decides which deliveries there are and when each is tried again. `wording` writes the
+message, and `sending` sends it. A delivery never contains a secret.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ MOST_BYTES_KEPT = 384 * 1024
 TITLE_LENGTH, SENTENCE_LENGTH, PROBLEM_LENGTH, LAB_LENGTH = 200, 2000, 300, 500
 MOST_CLUSTERS = 50
 """Maximum names of runs in one rule."""
-# On Kubernetes users write rules without our commands, so these are checked when a message is sent,
-# too. They are not checked by the fields, because one bad rule must not make all rules unreadable.
+# On Kubernetes users write rules without our commands, so these two patterns are checked when a
+# message is sent, too. The fields of a rule do not check them, because one bad rule must not make
+# all rules unreadable.
 _SPECIALS = r"@\s<>,;:\"()\[\]\\\x00-\x1f\x7f"
 MAIL_ADDRESS = re.compile(rf"[^{_SPECIALS}]{{1,64}}@[^{_SPECIALS}]{{1,189}}")
 """One mail address, without a name or a route."""

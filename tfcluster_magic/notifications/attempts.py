@@ -108,7 +108,9 @@ def note_test(
     request: TestRequest | None,
     now: float,
 ) -> Deliveries:
-    """Return `kept` with the delivery of a requested test; one at another time is given up."""
+    """Return `kept` with the delivery of a requested test; a test requested at another time is
+    given up.
+    """
     rule = next((each for each in rules if request and each.uid == request.rule), None)
     if rule is None or request is None or request.at <= kept.forgotten_until:
         return kept

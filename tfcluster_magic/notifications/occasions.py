@@ -1,7 +1,7 @@
 """Detection of events that rules may report, in records. Pure.
 
-The key of an event follows from the record alone, so that an event that is found again, after a
-crash too, is not reported again.
+The key of an event is derived only from the record. So an event that is found again, even after a
+crash, is not reported again.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def run_events(
 
 
 def recorded_lines(cluster: TFCluster) -> Printed:
-    """Return the last lines in the record of a failed run, of the task that failed first."""
+    """Return the last lines of the task that failed first, from the record of a failed run."""
     status = cluster.status
     failures = sorted(status.failures, key=lambda failure: failure.task != status.culprit)
     return (failures[0].task, failures[0].exit.last_lines) if failures else ("", ())

@@ -1,8 +1,8 @@
 """Delivery of one message, by one POST or one mail, to an address that the policy allows.
 
 The check covers the address of the connection itself, so a name that later resolves to another
-address does no harm. Redirects are not followed and proxies are not used. Only the status and the
-receiver's reason of an answer are kept. Once the host's name is resolved, an attempt ends within
+address does no harm. Redirects are not followed and proxies are not used. Of an answer, only the
+status and the receiver's reason are kept. Once the host's name is resolved, an attempt ends within
 `TIMEOUT`, whatever the receiver does. Resolving has the system's own limits. The text of an error
 contains no secret.
 """
@@ -47,7 +47,9 @@ _CLOSED = (
     *(ipaddress.ip_network(each) for each in ("169.254.0.0/16", "fe80::/10")),
     *(ipaddress.ip_network(each) for each in ("224.0.0.0/4", "ff00::/8", "fd00:ec2::254/128")),
 )
-"""Networks that no policy can open: link-local ones, with the metadata of clouds, and multicast."""
+"""Networks that no policy can open: link-local and multicast networks, and AWS's metadata
+server.
+"""
 _METADATA = frozenset(
     ipaddress.ip_address(each)
     for each in ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd20:ce::254")
@@ -107,7 +109,9 @@ def is_private_allowed(address: Address, policy: NotificationPolicy) -> bool:
 
 
 def _meant(address: Address) -> Iterator[Address]:
-    """Yield the address; for an IPv6 address that stands for an IPv4 address, that one."""
+    """Yield the address; for an IPv6 address that stands for an IPv4 address, yield the IPv4
+    address.
+    """
     embedded = None
     if isinstance(address, ipaddress.IPv6Address):
         embedded = address.ipv4_mapped or address.sixtofour
@@ -244,7 +248,7 @@ def send_mail(
             if server.username:
                 client.login(server.username, password)
             text = mail(message, server.sender, recipient)
-            client.send_message(text, to_addrs=[recipient])  # however its headers are interpreted
+            client.send_message(text, to_addrs=[recipient])  # whatever its headers say
             with contextlib.suppress(smtplib.SMTPException, OSError):
                 client.quit()  # the mail was accepted, so an error here must not send it again
 

@@ -58,8 +58,8 @@ PACE = 0.5
 MOST_SENDING, MOST_OF_ONE = 100, 4
 """Maximum attempts at the same time: of all namespaces, and of one."""
 END_SECONDS = 25.0
-"""Maximum seconds for which attempts in progress go on after the notifier is asked to end; one
-takes at most 20.
+"""Maximum seconds for which attempts in progress may continue after the notifier is asked to end;
+one takes at most 20.
 """
 RECORDED = 20
 """Maximum messages that the annotation of a run names; they are the newest ones."""
@@ -143,7 +143,8 @@ def trim_options(found: Object) -> Object:
 class NotifierCaches(InformerGroup):
     """The notification Secrets, runs, schedules and published options of all namespaces.
 
-    Secrets and options are watched by their one name, so that the account needs no other right.
+    Secrets and options are watched only under their fixed names, so that the account needs no other
+    right.
 
     Args:
         api: the connection.
@@ -278,15 +279,15 @@ class Outbox:
     """The state of a namespace besides its Secret."""
 
     sending: dict[DeliveryKey, str | None] = field(default_factory=dict)
-    """By message: the problem of its attempt, empty if it succeeded; None while the attempt goes
-    on.
+    """The problem of each message's attempt, empty if it succeeded; None while the attempt is in
+    progress.
     """
     began: float = float("-inf")
     """When the last attempt began (monotonic)."""
     own: Object | None = None
     """The Secret after our last write, until the cache has it."""
     refused: dict[str, str] = field(default_factory=dict)
-    """By the uid of a run: the last text for its annotation, written or refused."""
+    """The last text for the annotation of each run, written or refused, by the run's uid."""
     problem: str = ""
     """The logged reason why the Secret cannot be read."""
 
@@ -339,7 +340,7 @@ class Notifier:
         until = time.monotonic() + seconds
         self.senders.wait(seconds)
         while self._has_results() and time.monotonic() < until and self._leads():
-            time.sleep(AGAIN)  # turns write them and report to no caller
+            time.sleep(AGAIN)  # turns write the results and report to no caller
         self.caches.stop()
         self.turns.stop(max(1.0, until - time.monotonic()))
 
@@ -466,7 +467,7 @@ class Notifier:
     def _noted(
         self, namespace: str, rules: Sequence[NotificationRule], kept: Deliveries, now: float
     ) -> Deliveries:
-        """Return the deliveries with one for each new event."""
+        """Return the deliveries, with one added for each new event."""
         kept = attempts.drop(kept, (rule.uid for rule in rules), now)
         if not rules:
             return kept

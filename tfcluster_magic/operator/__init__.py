@@ -4,6 +4,6 @@ Only the leader writes status and objects (`kube.controller.leader_election`). I
 it observes, so a restart at any moment changes nothing. It needs no finalizer: when a TFCluster is
 deleted, Kubernetes deletes what it owns.
 
-`cluster_state` caches the cluster, `accounting` counts hours, `pending_tasks` explains waiting
+`cluster_state` caches the cluster, `hours_ledgers` counts hours, `pending_tasks` explains waiting
 tasks, `scheduling` admits runs, `lifecycle` decides and `reconcile` applies the decisions.
 """

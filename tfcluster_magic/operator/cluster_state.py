@@ -165,14 +165,18 @@ def _short_refusal(error: InvalidRequest) -> Clause:
 
 
 def _has_same_spec(found: Object, known: Object) -> bool:
-    """Return whether a cached record still has this uid and generation, and its program."""
+    """Return whether the cached record `known` is valid, has the uid and generation of `found`, and
+    still contains its program.
+    """
     head, other = found["metadata"], known["metadata"]
     same = all(head.get(key) == other.get(key) for key in ("uid", "generation"))
     return same and REFUSED not in known and "program" in known["spec"]
 
 
 def _is_program_text(kept: Object, found: Object) -> bool:
-    """Return whether only the texts of the program say what runs."""
+    """Return whether the program is defined only by texts in the record, not by files with a
+    checksum.
+    """
     program = (found.get("spec") or {}).get("program")
     return (
         isinstance(program, dict)
@@ -219,7 +223,7 @@ class ClusterState(InformerGroup):
 
         self._api, self._namespace = api, namespace
         self._may_make: dict[str, tuple[bool, float]] = {}
-        """By namespace: whether Jobs may be created there, and until when that answer is reused."""
+        """Whether Jobs may be created in each namespace, and until when that answer is reused."""
         self.others = Informer(
             api,
             path("pods"),
@@ -244,7 +248,7 @@ class ClusterState(InformerGroup):
         return all(each.synced.is_set() or is_forbidden(each) for each in self.all)
 
     def names(self, namespace: str, nodes: int | None, limits: ContainerBounds) -> NamespaceObjects:
-        """Return the objects that a run may name in a namespace."""
+        """Return the objects of a namespace that a run may name."""
         classes = None if is_forbidden(self.classes) else self.classes.every()
         return NamespaceObjects(
             claims=None if is_forbidden(self.claims) else self._claims(namespace),
@@ -381,7 +385,7 @@ def _trim_claim(found: Object) -> Object:
 
 
 def _trim_pod(found: Object) -> Object:
-    """Return what another pod takes of its node."""
+    """Return the parts of another pod that show which resources of its node it uses."""
     return {"metadata": _trim_metadata(found), "bound": room_taken_by_pod(found)}
 
 

@@ -46,9 +46,9 @@ NUMBERS = {
     "network_policies_enforced": "1 where NetworkPolicies were found to be enforced.",
     "queue_oldest_seconds": "Age of the run that has been queued for longest.",
 }
-"""Help texts of the single numbers."""
+"""The help text of each number."""
 PATIENCE = 60.0
-"""Seconds after its deadline after which a running pod counts as overdue."""
+"""A running pod counts as overdue this many seconds after its deadline."""
 
 
 class OperatorMetrics:

@@ -1,9 +1,9 @@
 """An experiment that checks whether the cluster enforces NetworkPolicies.
 
-One pod listens on two ports, a policy opens one of them, and another pod tries both. The open port
-must be reached, so that a broken network proves nothing. The last answer is kept in a ConfigMap, so
-that a restart delays no launch. It needs no privilege: the restricted pods run the operator's own
-image in its own namespace and end on their own.
+One pod listens on two ports, a policy opens one of them, and another pod tries both. The answer
+counts only if the open port is reached, because a broken network proves nothing. The last answer is
+kept in a ConfigMap, so that a restart delays no launch. It needs no privilege: the restricted pods
+run the operator's own image in its own namespace and end on their own.
 
 Ref: https://kubernetes.io/docs/concepts/services-networking/network-policies/
 """

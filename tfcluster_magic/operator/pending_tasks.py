@@ -44,8 +44,8 @@ READ_AGAIN_LATER = 10.0
 REST = 10.0
 """Seconds without reads after a read without an answer."""
 FEW, PODS_A_SECOND = 20, 200.0
-"""A run with more than FEW pods is diagnosed at most this often: a run of 600 every three seconds,
-however often its pods change.
+"""A run with more than FEW pods is diagnosed only as often as PODS_A_SECOND allows: a run of 600
+pods every three seconds, however often its pods change.
 """
 GROUP, QUEUE = "PodGroup", "Queue"
 LINES = 20

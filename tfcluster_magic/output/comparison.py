@@ -1,7 +1,7 @@
 """A table that compares runs: their options, arguments and results, one column for each run. Pure.
 
 The shell, REST and the page show the same table. This module decides the rows, their order, and
-which of them differ. Texts are in the reader's language; names and values come from the runs.
+which of them differ. Labels are in the reader's language; names and values come from the runs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RowGroup(enum.Enum):
 
 
 class ComparedRow(Model, frozen=True, omit_defaults=False):
-    """One property of all runs; its value is empty for a run without it."""
+    """One property of all runs; the value is empty for a run without the property."""
 
     group: RowGroup
     label: str
@@ -161,7 +161,9 @@ def _options(specs: Sequence[Spec]) -> list[dict[str, str]]:
 
 
 def _option_cells(option: Option, value: object) -> dict[str, str]:
-    """Return the cells of an option by flag; an option of pairs has a cell for each name."""
+    """Return the cells of an option by flag; an option whose value is pairs has a cell for each
+    name.
+    """
     if isinstance(value, Mapping) and option.kind is Kind.PAIRS:
         return {f"{option.flag} {name}": one_line(str(text)) for name, text in value.items()}
     return {option.flag: one_line(_option_text(option, value))}
@@ -198,7 +200,7 @@ def _results(progress: Progress | None) -> dict[str, str]:
 
 
 def _figure(value: float) -> str:
-    """Return a number in a form for people and spreadsheets."""
+    """Return a number as text that people and spreadsheets can read."""
     return f"{value:.6g}" if math.isfinite(value) else str(value).replace("nan", "NaN")
 
 
@@ -229,7 +231,7 @@ def comparison_table(comparison: Comparison, paint: Paint = PLAIN) -> str:
 
 
 def _all_rows(comparison: Comparison) -> list[ComparedRow]:
-    """Return all rows; those about the heads of the columns come first."""
+    """Return all rows; the rows about the heads of the columns come first."""
     heads = [
         {_("Display name"): run.display_name, _("State"): run.phase.value}
         for run in comparison.runs

@@ -21,8 +21,8 @@ FORMS = ("table", "json", "yaml", "name")
 def document(
     what: Model | Sequence[Model], form: str, beside: Mapping[str, object] | None = None
 ) -> str:
-    """Return one or several models as `json`, `yaml` or, for clusters, `name`, without a final
-    newline. `beside` is JSON-like data to add to the fields of a single model.
+    """Return one or several models in the format `json`, `yaml` or, for clusters, `name`, without a
+    final newline. `beside` is JSON-like data to add to the fields of a single model.
     """
     if form == "name":
         clusters = [what] if isinstance(what, Model) else what
@@ -34,7 +34,7 @@ def document(
 
 
 def cluster_yaml(cluster: TFCluster) -> str:
-    """Return a cluster as YAML for users; of its program's files it has only the sizes."""
+    """Return a cluster as YAML for users; its program's files are shown only with their sizes."""
     data = msgspec.to_builtins(cluster)
     files = (data["spec"].get("program") or {}).get("files") or {}
     for path, content in files.items():
@@ -124,7 +124,7 @@ def _unused_cells(row: HoursRow, key: str) -> tuple[str, ...]:
 
 
 def used_hours(row: HoursRow) -> str:
-    """Return `1.2 of 4`: the used hours and the reserved hours, of the measured CPU-hours."""
+    """Return `1.2 of 4`: the used and the reserved CPU-hours, of those whose usage was measured."""
     if row.used is None or row.measured is None:
         return _("not measured")
     text = _("{used} of {measured}")

@@ -11,7 +11,7 @@ from .text import PLAIN, Paint, clock, one_line, table
 
 
 def receiver(rule: PublicRule) -> str:
-    """Return where a rule's messages go."""
+    """Return the receiver of a rule's messages as text."""
     if rule.format is None:
         return rule.receiver
     return f"{rule.receiver} ({rule.format.value})"

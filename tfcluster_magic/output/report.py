@@ -1,41 +1,28 @@
-"""Reports of a run: text after a launch, in `status` and in `list`; JSON, an HTML card and a MIME
-bundle for a page.
+"""Reports of a run as text: after a launch, in `status` and in `list`.
 
-The JSON form is `IRun` in the Lab extension. It contains no program files, and a list contains only
-the newest event of each run: 200 runs take a few hundred kilobytes.
+`run_card` has the forms of a run for a page.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
-from typing import Any
 
-import msgspec
-from msgspec.structs import replace
-
-from ..backends.base import Options, SeenTask
-from ..errors import is_tensorflow_log, last_overwrite, strip_controls, with_magic_commands
+from ..backends.base import Options
 from ..i18n import _, ngettext
 from ..lifecycle import messages
 from ..lifecycle.messages import exit_message, shown, shown_inferred
-from ..progress.run_progress import Progress, note_lines
 from ..quota import ledger
 from ..spec import Mode, Phase, Reclaimed, TaskFailure, TaskState, TaskStatus, TaskType, TFCluster
 from ..spec.message_table import format_duration
 from ..spec.names import parse_task, task_name
 from ..spec.quantities import format_bytes
-from ..usage.summary import TypeUsage, type_lines
 from .text import (
-    FAILING,
     PLAIN,
     Paint,
     age,
     clock,
     cut,
-    is_failing,
     one_line,
     pad,
     table,
@@ -46,12 +33,12 @@ MOST_COLUMNS = 24
 """Maximum terminal columns of a run's display name or tags in a list."""
 MOST_EVENTS = 10
 LEAST_HOURS = 0.01
-"""Threshold: fewer CPU- or GPU-hours are not shown."""
+"""Threshold: CPU- or GPU-hours below this number are not shown."""
 
 
 def replica_summary(cluster: TFCluster, mode: str = "") -> str:
     """Return the mode and tasks of a run: `between-graph · 2 workers, 1 ps`; `mode` replaces the
-    word of the option.
+    option's name of the mode.
     """
     counts = cluster.spec.replicas.counts
     parts = [task_count(t, n) for t, n in counts.items()]
@@ -59,7 +46,7 @@ def replica_summary(cluster: TFCluster, mode: str = "") -> str:
 
 
 def mode_words(mode: Mode) -> str:
-    """Return the mode of a run in the words of the launch form; `modeWords` in the page does the
+    """Return the mode of a run as the launch form names it; `modeWords` in the page does the
     same.
     """
     return _("used from a notebook") if mode is Mode.IN_GRAPH else _("program on every worker")
@@ -121,7 +108,7 @@ def warnings(cluster: TFCluster, known: Container[str], paint: Paint = PLAIN) ->
 
 
 def _next(cluster: TFCluster, program: str) -> list[tuple[str, str]]:
-    """Return the next commands and what they are for, padded to one width."""
+    """Return the next commands, padded to the same width, and what each is for."""
     name = cluster.metadata.name
     steps = [(f"status {name}", _("how it is doing")), (f"stop {name}", _("end it"))]
     if not cluster.active:
@@ -144,12 +131,12 @@ def status(
     now: float | None = None,
     most: int | None = None,
 ) -> str:
-    """Return all facts about one run; `notes` are lines from outside the record: progress,
-    silence.
+    """Return all facts about one run; `notes` are lines that are not in the record, such as
+    progress or silence.
     """
     now = time.time() if now is None else now
     state = cluster.status
-    about = [headline(cluster, paint), *annotation_lines(cluster), _facts(cluster, now)]
+    about = [headline(cluster, paint), *annotation_lines(cluster), facts_line(cluster, now)]
     blocks = ["\n".join(about)]
     if rows := _task_rows(cluster):
         head = (_("TASK"), _("STATE"), _("RESTARTS"), _("MESSAGE"))
@@ -185,7 +172,8 @@ def annotation_lines(cluster: TFCluster) -> list[str]:
     return [text.format(**value) for text, value in lines.items() if all(value.values())]
 
 
-def _facts(cluster: TFCluster, now: float, *, elapsed: bool = True, mode: str = "") -> str:
+def facts_line(cluster: TFCluster, now: float, *, elapsed: bool = True, mode: str = "") -> str:
+    """Return mode, tasks, times, hours and program of a run in one line."""
     state = cluster.status
     parts = [replica_summary(cluster, mode)]
     parts.append(_("launched {at}").format(at=clock(cluster.metadata.created_at, now)))
@@ -226,19 +214,22 @@ def _task_rows(cluster: TFCluster) -> list[Row]:
     rows: list[Row] = []
     for task_type, count in cluster.spec.replicas.counts.items():
         names = [task_name(task_type, i) for i in range(count)]
-        rows += [_told(told[n], cluster) for n in names if n in told]
+        rows += [task_row(told[n], cluster) for n in names if n in told]
         others = [n for n in names if n not in told]
-        rows += _others(others, _left(cluster, task_type.value, told), cluster.status.restarts)
-    return sorted(rows, key=lambda row: _rank(row[0]))
+        rows += _others(
+            others, unlisted_states(cluster, task_type.value, told), cluster.status.restarts
+        )
+    return sorted(rows, key=lambda row: row_order(row[0]))
 
 
-def _rank(name: str) -> tuple[int, int]:
+def row_order(name: str) -> tuple[int, int]:
     """Return the sort key of a row. If `name` lists several tasks, the first one counts."""
     task_type, index = parse_task(name.partition(" ")[0].rstrip(","))
     return list(TaskType).index(task_type), index
 
 
-def _told(task: TaskStatus, cluster: TFCluster) -> Row:
+def task_row(task: TaskStatus, cluster: TFCluster) -> Row:
+    """Return the row of a task: name, state, the state as text, restarts, message."""
     message = shown(task)
     if not message and task.exit is not None and task.state is TaskState.FAILED:
         failure = TaskFailure(task=task.name, attempt=1, exit=task.exit)
@@ -246,7 +237,9 @@ def _told(task: TaskStatus, cluster: TFCluster) -> Row:
     return task.name, task.state, task.state.value, str(task.restarts), one_line(message)
 
 
-def _left(cluster: TFCluster, kind: str, told: Mapping[str, TaskStatus]) -> dict[TaskState, int]:
+def unlisted_states(
+    cluster: TFCluster, kind: str, told: Mapping[str, TaskStatus]
+) -> dict[TaskState, int]:
     """Return how many tasks of a type are in each state, without those that have their own row."""
     counts = cluster.status.counts.get(kind)
     if counts is None:
@@ -279,7 +272,9 @@ def _others(
 
 
 def readiness(cluster: TFCluster) -> tuple[int, int]:
-    """Return how many tasks run or have succeeded, and the total. Reclaimed tasks do not count."""
+    """Return how many tasks run or have succeeded, and the total number of tasks. Reclaimed tasks
+    do not count.
+    """
     counts = cluster.status.counts.values()
     total = cluster.spec.replicas.total
     if cluster.status.phase is Phase.SUCCEEDED:
@@ -295,7 +290,7 @@ def ready_count(cluster: TFCluster) -> str:
 
 def task_words(cluster: TFCluster) -> str:
     """Return `2 of 3 running`; for an ended run `3 tasks finished`, or the number of its tasks.
-    `taskWords` in the page does the same. Parameter servers may run on for a while.
+    `taskWords` in the page does the same. Parameter servers may continue for a while.
     """
     up, total = readiness(cluster)
     if cluster.status.phase is Phase.SUCCEEDED:
@@ -382,314 +377,3 @@ def last_line(cluster: TFCluster, paint: Paint = PLAIN) -> str:
         took = format_duration(state.finished_at - state.started_at)
         return f"{headline(cluster, paint)} {_('It took {time}.').format(time=took)}"
     return headline(cluster, paint)
-
-
-# ---- for a page ----
-
-
-def run_view(
-    cluster: TFCluster,
-    progress: Progress | None = None,
-    notes: Sequence[str] = (),
-    *,
-    away: str = "",
-    used: Sequence[TypeUsage] = (),
-    whole: bool = False,
-) -> dict[str, Any]:
-    """Return a run as JSON-like data; with `whole`, it has all its events and addresses. `used` is
-    what the tasks of an ended run used.
-    """
-    ready, total = readiness(cluster)
-    return {
-        "cluster": msgspec.to_builtins(_without_files(cluster, whole)),
-        "ready": {"ready": ready, "total": total},
-        "progress": None if progress is None else progress_view(progress),
-        "notes": list(notes),
-        "away": away,
-        "used": msgspec.to_builtins(tuple(used)),
-    }
-
-
-def task_rows(cluster: TFCluster, seen: Sequence[SeenTask]) -> list[dict[str, Any]]:
-    """Return the tasks of a run as JSON-like data (`ITaskRow`), in reading order.
-
-    The record takes precedence, but lists at most 20 tasks. Any other task has its observed state
-    if the record's counts allow that, else None.
-    """
-    told = {task.name: task for task in cluster.status.attention}
-    left = {t.value: _left(cluster, t.value, told) for t in cluster.spec.replicas.counts}
-    rows = []
-    for task in sorted(seen, key=lambda each: _rank(each.name)):
-        known = told.get(task.name)
-        state, message, since = _seen_state(task, left), "", task.since
-        if known is not None:
-            state, message = known.state, _told(known, cluster)[-1]
-            since = known.exit.finished_at if known.exit is not None else since
-        rows.append(
-            {
-                "name": task.name,
-                "state": None if state is None else state.value,
-                "message": message,
-                "messages": [] if known is None else msgspec.to_builtins(known.messages),
-                "restarts": cluster.status.restarts.get(task.name, 0),
-                "node": task.node,
-                "since": since,
-                "line": _telling_line(task),
-                "printedAt": None if task.line is None else task.line.at,
-            }
-        )
-    return rows
-
-
-def _telling_line(task: SeenTask) -> str:
-    """Return the last line of a task; an empty text if TensorFlow itself logged it, as on a
-    parameter server that only waits.
-    """
-    text = "" if task.line is None else last_overwrite(task.line.text)
-    return "" if is_tensorflow_log(text) else one_line(text)
-
-
-def _seen_state(task: SeenTask, left: Mapping[str, Mapping[TaskState, int]]) -> TaskState | None:
-    """Return the state of a task that the record does not list, if only one state is left over in
-    the counts of its type; else None.
-    """
-    states = left[parse_task(task.name)[0].value]
-    if len(states) == 1:
-        return next(iter(states))
-    if task.state is TaskState.FAILED and task.state not in states and TaskState.STOPPED in states:
-        return TaskState.STOPPED  # the run ended it from outside
-    return task.state if task.state in states else None
-
-
-def progress_view(progress: Progress) -> dict[str, Any]:
-    """Return progress in the JSON form of the models: camelCase, and no NaN, which JSON lacks."""
-    data = {
-        "step": progress.step,
-        "total": progress.total,
-        "stepsPerSecond": progress.steps_per_second,
-        "loss": progress.loss,
-        "etaSeconds": progress.eta_seconds,
-        "at": progress.at,
-        "unit": progress.unit,
-        "epoch": progress.epoch,
-        "history": progress.history,
-        "metrics": dict(progress.metrics),
-        "source": progress.source,
-    }
-    # msgspec writes NaN and infinity as null: a diverged training has no value to draw
-    return dict(msgspec.json.decode(msgspec.json.encode(data)))
-
-
-def _without_files(cluster: TFCluster, whole: bool) -> TFCluster:
-    spec, status = cluster.spec, cluster.status
-    if spec.program is not None and spec.program.files is not None:
-        spec = replace(spec, program=replace(spec.program, files=None))
-    if not whole:
-        status = replace(status, events=status.events[-1:], addresses={})
-    return replace(cluster, spec=spec, status=status)
-
-
-# HTML of a run in a notebook. All strings are escaped except the fixed ones.
-
-# The colours of the card in JupyterLab follow the theme, with fallbacks for a white page.
-_WAITING = "var(--jp-warn-color1, #b26a00)"
-_COLOURS = {
-    Phase.QUEUED: _WAITING,
-    Phase.STARTING: _WAITING,
-    Phase.RUNNING: "var(--jp-brand-color1, #1565c0)",
-    Phase.STOPPING: _WAITING,
-    Phase.SUCCEEDED: "var(--jp-success-color1, #2e7d32)",
-    Phase.FAILED: "var(--jp-error-color1, #c62828)",
-    Phase.STOPPED: "var(--jp-border-color1, #616161)",
-}
-
-
-def run_card(cluster: TFCluster, notes: Sequence[str] = (), as_of: float | None = None) -> str:
-    """Return a small card of a run. It can be read without styles, which some viewers remove.
-
-    Args:
-        cluster: the run.
-        notes: further facts about the run, one for each line.
-        as_of: for a stored card, the time of these facts in seconds since 1970; the card then says
-            that an active run may have changed since.
-    """
-    state = cluster.status
-    failing = is_failing(state)
-    phase = Phase.FAILED if failing else state.phase
-    colour = _COLOURS[phase]
-    word = FAILING if failing else state.phase.value
-    tasks = task_words(cluster)
-    how = [tasks] if as_of is None else [tasks, _as_of(as_of)]
-    lines = [
-        f'<div style="border-left:4px solid {colour};padding:2px 12px;line-height:1.5">',
-        f"<div><strong>{escape(cluster.metadata.name)}</strong>",
-        f'<span style="{_readable_colour(phase)};font-weight:600">{word}</span>',
-        f'<span style="opacity:.7">{escape(" · ".join(how))}</span></div>',
-        f"<div>{_sentence(shown(state))}</div>",
-    ]
-    told = [*annotation_lines(cluster), *notes]
-    lines += [f"<div>{_sentence(text)}</div>" for text in told]
-    lines += [f'<div style="opacity:.7">{escape(text)}</div>' for text in shown_inferred(state)]
-    lines += [f"<div>⚠ {_sentence(warning)}</div>" for warning in state.warnings]
-    if printed := last_lines(cluster):
-        lines.append(f"<div>{escape(_of_task(printed.task))}</div>")
-        text = escape("\n".join(printed.lines))
-        lines.append(f'<pre style="margin:0;padding-left:12px;overflow:auto">{text}</pre>')
-    # not in a card that is updated live: the elapsed time would soon be wrong
-    elapsed, mode = as_of is not None, mode_words(cluster.spec.mode)
-    facts = _facts(cluster, as_of or time.time(), elapsed=elapsed, mode=mode)
-    lines.append(f'<div style="opacity:.7">{escape(facts)}</div>')
-    if output := state.paths.get("output"):
-        what = escape(_("output"))
-        lines.append(f'<div style="opacity:.7">{what}: <code>{escape(output)}</code></div>')
-    if as_of is not None and cluster.active:
-        lines.append(f'<div style="opacity:.7">{_sentence(_since(cluster))}</div>')
-    return "\n".join([*lines, "</div>"])
-
-
-def _sentence(text: str) -> str:
-    """Return a message as HTML: text in backticks as code, commands as magic commands."""
-    parts = with_magic_commands(text).split("`")
-    if len(parts) % 2 == 0:  # a backtick without a partner
-        return escape("`".join(parts))
-    return "".join(
-        f"<code>{escape(part)}</code>" if index % 2 else escape(part)
-        for index, part in enumerate(parts)
-    )
-
-
-def _as_of(at: float) -> str:
-    """Return `as of 2026-11-26 22:41 +0800`; the zone is for readers elsewhere."""
-    when = time.strftime("%Y-%m-%d %H:%M %z", time.localtime(at))
-    return _("as of {at}").format(at=when)
-
-
-def _since(cluster: TFCluster) -> str:
-    return _("It may have changed since: `tfcluster status {name}` shows it now.").format(
-        name=cluster.metadata.name
-    )
-
-
-@dataclass(frozen=True)
-class PrintedEnd:
-    """The last lines that a failed task printed."""
-
-    task: str
-    lines: tuple[str, ...]
-
-
-MOST_LAST_LINES = 10
-
-
-def last_lines(cluster: TFCluster) -> PrintedEnd | None:
-    """Return the last lines of the task whose failure ended the run, without TensorFlow's own log
-    lines; None if no task failed or the task printed nothing. `RunCard.tsx` does the same.
-    """
-    state = cluster.status
-    failures = sorted(state.failures, key=lambda failure: failure.task != state.culprit)
-    if not failures or not (state.phase is Phase.FAILED or is_failing(state)):
-        return None
-    printed = [line for line in failures[0].exit.last_lines if not is_tensorflow_log(line)]
-    kept = tuple(strip_controls(line) for line in printed[-MOST_LAST_LINES:])
-    return PrintedEnd(failures[0].task, kept) if kept else None
-
-
-def _of_task(task: str) -> str:
-    return _("last lines of {task}:").format(task=task)
-
-
-def _readable_colour(phase: Phase) -> str:
-    """Return the style of coloured text, which mixes the colour with the surrounding one for
-    contrast.
-    """
-    if phase is Phase.STOPPED:
-        return "opacity:.8"  # text in the border's colour would not be readable
-    return f"color:color-mix(in srgb, {_COLOURS[phase]} 60%, currentColor)"
-
-
-def tab_link(url: str, text: str) -> str:
-    """Return a link that opens in a new tab."""
-    return f'<a href="{escape(url)}" target="_blank" rel="noopener">{escape(text)}</a>'
-
-
-# The MIME bundle has text and HTML, which state when their facts were read, and JSON, from which
-# the Lab extension draws a live view (`kind` is its type, `at` its time). The JSON omits the
-# program's files. Text and HTML are for readers of a stored notebook without extension and server,
-# for example on nbviewer.
-
-MIME_TYPE = "application/vnd.tfcluster.v1+json"
-
-
-def run_bundle(
-    cluster: TFCluster,
-    progress: Progress | None = None,
-    notes: Sequence[str] = (),
-    text: str | None = None,
-    *,
-    away: str = "",
-    used: Sequence[TypeUsage] = (),
-) -> dict[str, Any]:
-    """Return the bundle of `cluster`. `text` replaces its plain text; `notes` are further facts,
-    and `used` is what the tasks of an ended run used.
-    """
-    now = time.time()
-    beside = note_lines(progress, notes, succeeded=cluster.status.phase is Phase.SUCCEEDED)
-    beside = (*beside, *type_lines(used, cluster.spec.replicas.counts))
-    return {
-        "text/plain": _kept_text(cluster, beside, now) if text is None else text,
-        "text/html": run_card(cluster, beside, now),
-        MIME_TYPE: {
-            "kind": "Run",
-            "at": now,
-            **run_view(cluster, progress, notes, away=away, used=used),
-        },
-    }
-
-
-def _kept_text(cluster: TFCluster, notes: Sequence[str], at: float) -> str:
-    """Return the text of a run for a stored notebook: its time, and the last lines of a failed
-    task.
-    """
-    beside = [f"{task_words(cluster)} · {_as_of(at)}", *map(one_line, notes)]
-    if printed := last_lines(cluster):
-        beside += [_of_task(printed.task), *(f"  {line}" for line in printed.lines)]
-    text = launched(cluster, program="%tfcluster", beside=beside)
-    return with_magic_commands(f"{text}\n{_since(cluster)}" if cluster.active else text)
-
-
-def followed_bundle(cluster: TFCluster, tasks: Sequence[str], *, ended: bool) -> dict[str, Any]:
-    """Return the bundle above the lines of a run that a cell follows. `ended`: all lines have come.
-
-    When a page is opened again, the extension goes on with the lines unless `ended` is true.
-    """
-    head = cluster.metadata
-    text = (
-        _("Output of {name}:")
-        if ended
-        else _(
-            "Output of {name}; if it stops before the run does, the page was closed: "
-            "`tfcluster logs {name}` shows all of it."
-        )
-    )
-    return {
-        "text/plain": with_magic_commands(text.format(name=head.name)),
-        MIME_TYPE: {
-            "kind": "Follow",
-            "at": time.time(),
-            "name": head.name,
-            "uid": head.uid,
-            "tasks": list(tasks),
-            "ended": ended,
-        },
-    }
-
-
-def board_bundle(url: str, what: str, runs: Sequence[str]) -> dict[str, Any]:
-    """Return the bundle of a TensorBoard at `url` for these runs; an empty list means all runs. The
-    extension opens a tab through the server, because `url` works only on this machine.
-    """
-    return {
-        "text/plain": f"{what}: {url}",
-        "text/html": tab_link(url, what),
-        MIME_TYPE: {"kind": "TensorBoard", "at": time.time(), "refs": list(runs), "folder": None},
-    }

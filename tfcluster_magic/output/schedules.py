@@ -42,12 +42,12 @@ def next_times(schedule: Schedule, now: float, most: int = NEXT_SHOWN) -> list[s
 def _said(words: Message | str | None) -> str:
     try:
         return one_line(str(words or ""))
-    except LookupError:  # a newer version wrote it
+    except LookupError:  # a newer version wrote the schedule
         return words.code if isinstance(words, Message) else ""
 
 
 def state_word(schedule: Schedule, now: float) -> str:
-    """Return what a schedule does, in a few words."""
+    """Return the state of a schedule in a few words."""
     status = schedule.status
     if status.problem:
         return _("does not work")

@@ -54,8 +54,8 @@ class Paint:
         return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self.enabled and text else text
 
     def word(self, text: str, colour: str) -> str:
-        """Return `text` in `colour` and bold, which JupyterLab shows in a darker shade: the plain
-        ones are too pale on white. `dim` stays as it is.
+        """Return `text` in `colour` and bold, which JupyterLab shows in a darker shade: the normal
+        colours are too pale on white. The colour `dim` is not made bold.
         """
         if not self.enabled or colour == "dim":
             return self(text, colour)

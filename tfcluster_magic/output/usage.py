@@ -26,13 +26,13 @@ def graphs_link(
     """Return the link to a run's graphs over its time; None if there is no dashboard."""
     if not dashboard:
         return None
-    margin = 60.0  # Prometheus scrapes twice a minute or more seldom
+    margin = 60.0  # Prometheus scrapes at most twice a minute
     until = "now" if finished_at is None else f"{(finished_at + margin) * 1000:.0f}"
     return f"{dashboard}&var-run={name}&from={(created_at - margin) * 1000:.0f}&to={until}"
 
 
 def _shown(task: TaskUsage, ended: bool) -> Rates | None:
-    """Return the rates to show of a task: the current ones, or averages if the run has ended."""
+    """Return the rates of a task to show: the current rates, or averages if the run has ended."""
     return task.average if ended else task.current
 
 

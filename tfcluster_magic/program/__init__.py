@@ -1,8 +1,8 @@
 """Programs: immutable snapshots of what the user named.
 
-Two snapshots of the same files have the same checksum, and what could not run is refused before any
-task starts. Programs are read, checked, stored and written here, but never imported or run.
-TensorFlow is never imported.
+Two snapshots of the same files have the same checksum. A program that could not run is refused
+before any task starts. Programs are read, checked, stored and written here, but never imported or
+run. TensorFlow is never imported.
 
     program, warnings = snapshot("train.py", workspace=home, cwd=here)
     materialise(program, run_folder / "program", home)
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 OWN_FOLDER = "."
-"""The working directory that stands for the folder of the program's files in a task."""
+"""The working directory in a snapshot that means the folder of the program's files in a task."""
 
 
 def snapshot(
@@ -69,10 +69,11 @@ def snapshot(
         cwd: the user's current folder, in which a `.py` file runs.
         sha256: checksum of the file behind a URL.
         limit_bytes: most bytes of all files together.
-        beside_bytes: most bytes of a file and the small files beside it; `limit_bytes` if None.
+        beside_bytes: most bytes of a single file together with the small files in its folder;
+            `limit_bytes` if None.
         timeout: seconds for a download.
         python: path of the interpreter for the program, if not this process's own.
-        taken_bytes: bytes that the environment takes of the program's room in the record.
+        taken_bytes: bytes of the program's space in the record that the environment takes.
         entry: the file that starts a folder; by default the first of `sources.ENTRIES`.
 
     Returns:
@@ -106,7 +107,7 @@ def snapshot_cell(
         text: the cell without the line of the magic.
         arguments: arguments of the program.
         workspace: as for `snapshot`.
-        cwd: folder of the notebook, in which modules are found and the program runs.
+        cwd: folder of the notebook, in which imports are looked up and the program runs.
         limit_bytes: most bytes of all files together.
         beside_bytes: as for `snapshot`.
         first_line: number of the body's first line in the cell, counted from 1.
@@ -149,7 +150,7 @@ def find_out(program: Program, workspace: Path) -> Findings:
 
 
 _found: dict[tuple[str, str], Findings] = {}
-"""Findings by checksum and entry: a form inspects the same program at each key stroke."""
+"""Findings by checksum and entry: a form inspects the same program at each keystroke."""
 _MOST_FOUND = 16
 
 
@@ -166,7 +167,7 @@ def _take_snapshot(
     cwd: Path,
     taken_bytes: int,
 ) -> tuple[Program, tuple[str, ...]]:
-    """Return the snapshot and the warnings about it."""
+    """Return the snapshot of a program that was read, and the warnings about it."""
     sha256 = checksum(read.tree)
     key = (sha256, read.entrypoint)
     findings = _found.get(key) or inspect_program(read.tree, read.entrypoint)
@@ -176,7 +177,7 @@ def _take_snapshot(
     flags = tuple(flag.name for flag in findings.flags if not flag.left_out)
     alone = read.kind in (ProgramKind.FILE, ProgramKind.CELL)
     # A shell script expects its files around it. A Python file runs as the user would run it: in
-    # the current folder, from which its relative paths lead to data.
+    # the current folder, in which its relative paths find data.
     working_dir = os.path.abspath(cwd) if alone and read.entrypoint.endswith(".py") else OWN_FOLDER
     texts = (*words, *executables, *flags, read.source, read.entrypoint, working_dir)
     taken_bytes += sum(map(text_bytes, texts))
@@ -200,11 +201,13 @@ def _take_snapshot(
 
 
 _NAMES_BYTES = 4 * 1024
-"""Maximum bytes of names, flags and base64 padding beside a program in the record."""
+"""Maximum bytes that names, flags and base64 padding add to a program in the record."""
 
 
 def _room_beside(most: int | None, arguments: Sequence[str], taken_bytes: int) -> int | None:
-    """Return the room for a file and small files beside it if `most` bytes fit in the record."""
+    """Return the most bytes that a file and the small files in its folder may have, if `most` bytes
+    fit in the record.
+    """
     if most is None:
         return None
     taken_bytes += sum(text_bytes(str(each)) for each in arguments)
@@ -212,7 +215,7 @@ def _room_beside(most: int | None, arguments: Sequence[str], taken_bytes: int) -
 
 
 def _imports_tensorflow(tree: Tree, entry: str) -> bool:
-    """Return whether the program certainly fails without TensorFlow; a script may handle that
+    """Return whether the program certainly fails without TensorFlow; a shell script may handle that
     itself.
     """
     if not entry.endswith(".py"):

@@ -1,8 +1,8 @@
 """Checks of a program before any task starts.
 
-What is refused could never have run, and warnings name the line. They find empty programs, syntax
-errors, notebook-only lines, undefined names and missing modules. Nothing of the program is imported
-or run.
+A refused program could never have run; a warning names the line. The checks find empty programs,
+syntax errors, notebook-only lines, undefined names and missing modules. Nothing of the program is
+imported or run.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def check_cell(text: str, file: File, first_line: int) -> None:
 
 
 def syntax_error(content: bytes, path: str) -> SyntaxError | None:
-    """Return why Python does not accept `content`; None if it does. The line is 1 if Python names
-    none.
+    """Return why Python does not accept `content`; None if it does. The error's line is 1 if Python
+    names no line.
     """
     try:
         with warnings.catch_warnings():
@@ -82,7 +82,8 @@ def syntax_error(content: bytes, path: str) -> SyntaxError | None:
             compile(content, path, "exec", dont_inherit=True)
     except SyntaxError as error:
         error.lineno = error.lineno or 1
-        if error.text is None:  # found after parsing, when Python no longer has the line
+        # an error found after parsing, when Python no longer has the line
+        if error.text is None:
             lines = content.decode("utf-8", "replace").split("\n")
             error.text = lines[error.lineno - 1] if error.lineno <= len(lines) else None
         return error
@@ -92,10 +93,12 @@ def syntax_error(content: bytes, path: str) -> SyntaxError | None:
 
 
 def undefined_names(path: str, file: File) -> str | None:
-    """Return a warning about names that the file uses and does not define; None without any."""
+    """Return a warning about names that the file uses and does not define; None if there are
+    none.
+    """
     from pyflakes import checker, messages  # type: ignore[import-untyped]  # 40 ms
 
-    # IPython adds names to this process's built-in ones; a task does not have them.
+    # IPython adds these names to the built-in names of this process; a task does not have them.
     checker.builtin_vars -= {"display", "get_ipython"}
     found: dict[str, int] = {}
     with warnings.catch_warnings():
@@ -134,7 +137,7 @@ def missing_modules(
     `python` is the path of the interpreter that the tasks run with; None means this process's own.
     """
     if closure.moves_path:
-        return []  # the program itself sets where modules come from
+        return []  # the program itself sets where its modules come from
     stems = {part.removesuffix(".py") for path in tree for part in path.split("/")}
     outside = sorted(set(closure.missing).difference(stems, sys.builtin_module_names))
     if python is None or python == sys.executable:
@@ -142,7 +145,7 @@ def missing_modules(
     else:
         answer = find_modules(python, outside)
         if answer.trouble:
-            return []  # an error of that Python is reported when tasks are started
+            return []  # if that Python does not work, the start of the tasks reports it
         found = answer.found
     return [
         _(
@@ -174,8 +177,8 @@ def _is_installed(name: str, cwd: Path) -> bool:
     """Return whether this interpreter finds `name` outside of its working directory."""
     if name in sys.stdlib_module_names:
         return True
-    # A task starts in another folder, without the modules that '' or a leading cwd on sys.path
-    # gives.
+    # A task starts in another folder, so it does not find modules that are found here by '' or the
+    # working directory at the head of sys.path.
     mine = {"", str(cwd)}
     if given := os.environ.get("PYTHONPATH"):
         mine -= set(given.split(os.pathsep))
@@ -193,7 +196,8 @@ def _is_installed(name: str, cwd: Path) -> bool:
 def _magic_lines(text: str) -> list[int]:
     """Return the indexes of the lines of a cell that only IPython understands.
 
-    Only a line at which Python stops can be one: `%d` inside a string or after `(` is not.
+    Only a line at which Python's parser stops can be such a line: `%d` inside a string or after `(`
+    is not one.
     """
     lines = text.split("\n")
     found: list[int] = []

@@ -1,9 +1,9 @@
 """Task types that a program needs, found in its code, with the line that shows each.
 
-A program needs a parameter server if it places variables on one, a chief if nothing trains without
-it, and an evaluator if it has code for one. Only code that runs when the program is started counts,
-and a program that sets up its own cluster needs nothing. How many tasks a launch gets is decided
-elsewhere; the user may override it.
+A program needs a parameter server if it places variables on a parameter server, a chief if nothing
+trains without a chief, and an evaluator if it has code for evaluators. Only code that runs when the
+program is started counts, and a program that sets up its own cluster needs nothing. Another module
+decides how many tasks a launch gets; the user may override that.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ class Findings:
 
     Attributes:
         flags: its flags, passed or left out.
-        wanted: for each type that it needs besides workers, the line that shows it.
+        wanted: for each type that the program needs besides workers, the line that shows the need.
         replaces_tf_config: file and line that overwrite TF_CONFIG, if any.
-        unclear: a line that uses a strategy with parameter servers, as one of several.
+        unclear: a line that uses a strategy with parameter servers, if the program has several
+            strategies.
     """
 
     flags: tuple[Flag, ...] = ()
@@ -57,8 +58,8 @@ class Findings:
 
 
 def inspect_program(tree: Tree, entry: str) -> Findings:
-    """Inspect a program that is started with the file `entry`; find nothing if it is nested too
-    deeply.
+    """Inspect a program that is started with the file `entry`; find nothing if its code is nested
+    too deeply.
     """
     try:
         code = code_of(tree, entry)
@@ -100,8 +101,8 @@ class _Uses:
 
     @property
     def replaces_tf_config(self) -> tuple[str, int] | None:
-        """File and line that write TF_CONFIG without reading it first; None if address flags are
-        passed.
+        """The file and line that write TF_CONFIG without reading it first; None if address flags
+        are passed.
         """
         if "worker_hosts" in self.flags or "ps_hosts" in self.flags:
             return None
@@ -111,10 +112,12 @@ class _Uses:
         return None
 
     def wanted(self) -> tuple[dict[TaskType, Evidence], Evidence | None]:
-        """Return the task types needed besides workers, and the line that leaves them unclear."""
+        """Return the task types needed besides workers, and the line that leaves the need unclear,
+        if any.
+        """
         alone = self.serves_alone and not (self.flags or self.reads_tf_config)
         if alone or self.replaces_tf_config:
-            return {}, None  # a cluster of its own
+            return {}, None  # the program sets up its own cluster
         collective = next((self.names[n] for n in _COLLECTIVE if n in self.names), None)
         ps_strategy = next((self.names[n] for n in _PS_STRATEGIES if n in self.names), None)
         estimator = self.names.get("train_and_evaluate")
@@ -151,7 +154,7 @@ class _Uses:
         collective: Evidence | None,
         estimator: Evidence | None,
     ) -> Evidence | None:
-        """Return the line that needs a chief, if any: without one, worker-0 leads."""
+        """Return the line that needs a chief, if any: without such a line, worker-0 leads."""
         if collective is not None:
             return None
         coordinator = self.names.get("ClusterCoordinator")
@@ -183,7 +186,8 @@ class _Uses:
         if not isinstance(node.ctx, ast.Load):
             return
         meaning = self.code.meaning(path, node)
-        own = isinstance(node, ast.Name) and "." not in meaning  # not imported
+        # the name was not imported
+        own = isinstance(node, ast.Name) and "." not in meaning
         last = node.attr if isinstance(node, ast.Attribute) else meaning.rpartition(".")[2]
         estimator = meaning.endswith("estimator.train_and_evaluate")
         if (last in _NAMES and not own) or estimator:
@@ -257,7 +261,7 @@ class _Uses:
 
     @staticmethod
     def _keep(found: dict[str, Evidence], name: str, evidence: Evidence) -> None:
-        """Keep the first line of a file, and the first file that was read."""
+        """Keep the first evidence: of the file that was read first, the first line."""
         known = found.get(name)
         if known is None or (known.path == evidence.path and evidence.line < known.line):
             found[name] = evidence
@@ -281,8 +285,8 @@ def _is_server(node: ast.AST) -> bool:
 
 
 def _passed_over(code: RunningCode) -> set[int]:
-    """Return nodes that are no evidence. These write TF_CONFIG only if there was none, or test
-    before a branch that does nothing.
+    """Return the ids of nodes that are no evidence: code that writes TF_CONFIG only under a test of
+    TF_CONFIG, and the tests of branches that do nothing.
     """
     found: set[int] = set()
     for _path, node in code.nodes():

@@ -1,10 +1,11 @@
 """Flags of a program's command line to which TFCluster can give a value.
 
-They are found in the code that runs when the program is started (`RunningCode`): definitions of
-absl and `tf.app.flags`, argparse, optparse, click and getopt, and prefixes compared with
-`sys.argv`. In a shell script they are the `case` patterns and the flags of programs to which it
-passes `"$@"`. A flag is left out if passing it could break a program that runs without it: a flag
-with a default keeps it, and if two parsers read the same arguments, only flags of both are passed.
+The flags are found in the code that runs when the program is started (`RunningCode`): in
+definitions of absl and `tf.app.flags`, argparse, optparse, click and getopt, and in prefixes
+compared with `sys.argv`. The flags of a shell script are its `case` patterns and the flags of
+programs to which it passes `"$@"`. A flag is left out if passing it could break a program that runs
+without it: a flag with a default keeps it, and if two parsers read the same arguments, only flags
+of both are passed.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _TAKEN = frozenset((*ADDRESS_FLAGS, *FOLDER_FLAGS))
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag as the program declares it, without its dashes, and where.
+    """A flag as the program declares it, without its dashes, and the line that declares it.
 
     `required`: the program does not run without it. `empty`: its default is None or "". `left_out`
-    is the code of the message that says why it is not passed; empty if it is passed.
+    is the code of the message that says why the flag is not passed; empty if the flag is passed.
     """
 
     name: str
@@ -41,12 +42,12 @@ class Flag:
 
     @property
     def key(self) -> str:
-        """Its name with underscores: `ps-hosts` and `ps_hosts` are the same flag."""
+        """The flag's name with underscores: `ps-hosts` and `ps_hosts` are the same flag."""
         return flag_key(self.name)
 
     @property
     def is_address(self) -> bool:
-        """Whether its value is an address or a task of the cluster."""
+        """Whether the flag's value is an address or a task of the cluster."""
         return self.key in ADDRESS_FLAGS
 
 
@@ -96,7 +97,7 @@ def _of_code(code: RunningCode) -> Sequence[Flag]:
     lines = [line for line in (argparse, absl, _click(code)) if line.reads and line.flags]
     strict = [line for line in (argparse, absl) if line.reads and line.strict]
     found = [flag for line in lines for flag in line.flags]
-    for line in strict:  # it refuses flags that it does not know
+    for line in strict:  # a strict parser refuses flags that it does not know
         names = {flag.name for flag in line.flags}
         found = [flag for flag in found if flag.name in names]
     return found or [*_getopt(code, calls), *_by_hand(code)]
@@ -147,7 +148,9 @@ def _argparse(calls: Sequence[tuple[str, ast.Call]]) -> _CommandLine:
 
 
 def _reads_command_line(call: ast.Call) -> bool:
-    """Return whether a parser gets no list of arguments, and so reads the command line."""
+    """Return whether a call passes no list of arguments, so that the parser reads the command
+    line.
+    """
     given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "args")]
     if not given or isinstance(given[0], (ast.Name, ast.Attribute, ast.Subscript)):
         return True
@@ -229,7 +232,9 @@ def _click(code: RunningCode) -> _CommandLine:
 
 
 def _declared(path: str, call: ast.Call, names: Sequence[ast.expr]) -> Flag | None:
-    """Return the flag of one `add_argument` or `click.option`, None if it is not a known flag."""
+    """Return the flag that one call of `add_argument` or `click.option` declares; None if it is not
+    a known flag.
+    """
     options = [text.lstrip("-") for text in _texts(names) if text.startswith("--")]
     name = next((option for option in options if flag_key(option) in _TAKEN), None)
     if name is None:
@@ -253,8 +258,8 @@ def _declared(path: str, call: ast.Call, names: Sequence[ast.expr]) -> Flag | No
     return _judged(flag, [named["help"]] if "help" in named else [])
 
 
-# The name alone does not say what a folder is for: `--train_dir` is for checkpoints in one program
-# and for training images in another.
+# The name of a flag does not say what its folder is for: `--train_dir` is for checkpoints in one
+# program and for training images in another.
 _READ_FROM = re.compile(
     r"\b(pre-?trained|load|loads|restore|restores|resum\w+|initial\w*|fine-?tun\w+|read|reads|"
     r"existing|trained|warm)\b",
@@ -270,7 +275,9 @@ _WRITTEN_FOLDERS = ("log_path", "log_dir", "logdir", "output_dir")
 
 
 def _judged(flag: Flag, helps: Sequence[ast.expr]) -> Flag:
-    """Return the flag, left out if its help means another folder than the one to pass."""
+    """Return the flag. It is marked as left out if its help describes another folder than the
+    folder to pass.
+    """
     if flag.is_address or flag.key in _WRITTEN_FOLDERS:
         return flag
     said = " ".join(
@@ -363,7 +370,7 @@ _HANDED_ON = re.compile(r"\$(?:[@*]|\{[@*]\})")
 
 @dataclass(frozen=True)
 class StartedFile:
-    """A Python file that a shell script starts, and the `command` that starts it."""
+    """A Python file that a shell script starts, with the `command` that starts it."""
 
     path: str
     command: str
@@ -435,7 +442,9 @@ def _named_file(tree: Tree, script: str, match: re.Match[str]) -> str | None:
 
 
 def _in_tree(tree: Tree, script: str, name: str) -> str | None:
-    """Return the file that a script names: beside the script, or the only one of that name."""
+    """Return the file that a script names: in the script's folder, or the only file of that
+    name.
+    """
     path = posixpath.normpath(posixpath.join(posixpath.dirname(script), name))
     if path in tree:
         return path

@@ -1,9 +1,10 @@
-"""Files beside a single-file program: settings, vocabularies and small data that it reads.
+"""Files in the folder of a single-file program: settings, vocabularies and small data that it
+reads.
 
-Small files are copied with the program, those that its text names first; a warning lists named
-files that are not copied. Not copied unless named: code, output of training (logs, event files,
-checkpoints), hidden files, and everything in a folder that serves more than one program (a home, a
-temporary folder). Nothing outside of the program's folder is read.
+Small files are copied with the program; files that its text names are copied first. A warning lists
+named files that are not copied. Not copied unless named: code, output of training (logs, event
+files, checkpoints), hidden files, and everything in a folder that serves more than one program (a
+home, a temporary folder). Nothing outside of the program's folder is read.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ _MOST_TOLD = 3
 
 @dataclass(frozen=True)
 class _Mention:
-    """A place where a program names a file or folder; `is_path` if it is surely a path."""
+    """A place where a program names a file or folder; `is_path` says whether the text is surely a
+    path.
+    """
 
     path: str
     line: int
@@ -64,7 +67,7 @@ class _Mention:
 
 @dataclass(frozen=True)
 class _LeftOut:
-    """A file or folder that is not copied: why, as a message id, and its size in bytes (0:
+    """A file or folder that is not copied: the reason as a message id, and the size in bytes (0:
     unknown).
     """
 
@@ -86,7 +89,7 @@ def files_beside(
         root: the folder of the program.
         code: its files, in which names are searched.
         tree: all files that are copied already.
-        limit_bytes: most bytes of these files, names included, as a record counts them.
+        limit_bytes: most bytes of the copied files, names included, as a record counts them.
         source: the program as the user named it.
         unnamed_bytes: like `limit_bytes`, for files that the program does not name.
     """
@@ -112,7 +115,7 @@ def files_beside(
         else:
             try:
                 taken[path] = read_file(root / path, MOST_BYTES_EACH, source=source)
-            except InvalidRequest:  # it is unreadable, or has grown meanwhile
+            except InvalidRequest:  # the file is unreadable, or has grown in the meantime
                 why = _UNREADABLE
         if why:
             if path in sizes:
@@ -123,8 +126,8 @@ def files_beside(
 
 
 def _is_shared(root: Path) -> bool:
-    """Return whether a folder serves more than one program: a home or above it, /tmp, a crowded
-    one.
+    """Return whether a folder serves more than one program: a home folder or a folder above it,
+    /tmp, or a folder with many entries.
     """
     home = Path(os.path.realpath(os.path.expanduser("~")))
     real = Path(os.path.realpath(root))
@@ -167,7 +170,9 @@ def _may_be_taken(path: str) -> bool:
 
 
 def _mentions(root: Path, code: Mapping[str, File]) -> dict[str, _Mention]:
-    """Return the places where the program names something in `root`, by its path there."""
+    """Return the places where the program names a file or folder in `root`, by path below
+    `root`.
+    """
     found: dict[str, _Mention] = {}
     for path, file in code.items():
         for text, line in _texts(path, file):
@@ -193,7 +198,9 @@ def _texts(path: str, file: File) -> Iterator[tuple[str, int]]:
 
 
 def _path_in(root: Path, text: str) -> str | None:
-    """Return what a text names in `root`: a file, a folder, or the folder with which it begins."""
+    """Return what a text names in `root`: a file, a folder, or the folder with which the text
+    begins.
+    """
     if not 0 < len(text) < 256 or text.startswith(("/", "~")) or "://" in text or "\n" in text:
         return None
     path = posixpath.normpath(text)
@@ -208,7 +215,9 @@ def _path_in(root: Path, text: str) -> str | None:
 def _sizes_of_named(
     root: Path, named: Mapping[str, _Mention], source: object
 ) -> tuple[dict[str, int], dict[str, _LeftOut]]:
-    """Return the sizes of named files (also below named folders), and what is left out."""
+    """Return the sizes of the named files and of the files below named folders, and what is left
+    out.
+    """
     sizes: dict[str, int] = {}
     left_out: dict[str, _LeftOut] = {}
     real_root = os.path.realpath(root)

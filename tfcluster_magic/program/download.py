@@ -1,8 +1,9 @@
-"""Programs from a URL: the download by http or https, and archives unpacked in memory.
+"""Programs from a URL: the download by http or https, and the unpacking of archives in memory.
 
 A download ends with an answer or one clear error within the time limit, and never takes more memory
-than the size limit. The rules for URLs, redirects, checksums and entries of archives are here.
-Other schemes (file:, ftp:) are never read, not even by a redirect, and no file is written.
+than the size limit. This module has the rules for URLs, redirects, checksums and entries of
+archives. Other schemes (file:, ftp:) are never read, not even by a redirect, and no file is
+written.
 """
 
 from __future__ import annotations
@@ -55,14 +56,15 @@ class Download:
 
 
 def split_checksum(url: str, sha256: str | None) -> tuple[str, str | None]:
-    """Return the URL without its fragment, and the checksum of the argument or of `#sha256=...`.
+    """Return the URL without its fragment, and the checksum from the argument or from
+    `#sha256=...`.
 
     Raises:
         InvalidRequest: the scheme or checksum is invalid, or the URL has a user name or password.
     """
     try:
         parts = urllib.parse.urlsplit(url)
-        host, _port = parts.hostname, parts.port  # both are parsed on access
+        host, _port = parts.hostname, parts.port  # urllib parses host and port on access
     except ValueError as error:
         raise program_refusal(
             url,
@@ -176,7 +178,7 @@ def _read(url: str, limit_bytes: int, deadline: Deadline, silence: float) -> tup
         content = bytearray()
         while block := response.read1(
             64 * 1024
-        ):  # returns the bytes that are there, so that a slow server is noticed
+        ):  # returns the bytes that have arrived, so that a slow server is noticed
             content += block
             if len(content) > limit_bytes:
                 text = _("it is too large, {too_large}")
@@ -186,7 +188,7 @@ def _read(url: str, limit_bytes: int, deadline: Deadline, silence: float) -> tup
         if length is not None and len(content) < length:
             raise http.client.IncompleteRead(bytes(content), length - len(content))
         encoded = response.headers.get("Content-Encoding", "identity") != "identity"
-        # Some servers send `Content-Encoding: gzip` for a .tar.gz file itself.
+        # Some servers send `Content-Encoding: gzip` for a .tar.gz file that they did not compress.
         if encoded and not url.endswith("gz"):
             raise program_refusal(
                 url, _("the server sent it in an encoding that was not asked for")
@@ -240,7 +242,9 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     def http_error_302(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message
     ) -> object:
-        """Refuse other schemes by name: the base class follows ftp and explains no others."""
+        """Refuse a redirect to another scheme with a message that names the target. The base class
+        follows ftp, and does not explain its other refusals.
+        """
         fp.close()  # else the base class reads its body, of any size
         target = urllib.parse.urljoin(req.full_url, headers.get("location") or "")
         if urllib.parse.urlsplit(target).scheme.lower() not in SCHEMES:
@@ -279,7 +283,7 @@ class Deadline:
     def _pass(self) -> None:
         self.passed = True
         for sock in self._sockets:
-            with contextlib.suppress(OSError):  # it is closed already
+            with contextlib.suppress(OSError):  # the socket is closed already
                 # Not SSLSocket.shutdown, which removes the TLS state under a reading thread.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
@@ -316,8 +320,8 @@ class _Https(urllib.request.HTTPSHandler):
         return self.do_open(Connection, req)
 
 
-# A .zip or .tar.gz as a tree, unpacked in memory. Nothing in an archive reaches beyond its own
-# folder, and it is never unpacked beyond the limit, whatever its headers say.
+# A .zip or .tar.gz as a tree, unpacked in memory. No entry of an archive leads out of its folder.
+# An archive is never unpacked beyond the limit, whatever its headers say.
 
 ArchiveEntry = tuple[str, int, bool, IO[bytes]]
 """Path, size as the archive states it, executable, and the content."""
@@ -327,9 +331,8 @@ def unpack_archive(archive: bytes, *, source: object, limit_bytes: int) -> dict[
     """Return the files of an archive. If one folder contains everything, it becomes the root.
 
     Raises:
-        InvalidRequest: it is no archive, damaged or encrypted, unpacks to more than `limit_bytes`,
-            or
-            has an entry that is a link or leads outside.
+        InvalidRequest: the file is no archive, or is damaged or encrypted, or unpacks to more than
+            `limit_bytes`, or has an entry that is a link or leads out of the folder.
     """
     is_zip = zipfile.is_zipfile(io.BytesIO(archive))
     entries = (
@@ -373,7 +376,7 @@ def _zip_entries(content: bytes, source: object) -> Iterator[ArchiveEntry]:
 
 def _tar_entries(content: bytes, source: object, limit_bytes: int) -> Iterator[ArchiveEntry]:
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as plain:
-        # Headers and padding are added to the files; a header could claim any size.
+        # The files have headers and padding; a header could claim any size.
         bounded = _BoundedStream(plain, limit_bytes + 4096 * MAX_FILES)
         with tarfile.open(fileobj=bounded, mode="r|") as archive:
             for info in archive:
@@ -400,7 +403,9 @@ class _BoundedStream(io.RawIOBase):
 
 
 def _is_wanted(path: str, kind: str, source: object) -> bool:
-    """Return whether to copy an entry; `kind` says what it is if neither a file nor a folder."""
+    """Return whether to copy an entry; `kind` says what the entry is if it is neither a file nor a
+    folder.
+    """
     if path in ("", "."):
         return False
     if not is_safe(path):

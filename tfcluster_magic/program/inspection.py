@@ -1,8 +1,8 @@
 """Static inspection of a program: syntax trees, the distributed runtime, and imported files.
 
-The program is never run or imported, and nothing outside of the given folder is read.
-`uses_distributed_runtime` errs on the side of no: a wrong yes would make a run wait for a port that
-never opens.
+The program is never run or imported, and nothing outside of the given folder is read. In doubt,
+`uses_distributed_runtime` returns False: a wrong True would make a run wait for a port that never
+opens.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SERVING_NAMES = frozenset(
         "ParameterServerStrategyV2",
         "MultiWorkerMirroredStrategy",
         "CollectiveAllReduceStrategy",
-        "train_and_evaluate",  # estimators, in images with TensorFlow 2.15 or older
+        "train_and_evaluate",  # used with estimators, in images with TensorFlow 2.15 or older
     }
 )
 """Names that make a task listen on its own port if the cluster has more than one task."""
@@ -36,8 +36,8 @@ _OWNERS = {
     "Server": frozenset({"train", "distribute", "server_lib"}),
     "train_and_evaluate": frozenset({"estimator"}),
 }
-"""Programs use these names for their own functions, too: they count only as attributes of, or
-imports from, one of these modules.
+"""Programs also use these names for their own functions. So a name counts only as an attribute of
+one of these modules, or as an import from one of them.
 """
 
 
@@ -45,13 +45,15 @@ def uses_distributed_runtime(tree: Tree) -> bool:
     """Return whether the program uses TensorFlow's distributed runtime (SERVING_NAMES or `Server`).
 
     True means that a task listens on its own port if the cluster has more than one task; a single
-    MultiWorkerMirroredStrategy task opens none.
+    task with MultiWorkerMirroredStrategy opens no port.
     """
     return any(name in SERVING_NAMES or name == "Server" for name in _used_names(tree))
 
 
 def parse_file(path: str, file: File) -> ast.Module | None:
-    """Return the syntax tree of a Python file; None for any other file and for one with errors."""
+    """Return the syntax tree of a Python file; None for any other file, and for a file with syntax
+    errors.
+    """
     if not path.endswith(".py"):
         return None
     try:
@@ -92,9 +94,9 @@ def _last_name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-# The files beside a program that it needs, found by its imports as Python would follow them from
-# the program's own folder: a module brings its file, a package its whole folder, and a shell script
-# the `.py` and `.sh` files that it names.
+# The files of its folder that a program needs, found by its imports as Python would follow them
+# from that folder: a module brings its file, a package its whole folder, and a shell script the
+# `.py` and `.sh` files that it names.
 
 _NAMED_FILE = re.compile(r"[\w./-]+\.(?:py|sh)(?![\w.])")
 _NAMED_MODULE = re.compile(r"(?<!\S)-m\s+([A-Za-z_][\w.]*)")
@@ -172,7 +174,7 @@ class InTree:
 
 @dataclass(frozen=True)
 class ImportedModule:
-    """One imported module; `sure` if it is imported unless an error prevents it."""
+    """One imported module; `sure` says whether the import happens unless an error prevents it."""
 
     name: str
     line: int
@@ -181,11 +183,11 @@ class ImportedModule:
 
 @dataclass
 class ImportClosure:
-    """The files of its folder that a program needs.
+    """The files that a program needs from its folder.
 
-    `files` has single files by path, `packages` folders to copy whole, and `missing` for each
-    top-level module the file and line that import it. `moves_path` says whether the program changes
-    where it imports from.
+    `files` has single files by path, `packages` folders to copy whole, and `missing` the file and
+    line of the import of each top-level module that was not found. `moves_path` says whether the
+    program changes the folders that it imports from.
     """
 
     files: dict[str, File] = field(default_factory=dict)
@@ -213,7 +215,7 @@ def imports_of(module: ast.Module) -> Iterator[ImportedModule]:
 def import_closure(folder: ImportRoot, entry: str, entry_file: File | None = None) -> ImportClosure:
     """Return what a program needs of `folder`, starting with `entry` or the given `entry_file`."""
     found = ImportClosure()
-    # Files that surely run come first, so that a file that is both counts as sure.
+    # Files that surely run come first, so that a file in both queues counts as sure.
     pending: tuple[deque[tuple[str, str]], ...] = (deque(), deque())
     pending[0].append((entry, posixpath.dirname(entry)))
     while pending[0] or pending[1]:
@@ -231,7 +233,9 @@ def import_closure(folder: ImportRoot, entry: str, entry_file: File | None = Non
 def _required_files(
     folder: ImportRoot, path: str, file: File, root: str, found: ImportClosure, sure: bool
 ) -> Iterator[tuple[str, str, bool]]:
-    """Yield the paths that `path` runs, the folder each imports from, and if it surely runs."""
+    """Yield each path that `path` runs, the folder that it imports from, and whether it surely
+    runs.
+    """
     module = parse_file(path, file)
     if module is None:
         text = script_text(path, file) or ""
@@ -257,7 +261,9 @@ def _required_files(
 def _locate_module(
     folder: ImportRoot, root: str, parts: tuple[str, ...]
 ) -> tuple[list[str], str | None]:
-    """Return the files that importing `parts` from `root` runs, and their outermost package."""
+    """Return the files that run when `parts` is imported from `root`, and their outermost
+    package.
+    """
     ran: list[str] = []
     package = None
     here = root
@@ -271,7 +277,7 @@ def _locate_module(
             break
         elif not folder.has_folder(
             here
-        ):  # a folder without __init__.py is a namespace: look deeper
+        ):  # a folder without __init__.py is a namespace package: look deeper
             break
     return ran, package
 
@@ -311,8 +317,8 @@ def _catches_import(handler: ast.ExceptHandler) -> bool:
 
 
 # Syntax trees, on every Python that runs here. Parsing should fail only because of the text. But
-# Python before 3.11.8 and 3.12.2 counts the depth of a tree once for the whole process, so a second
-# thread that parses (a traceback does, too) makes the first fail with SystemError:
+# Python before 3.11.8 and 3.12.2 has a single counter of tree depth for the whole process. So a
+# second thread that parses (a traceback does, too) makes the first thread fail with SystemError:
 # https://github.com/python/cpython/issues/106905
 
 _ATTEMPTS = 20

@@ -1,6 +1,6 @@
 """Modules that another Python finds, as that Python reports them.
 
-Each question starts one short process with a time limit, outside of the user's working folder.
+Each request starts one short process with a time limit, outside of the user's working folder.
 Answers are cached briefly, so that a form can ask while a user types. Nothing is imported: a module
 counts as found if its files exist.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ..i18n import _
 
 CACHE_SECONDS, CACHE_SECONDS_OF_FAILURE = 60.0, 5.0
-"""Seconds for which an answer is cached; short, for users who have just installed a module."""
+"""Seconds for which an answer is cached; short, because users may just have installed a module."""
 _TIMEOUT = 10.0
 _MARK = "tfcluster-modules:"
 _PROBE = f"""
@@ -32,7 +32,9 @@ print({_MARK!r}, *filter(there, sys.argv[1:]))
 
 @dataclass
 class Modules:
-    """A Python's answer: the modules that it `found` of those `asked`, or its `trouble`."""
+    """A Python's answer: which of the modules `asked` it `found`, or the `trouble` that prevents an
+    answer.
+    """
 
     trouble: str = ""
     asked: set[str] = field(default_factory=set)
@@ -51,9 +53,9 @@ def find_modules(
     """Return which of the top-level modules `names` the Python at this path finds.
 
     Args:
-        python: its path.
+        python: the path of the interpreter.
         names: names of modules without dots.
-        environ: its environment; this process's own if None.
+        environ: the environment of the interpreter; this process's own if None.
         clock: returns seconds; for tests.
     """
     wanted = set(names)
@@ -78,7 +80,7 @@ def _ask(python: str, names: list[str], environ: Mapping[str, str] | None) -> Mo
         done = subprocess.run(
             [python, "-c", _PROBE, *names],
             env=None if environ is None else dict(environ),
-            cwd="/",  # `-c` looks for modules in the working directory, too
+            cwd="/",  # `-c` also looks for modules in the working directory
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -27,7 +27,7 @@ circle.
 
 @dataclass
 class _Module:
-    """A file that is imported or started, and the meaning of its names."""
+    """A file that is imported or started, with the meaning of its names."""
 
     path: str
     root: str
@@ -65,7 +65,7 @@ class RunningCode:
                 self._walk(module, _running_nodes([definition], module.is_entry, whole=True))
 
     def nodes(self) -> Iterator[tuple[str, ast.AST]]:
-        """Return every node that runs of the syntax trees, with the path of its file."""
+        """Return every node of the syntax trees that runs, with the path of its file."""
         return iter(self._nodes)
 
     def runs(self, definition: Definition) -> bool:
@@ -145,7 +145,7 @@ class RunningCode:
                         self._reach(started, started.definitions["main"])
 
     def _runs_main(self, module: _Module, call: ast.Call) -> bool:
-        """Return whether it is `tf.app.run()`, which calls the `main` of the started file."""
+        """Return whether `call` is `tf.app.run()`, which calls the `main` of the started file."""
         named = any(keyword.arg == "main" for keyword in call.keywords)
         return (
             not call.args and not named and self.meaning(module.path, call.func).endswith("app.run")
@@ -182,7 +182,9 @@ class RunningCode:
             name = self._first_name(module.path, left)
 
     def _file_of(self, root: str, name: str) -> tuple[_Module, str] | None:
-        """Return the longest part of a full name that is a file, and the rest of the name."""
+        """Return the file that the longest possible beginning of a full name names, and the rest of
+        the name.
+        """
         parts = name.split(".")
         for folder in _roots(root):
             for count in range(len(parts) - 1, 0, -1):
@@ -206,8 +208,8 @@ class RunningCode:
 
 
 def _roots(root: str) -> Sequence[str]:
-    """Return the folders in which imports are looked up. These are the folder of the started file
-    and that of the program, from which a script starts `python -m lab.train`.
+    """Return the folders in which imports are looked up. These are the folder of the started file,
+    and the program's folder, in which a script may start `python -m lab.train`.
     """
     return (root, "") if root else ("",)
 
@@ -269,8 +271,8 @@ def _dotted(node: ast.AST) -> str:
 def _running_nodes(
     roots: Sequence[ast.AST], is_entry: bool, whole: bool = False
 ) -> Iterator[ast.AST]:
-    """Yield the nodes below `roots` that run. For a function this is only its definition line,
-    unless the root is a function or class that runs as a `whole`.
+    """Yield the nodes below `roots` that run. Of a function, only decorators and defaults run,
+    unless `whole` says that all code below `roots` runs.
     """
     pending: deque[ast.AST] = deque(roots)
     while pending:
@@ -287,7 +289,7 @@ def _running_nodes(
 
 
 def _taken(node: ast.If, is_entry: bool) -> Sequence[ast.stmt] | None:
-    """Return the branch of an `if` that runs, if that is known; None if either may run."""
+    """Return the branch of an `if` that runs; None if either branch may run."""
     test = node.test
     if isinstance(test, ast.Constant):
         return node.body if test.value else node.orelse

@@ -1,8 +1,8 @@
-"""Snapshots of programs: where their files are, and how a run gets its own copy of them.
+"""Snapshots of programs: the places of their files, and the copy that a run gets.
 
 The files that `materialise` writes have the snapshot's checksum, and a stored folder appears whole
 or not at all. A refused launch leaves no snapshot behind. Large snapshots are stored in
-`<workspace>/.tfcluster/code/`; a valid one that belongs to another launch is never removed.
+`<workspace>/.tfcluster/code/`; a valid snapshot that belongs to another launch is never removed.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from .tree import (
 )
 
 INLINE_BYTES = PAYLOAD_BYTES
-"""Programs up to this size, names included, are stored in the record, as far as environment and
-arguments leave room.
+"""Programs up to this size, names included, are stored in the record, if environment and arguments
+leave enough space.
 """
 
 
@@ -145,7 +145,9 @@ def checksum_problems(program: Program | None) -> list[Problem]:
 
 
 def _checksum_of(kind: ProgramKind | None, tree: Tree) -> str:
-    """Return the checksum; for a program text written by hand, the one that `sha256sum` prints."""
+    """Return the checksum; for a program text written by hand, the checksum that `sha256sum`
+    prints.
+    """
     if kind is ProgramKind.INLINE and len(tree) == 1:
         (file,) = tree.values()
         return hashlib.sha256(file.content).hexdigest()
@@ -153,13 +155,13 @@ def _checksum_of(kind: ProgramKind | None, tree: Tree) -> str:
 
 
 INLINE_ENTRY = "program.py"
-"""The file name of a program text in the record that names none."""
+"""The file name of a program text in the record that has no file name."""
 
 
 def completed(program: Program | None) -> Program | None:
-    """Return the program with the fields that follow from what was written: `kind` and `source`,
-    and for text the file and the checksum, as in a snapshot. A given checksum is not compared: see
-    `load`.
+    """Return the program with the fields that follow from the written ones, as in a snapshot:
+    `kind` and `source`, and for a program text also its file and checksum. A given checksum is not
+    compared here; `load` does that.
     """
     if program is None:
         return None
@@ -196,7 +198,9 @@ MOST_SOURCE = 4096
 
 
 def written_program(program: Program) -> dict[str, Any]:
-    """Return a program without launch as its author writes it: the reverse of `completed`."""
+    """Return a program that was written by hand as its author writes it: the reverse of
+    `completed`.
+    """
     written: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(program))
     for own in ("kind", "source"):
         written.pop(own, None)
@@ -211,8 +215,8 @@ def written_program(program: Program) -> dict[str, Any]:
 
 
 def readable_program(program: Program) -> dict[str, Any]:
-    """Return a program as a person would write it. A single text file is shown as text, without
-    what tasks find out by themselves.
+    """Return a program as a person would write it. A single text file is shown as text, without the
+    fields that tasks find out by themselves.
     """
     if program.by_hand:
         return written_program(program)
@@ -229,7 +233,7 @@ def readable_program(program: Program) -> dict[str, Any]:
 
 
 def _text_of(content: str) -> str | None:
-    """Return a file of the record as text that the resource may hold; None if it is none."""
+    """Return a file of the record as text; None if the resource may not hold the file as text."""
     try:
         text = base64.b64decode(content).decode()
     except (binascii.Error, UnicodeDecodeError):
@@ -238,7 +242,7 @@ def _text_of(content: str) -> str | None:
 
 
 def unpinned_messages(program: Program | None) -> tuple[Message, ...]:
-    """Return what a status says about a program that is not a snapshot."""
+    """Return the messages of a status about a program that is not a snapshot."""
     if program is None or program.is_pinned:
         return ()
     return (Message("ProgramNotPinned", {"source": program.path or program.url or ""}),)
@@ -250,7 +254,7 @@ def materialise(
     """Write a run's own copy of a snapshot as the folder `target`, its files read-only.
 
     The folder appears whole or not at all. It may exist if it is empty or has this snapshot. With a
-    `folder_mode` of 0o755 the program may write new files beside its own.
+    `folder_mode` of 0o755 the program may write new files into the folder.
 
     Raises:
         TFClusterError: the snapshot is gone or altered, or `target` is not writable.
@@ -273,8 +277,8 @@ def materialise(
 
 
 def keep_written(program: Path, target: Path) -> None:
-    """Move the files that a program wrote beside its own copy in `program` to the folder `target`.
-    Snapshot files are read-only, written files are not. Files that cannot be moved stay.
+    """Move the files that a program wrote into the folder of its copy, `program`, to the folder
+    `target`. Snapshot files are read-only, written files are not. Files that cannot be moved stay.
     """
     for below, folders, files in os.walk(program):
         folders[:] = [name for name in folders if not is_ignored(name)]
@@ -293,8 +297,8 @@ def keep_written(program: Path, target: Path) -> None:
 
 
 def _read_folder(folder: Path, executables: Iterable[str]) -> dict[str, File]:
-    """Return a folder's files; the record says which are executable, as not every volume keeps the
-    bit.
+    """Return a folder's files; `executables` has the executable ones from the record, because not
+    every volume keeps the executable bit.
     """
     names = set(executables)
     if not folder.is_dir():
@@ -327,7 +331,9 @@ def _has_content(folder: Path, tree: Tree) -> bool:
 
 
 def _write_folder(tree: Tree, final: Path, folder_mode: int) -> bool:
-    """Write `tree` beside `final` and rename it; return False if `final` already has files."""
+    """Write `tree` next to `final` and rename it to `final`; return False if `final` already has
+    files.
+    """
     new = Path(tempfile.mkdtemp(prefix=".new-", dir=final.parent))
     try:
         for path, file in tree.items():
@@ -335,7 +341,7 @@ def _write_folder(tree: Tree, final: Path, folder_mode: int) -> bool:
             at.parent.mkdir(parents=True, exist_ok=True)
             at.write_bytes(file.content)
             at.chmod(0o555 if file.executable else 0o444)
-        _set_modes(new, folder_mode)  # a task may be another user of the volume
+        _set_modes(new, folder_mode)  # a task may have another user id on the volume
         new.rename(final)
     except OSError as error:
         _set_modes(new, 0o700)
@@ -359,12 +365,12 @@ def _put_aside(folder: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-# Where snapshots too large for a record are kept until a launch is accepted.
+# The places of snapshots that are too large for a record, before and after a launch is accepted.
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield a folder for the snapshot of a launch under way, and remove it afterwards.
+    """Yield a folder for the snapshot of a launch in progress, and remove it afterwards.
 
     Raises:
         TFClusterError: no temporary folder can be created.
@@ -389,12 +395,12 @@ def scratch_folder() -> Iterator[Path]:
 def keep_snapshot(
     program: Program | None, taken_in: Path, workspace: Callable[[], Path] = home_dir
 ) -> Iterator[None]:
-    """Keep the snapshot in the user's workspace, unless the code inside fails.
+    """Store the snapshot in the user's workspace; remove it if the code in the `with` block fails.
 
-    A snapshot that another launch uses or may be about to use stays in any case.
+    A snapshot that another launch uses, or may be about to use, always stays.
 
     Raises:
-        TFClusterError: the workspace is not writable, or (by `workspace`) there is none.
+        TFClusterError: the workspace is not writable, or `workspace` found none.
     """
     if program is None or not program.is_stored:
         yield
@@ -413,16 +419,16 @@ def keep_snapshot(
                 shutil.rmtree(final, ignore_errors=True)
             raise
         with suppress(OSError):
-            os.utime(final)  # in use, so that no refused launch removes it
+            os.utime(final)  # marks it as in use, so that no refused launch removes it
 
 
 @contextmanager
 def _shared_lock(folder: Path) -> Iterator[Callable[[], bool]]:
-    """Mark `folder` as used by this launch; yield a function that returns whether no other uses
-    it.
+    """Mark `folder` as used by this launch; yield a function that returns whether no other launch
+    uses it.
     """
     fd = -1
-    with suppress(OSError):  # the writer will report why it cannot write there
+    with suppress(OSError):  # `store` will report why the folder is not writable
         folder.mkdir(parents=True, exist_ok=True)
         fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         fcntl.flock(fd, fcntl.LOCK_SH)
@@ -430,7 +436,7 @@ def _shared_lock(folder: Path) -> Iterator[Callable[[], bool]]:
     def alone() -> bool:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (OSError, ValueError):  # another launch, or a volume without locks
+        except (OSError, ValueError):  # another launch has the lock, or the volume has no locks
             return False
         return True
 

@@ -1,8 +1,8 @@
 """The four sources of a program, each read into a tree with its entry point.
 
-Only the program itself is copied: a file or cell with what it imports and reads from beside it, a
-folder, or a download. The rules for accepted sources and for the file that starts a folder are
-here. Nothing is stored.
+Only the program itself is copied: a file or cell with the files of its folder that it imports or
+reads, a folder, or a download. This module has the rules for accepted sources and for the file that
+starts a folder. Nothing is stored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from .snapshots import INLINE_BYTES
 from .tree import File, Tree, check_limits, check_paths, list_files, program_refusal, read_files
 
 ENTRIES = ("run.sh", "main.py", "__main__.py")
-"""Files that start a folder, the first that exists; without them its only `.py` file does."""
+"""Names of files that start a folder: the first that exists is used. If none exists, the only `.py`
+file starts the folder.
+"""
 CELL = "cell.py"
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
 TIMEOUT = 120.0
@@ -66,11 +68,12 @@ def read(
     python: str | None = None,
     entry: str | None = None,
 ) -> LoadedProgram:
-    """Read the program that the user named; `entry` is the file that starts it if it is a folder.
+    """Read the program that the user named; `entry` is the file that starts the program if it is a
+    folder.
 
     `python` is the interpreter for the program, if not this process's own. `beside_bytes` is the
-    limit for a file and the small files beside it (`limit_bytes` if None); its imports are always
-    copied.
+    limit for a single file together with the small files in its folder (`limit_bytes` if None); the
+    imports of the file are always copied.
 
     Raises:
         InvalidRequest: with what is wrong, and what is allowed.
@@ -111,10 +114,12 @@ def read_script(
     beside_bytes: int | None = None,
     python: str | None = None,
 ) -> LoadedProgram:
-    """Read a file, modules and packages beside it that it imports, and small files there."""
+    """Read a file, the modules and packages of its folder that it imports, and small files of the
+    folder.
+    """
     real = Path(
         os.path.realpath(path)
-    )  # Python looks for modules beside the file, not beside a link
+    )  # Python looks for modules in the folder of the file, not of a link to it
     check_paths(source, [real.name])
     beside = OnDisk(real.parent, source, limit_bytes)
     needed = import_closure(beside, real.name)
@@ -136,9 +141,9 @@ def read_cell(
     """Read the body of a cell, with modules and packages that it imports from the notebook's
     folder.
 
-    Small files there are read, too. `first_line` is the number of the body's first line in the cell
-    as the notebook shows it. Comments replace the lines above, so that tracebacks have the cell's
-    line numbers.
+    Small files of that folder are read, too. `first_line` is the number of the body's first line in
+    the cell as the notebook shows it. Comment lines replace the lines above the body, so that
+    tracebacks have the cell's line numbers.
     """
     text = text.replace("\r\n", "\n")
     above = "# %%tfcluster\n" * max(first_line - 1, 0)
@@ -161,7 +166,9 @@ def read_folder(
     python: str | None = None,
     entry: str | None = None,
 ) -> LoadedProgram:
-    """Read a folder with everything in it; `entry` is the file that starts it, if it was named."""
+    """Read a folder with everything in it; `entry` is the file that starts it, if the user named
+    one.
+    """
     real = Path(os.path.realpath(path))
     home = Path(os.path.realpath(os.path.expanduser("~")))
     if real == home or real in home.parents:
@@ -192,7 +199,7 @@ def read_url(
     python: str | None = None,
 ) -> LoadedProgram:
     """Read a download: a .py or .sh file, or a folder as .zip or .tar.gz."""
-    from . import download  # 60 ms of http and ssl, which only this source needs
+    from . import download  # imports http and ssl (60 ms), which only this source needs
 
     url, expected = download.split_checksum(source, sha256)
     got = download.fetch(url, sha256=expected, limit_bytes=limit_bytes, timeout=timeout)
@@ -281,8 +288,8 @@ def _with_data(
     beside_bytes: int | None,
     unnamed_bytes: int | None = None,
 ) -> tuple[dict[str, File], list[str]]:
-    """Return the small files beside a program, and warnings about named files that are not copied.
-    Unnamed files are copied while everything has at most `unnamed_bytes`.
+    """Return the small files in the folder of a program, and warnings about named files that are
+    not copied. Unnamed files are copied as long as the whole copy has at most `unnamed_bytes`.
     """
     most = beside.limit_bytes if beside_bytes is None else min(beside_bytes, beside.limit_bytes)
     used = sum(file_bytes(path, len(file.content)) for path, file in tree.items())

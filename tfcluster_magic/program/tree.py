@@ -1,8 +1,9 @@
-"""A program as a tree of files: paths, limits, the checksum, and reading one from a folder.
+"""A program as a tree of files: paths, limits, the checksum, and reading a tree from a folder.
 
 Equal programs have equal checksums on every machine, and a checked path is safe to write below any
-folder. Nothing outside of a folder is read: a link that leads out is refused by name. No content is
-read before the total size is known to be within the limit. Nothing is written.
+folder. Nothing outside of a folder is read: a link that leads out of it is refused, and the message
+names the link. No content is read before the total size is known to be within the limit. Nothing is
+written.
 """
 
 from __future__ import annotations
@@ -40,12 +41,14 @@ IGNORED = (
     "*.pyc",
     "node_modules",
 )
-"""Names of files and folders that are never copied: history, caches, environments, our store."""
+"""Names of files and folders that are never copied: version control, caches, virtual environments,
+and the folder of large snapshots.
+"""
 
 
 @dataclass(frozen=True)
 class File:
-    """One file of a program; of its mode only the owner's executable bit counts."""
+    """One file of a program; only the owner's executable bit of its mode is kept."""
 
     content: bytes
     executable: bool = False
@@ -56,7 +59,9 @@ Tree = Mapping[str, File]
 
 
 def program_refusal(source: object, rule: Clause) -> InvalidRequest:
-    """Return the error for a refused program: the program's name, and what is wrong or allowed."""
+    """Return the error for a refused program: it has the program's name, and what is wrong or what
+    is allowed.
+    """
     value = source if isinstance(source, Message) else str(source)
     return InvalidRequest([Problem("program", value, rule)])
 
@@ -67,7 +72,9 @@ def is_ignored(path: str) -> bool:
 
 
 def is_safe(path: str) -> bool:
-    """Return whether `path` stays below any folder it is joined to, and can be written as JSON."""
+    """Return whether `path` stays below every folder that it is joined to, and can be written as
+    JSON.
+    """
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts) or "\\" in path or "\0" in path:
         return False
@@ -85,7 +92,7 @@ def checksum(tree: Tree) -> str:
 
 
 def check_limits(source: object, sizes: Mapping[str, int], limit_bytes: int) -> None:
-    """Refuse files that are too many or too large together; `sizes` are bytes by path."""
+    """Refuse too many files, or files that are too large together; `sizes` are bytes by path."""
     total = sum(sizes.values())
     if len(sizes) <= MAX_FILES and total <= limit_bytes:
         return

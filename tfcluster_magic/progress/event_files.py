@@ -1,9 +1,9 @@
 """TensorFlow's event files: the record format, and the training progress in a file's scalars.
 
 The reader returns a record only if both of its checksums are right. It waits for the rest of an
-unfinished last record, and goes on at the next whole record after damaged bytes. It keeps one
-file's offset and a bounded history of steps, epochs and losses. It does not import TensorFlow,
-raises nothing for the content of a file, and keeps no file open.
+unfinished last record, and continues at the next whole record after damaged bytes. It keeps the
+offset in one file and a bounded history of steps, epochs and losses. It does not import TensorFlow,
+raises no error for the content of a file, and keeps no file open.
 
 Ref: TFRecord framing and `Event`, `Summary`, `TensorProto` in TensorFlow's
 core/lib/io/record_writer.h, core/util/event.proto, core/framework/{summary,tensor}.proto.
@@ -22,9 +22,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 CHUNK = 256 << 10
-"""Maximum bytes that one `read` reads; of more new bytes it reads only the last."""
+"""Maximum bytes that one `read` reads. If more bytes are new, it reads only the last ones."""
 CHECKED_BYTES = 64 << 10
-"""Maximum bytes that one `read` checksums (about 3 ms); a longer record is checksummed whole."""
+"""Maximum bytes that one `read` checksums (about 3 ms); a longer record is still checksummed as a
+whole.
+"""
 RECORDS = 400
 """Maximum records that one `read` decodes, the newest ones."""
 CANDIDATES = 4096
@@ -38,7 +40,7 @@ _LENGTH_TOP_BYTE = re.compile(rb"[^\0]\0{5}")
 
 class LoggedEvent(NamedTuple):
     """The scalars of one event: `wall` in seconds since 1970, `step` as the program gave it.
-    `checkpoint` is true for the event by which TensorFlow 1 notes that it saved a checkpoint.
+    `checkpoint` is true for the event by which TensorFlow 1 records that it saved a checkpoint.
     """
 
     wall: float
@@ -60,10 +62,10 @@ class EventFile:
         """Return the events with scalars or a checkpoint that are new since the last call, oldest
         first.
 
-        The first read of a large file returns those in its last 64 KiB, or if there are none, in
-        its last `CHUNK` bytes. At most the newest `RECORDS` records are decoded. The list is empty
-        for a missing or unreadable file. A file that became shorter, or was replaced, is read from
-        its start.
+        The first read of a large file returns the events in its last 64 KiB, or if there are none,
+        in its last `CHUNK` bytes. At most the newest `RECORDS` records are decoded. The list is
+        empty for a missing or unreadable file. A file that became shorter, or was replaced, is read
+        from its start.
         """
         try:
             # A program may have put anything at that path, even a pipe without a writer.
@@ -89,8 +91,8 @@ class EventFile:
         return found
 
     def _walk(self, data: bytes) -> list[tuple[int, int]]:
-        """Return the start and length of each whole record's content; move the offset behind the
-        last.
+        """Return the start and length of each whole record's content; move the offset to the end of
+        the last one.
         """
         records: list[tuple[int, int]] = []
         at = 0
@@ -273,13 +275,15 @@ LOSS_POINTS = 60
 _MAX_TAGS = 256
 _RATE_WINDOW = 30.0  # seconds; long enough for programs that write every 100 steps
 
-# A validation metric, by its folder or scope (`validation`, `eval_holdout`, `evaluator-0`) or name.
+# Patterns of validation metrics: of their folder or scope (`validation`, `eval_holdout`,
+# `evaluator-0`), and of their name.
 _VALIDATION_FOLDER = re.compile(
     r"(val|valid|validation|eval|evaluation|evaluator|test|testing|dev|holdout)([-_. \d].*)?$"
 )
 _VALIDATION_NAME = re.compile(r"(epoch_|batch_)?(val|valid|validation|eval|evaluation|test|dev)_")
 
-# Losses by the last part of their tag, best first. The last rule takes any name with "loss" in it.
+# Patterns of the last part of a loss's tag, best first. The last pattern matches any name with
+# "loss" in it.
 _LOSSES = tuple(
     re.compile(pattern)
     for pattern in (
@@ -323,7 +327,9 @@ def is_validation_folder(folders: Iterable[str]) -> bool:
 
 
 class StepTrack:
-    """The count of one unit (steps or epochs) in a file; `points` (wall, count) give the rate."""
+    """The count of one unit (steps or epochs) in a file; the rate is computed from `points` (wall,
+    count).
+    """
 
     def __init__(self, wall: float, count: int) -> None:
         self.count = count
@@ -331,7 +337,7 @@ class StepTrack:
         self._by_tag: dict[str, int] = {}
 
     def add(self, tag: str, wall: float, count: int) -> bool:
-        """Record `count` for `tag`; return True if it went back."""
+        """Record `count` for `tag`; return True if the count went back."""
         known = self._by_tag.get(tag)
         back = known is not None and count < known
         if back:
@@ -379,12 +385,14 @@ class LossCurve:
             self.points = [*kept, points[-1]]
 
     def cut(self, count: int) -> None:
-        """Delete the points from `count` on."""
+        """Delete the points at `count` and later."""
         self.points = [point for point in self.points if point[0] < count]
 
 
 class TrainingScalars:
-    """The scalars of one event file so far, from `first` to `last` (seconds since 1970)."""
+    """The scalars read so far from one event file; `first` and `last` are the times of the first
+    and the last event (seconds since 1970).
+    """
 
     def __init__(self, first: float | None = None) -> None:
         self.first = math.inf if first is None else first
@@ -432,7 +440,9 @@ class TrainingScalars:
 
     @property
     def loss_tag(self) -> str | None:
-        """The tag of the best training loss in this file; of equal ranks, the first found."""
+        """The tag of the best training loss in this file; if several have the same rank, the one
+        found first.
+        """
         ranks = [(what.loss, tag) for tag in self.losses if (what := tag_meaning(tag)) is not None]
         ranked = [(rank, tag) for rank, tag in ranks if rank is not None]
         return min(ranked, key=lambda entry: entry[0])[1] if ranked else None

@@ -1,13 +1,13 @@
 """Progress that a program reports itself: in printed lines, and by `tfcluster.progress()`.
 
 The parser recognises Keras' bars and `Epoch 2/10`, estimators' `loss = 0.3, step = 145`, tqdm's
-bars, `step 145/1000` and similar lines. A line counts as progress only if it has a total, a
-training metric, or nothing but the step: `Step 1: load the data` does not count. Validation metrics
-are never taken for training metrics.
+bars, `step 145/1000` and similar lines. A line counts as progress only if it has a total, has a
+training metric, or contains nothing except the step: `Step 1: load the data` does not count.
+Validation metrics are never taken for training metrics.
 
-One read costs a `stat` for each of at most 16 logs (a run of more tasks rotates through the
-others), 64 KiB for each of at most 8 logs that have grown, and 300 parsed lines. No file is kept
-open, and no content of a file raises an error.
+One read costs a `stat` for each of at most 16 logs (in a run of more tasks, some of the logs are
+checked in turn), 64 KiB for each of at most 8 logs that have grown, and 300 parsed lines. No file
+is kept open, and no content of a file raises an error.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ _MOST_METRICS = 16
 
 
 class PrintedStep(NamedTuple):
-    """The progress in one line; a value that the line does not have is None.
+    """The progress in one line; values that the line does not have are None.
 
-    `is_bar` marks a Keras bar, whose steps count from the start of the epoch named before it;
-    `rate` is in steps per second.
+    `is_bar` marks a Keras bar, whose steps count from the start of the epoch that an earlier line
+    names; `rate` is in steps per second.
     """
 
     step: int | None = None
@@ -156,7 +156,7 @@ def _plain_line(line: str) -> PrintedStep | None:
 
 
 def _counted(match: re.Match[str] | None) -> tuple[int | None, int | None]:
-    """Return a count and its total; None for each that is not in the line."""
+    """Return a count and its total; each is None if the line does not have it."""
     if match is None:
         return None, None
     count, total = (int(text.replace(",", "")) if text else None for text in match.groups())
@@ -183,8 +183,8 @@ _RATE_WINDOW = 30.0
 
 @dataclass
 class PrintedTrack:
-    """The progress of one task from its lines; totals from the arguments are used if lines have
-    none.
+    """The progress of one task from its lines; totals from the program's arguments are used if the
+    lines have no totals.
     """
 
     total_steps: int | None = None
@@ -228,7 +228,7 @@ class PrintedTrack:
         self._from_zero |= line.epoch == 0
         self._done = False
         if self.total and line.step is None:
-            # A line with metrics ends an epoch, one without begins it.
+            # A line with metrics ends an epoch; a line without metrics begins one.
             self._summed_up = bool(line.metrics)
             self.step = self.total if self._summed_up else 0
 
@@ -243,7 +243,9 @@ class PrintedTrack:
             self._curve.add(self.count, metrics[self._loss])
 
     def look(self, at: float) -> None:
-        """Record that the lines were read at `at` (seconds since 1970), to compute the rate."""
+        """Record that the lines were read at the time `at` (seconds since 1970), to compute the
+        rate.
+        """
         self.at = at
         if not self._points or self._points[-1][1] != self.count:
             self._points.append((at, self.count))
@@ -269,7 +271,7 @@ class PrintedTrack:
 
     @property
     def _earlier(self) -> int:
-        """Steps of the epochs before this one."""
+        """The number of steps in the epochs before the current one."""
         if self.epoch is None or not self.total or not self._most_epochs:
             return 0
         return max(self.epoch - (not self._from_zero), 0) * self.total
@@ -280,7 +282,7 @@ class PrintedTrack:
 
     @property
     def most(self) -> int | None:
-        """The total of `unit`; None if it is not known."""
+        """The total of `unit`; None if the total is not known."""
         if self.unit == EPOCH:
             most = self._most_epochs
         elif self.epoch is not None and self.total and self._most_epochs:
@@ -290,7 +292,7 @@ class PrintedTrack:
         return most if most is not None and most >= self.count else None
 
     def total_of(self, unit: str) -> int | None:
-        """Return the total of a unit, also if the task counts another one."""
+        """Return the total of a unit, even if the task counts another unit."""
         if unit == EPOCH:
             return self._most_epochs
         return self.most if self.unit == unit else None
@@ -373,7 +375,8 @@ class PrintedLog:
         if cut:
             pieces = pieces[1:]
         told = [piece for piece in pieces if _MAYBE.search(piece)][-_LINES:]
-        # A bar is complete without a line end; a plain line without one may be incomplete.
+        # A bar is complete even without a line end; a plain line without a line end may be
+        # incomplete.
         for text in (each.decode("utf-8", "replace") for each in told):
             if (line := parse_line(text)) is not None:
                 self.track.add(line)
@@ -384,8 +387,8 @@ class PrintedLog:
         self.track.look(seen.st_mtime)
 
     def _look_back(self, fd: int, before: int) -> None:
-        """Find the epoch of a series of bars in the 2 MiB before it; called only while it is
-        unknown.
+        """Find the epoch of a series of bars in the 2 MiB before the offset `before`. Called only
+        while the epoch is unknown.
         """
         earlier = os.pread(fd, min(_LOOK_BACK, before), max(0, before - _LOOK_BACK))
         for match in list(_KERAS_EPOCH.finditer(earlier))[-1:]:
@@ -393,7 +396,9 @@ class PrintedLog:
 
 
 class PrintedLogs:
-    """The logs of a run's tasks; `places` are the paths that each may have, leading task first."""
+    """The logs of a run's tasks; `places` are the possible paths of each log, the leading task's
+    log first.
+    """
 
     def __init__(
         self, places: Sequence[Sequence[str]], total_steps: int | None, total_epochs: int | None
@@ -403,7 +408,7 @@ class PrintedLogs:
         self._furthest: PrintedTrack | None = None
 
     def total_of(self, unit: str) -> int | None:
-        """Return the total of a unit from the lines read last; None if no line states it."""
+        """Return the total of a unit from the lines read last; None if no line has the total."""
         return self._furthest.total_of(unit) if self._furthest else None
 
     def read(self) -> Progress | None:
@@ -418,15 +423,15 @@ class PrintedLogs:
         return self._furthest.progress() if self._furthest else None
 
     def rates(self) -> list[float | None]:
-        """Return the steps a second of each log as of the last reads; None if unknown, or if its
-        task has printed no step lately.
+        """Return the steps a second of each log, as of the last reads. A rate is None if it is
+        unknown, or if the task has printed no step lately.
         """
         since = time.time() - _RATE_WINDOW
         told = [log.track.progress() if log.track.at >= since else None for log in self._logs]
         return [each.steps_per_second if each and each.unit == STEP else None for each in told]
 
     def counts(self) -> list[int | None]:
-        """Return the last step in each log as of the last reads; None if unknown."""
+        """Return the last step in each log, as of the last reads; None if a step is unknown."""
         return [log.track.count if log.track.step is not None else None for log in self._logs]
 
     def _turn(self) -> list[PrintedLog]:
@@ -458,14 +463,14 @@ class ReportedProgress:
         self._folder = os.path.join(folder, _REPORTS)
 
     def read(self) -> Progress | None:
-        """Return the furthest of the reports of the last half minute."""
+        """Return the furthest progress among the reports of the last half minute."""
         found = [each for each in map(self._report, self._names()) if each is not None]
         newest = max((each.at for each in found), default=0.0)
         current = [each for each in found if each.at >= newest - _RATE_WINDOW]
         return max(current, key=lambda each: (each.step, each.at), default=None)
 
     def rates(self) -> dict[str, float]:
-        """Return the steps a second of the tasks whose programs report them, by name."""
+        """Return the steps a second, by task, of the tasks whose programs report them."""
         told = {name.removesuffix(".json"): self._report(name) for name in self._names()}
         return {
             task: each.steps_per_second
@@ -474,7 +479,7 @@ class ReportedProgress:
         }
 
     def counts(self) -> dict[str, int]:
-        """Return the last step of each task whose program reports it, by name."""
+        """Return the last step, by task, of each task whose program reports it."""
         told = {name.removesuffix(".json"): self._report(name) for name in self._names()}
         return {task: each.step for task, each in told.items() if each}
 

@@ -1,7 +1,9 @@
-"""Observation of a running cluster from outside its record: its progress, and silent tasks.
+"""Observation of a running cluster by other sources than its record: its progress, and silent
+tasks.
 
 The observer reads the files that the tasks write (event files, logs, reports) and the totals in the
-program's arguments, and only if this machine sees those files. It raises nothing for their content.
+program's arguments, and only if this machine sees those files. It raises no errors for their
+content.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from ..spec.names import task_name
 from .printed_progress import LOGS_READ, PrintedLogs, ReportedProgress
 from .run_progress import Progress, ProgressReader
 
-# Argument names as users write them, with `-` as `_`, and what they count.
+# The argument names that users write for totals (`-` is replaced by `_`), and the unit of each.
 _TOTAL_PREFIX = r"((num|nb|n|max|total|global)_?)?((train|training)_?)?"
 _TOTAL_ARGUMENTS = (
     (re.compile(_TOTAL_PREFIX + r"steps_per_epoch$"), "steps_per_epoch"),
@@ -33,7 +35,7 @@ _TOTAL_ARGUMENTS = (
 
 
 class Totals(NamedTuple):
-    """The total steps and epochs of a program; None if its arguments do not say."""
+    """The total steps and epochs of a program; None if its arguments do not have them."""
 
     steps: int | None = None
     epochs: int | None = None
@@ -42,8 +44,8 @@ class Totals(NamedTuple):
 def totals_from_arguments(arguments: Sequence[str]) -> Totals:
     """Return the totals in arguments such as `--max_steps 800`, `--train-steps=800`, `--epochs 3`.
 
-    The last argument of a kind counts. Without a number of steps, `--epochs` times
-    `--steps_per_epoch` gives it.
+    The last argument of a kind counts. If there is no number of steps, it is `--epochs` times
+    `--steps_per_epoch`.
     """
     found: dict[str, int] = {}
     for argument, after in zip(arguments, [*arguments, ""][1:], strict=True):
@@ -58,7 +60,9 @@ def totals_from_arguments(arguments: Sequence[str]) -> Totals:
 
 
 def _positive_number(text: str) -> int | None:
-    """Return a whole number above 0, also written `1e5` or `10_000`; None for any other text."""
+    """Return a whole number above 0, which may be written as `1e5` or `10_000`; None for any other
+    text.
+    """
     try:
         number = float(text)
     except ValueError:
@@ -97,20 +101,20 @@ class RunReader:
         self._printed = PrintedLogs(places, totals.steps, totals.epochs)
 
     def step_rates(self) -> dict[str, float]:
-        """Return the steps a second of each task whose reports or printed lines tell them."""
+        """Return the steps a second of each task whose reports or printed lines have them."""
         self._printed.read()
         printed = zip(self._tasks, self._printed.rates(), strict=True)
         return {**{task: rate for task, rate in printed if rate}, **self._reported.rates()}
 
     def step_counts(self) -> dict[str, int]:
-        """Return the last step of each task whose reports or printed lines tell it."""
+        """Return the last step of each task whose reports or printed lines have it."""
         for _part in range(-(-len(self._tasks) // LOGS_READ)):
             self._printed.read()
         printed = zip(self._tasks, self._printed.counts(), strict=True)
         return {**{task: count for task, count in printed if count}, **self._reported.counts()}
 
     def read(self) -> Progress | None:
-        """Return the progress of the run; None while no source has any."""
+        """Return the progress of the run; None while no source has progress."""
         reported, written, printed = (
             reader.read() for reader in (self._reported, self._events, self._printed)
         )
@@ -125,12 +129,12 @@ class RunReader:
 
 
 class Observer:
-    """The progress and silence of runs; use one for a manager, so that each file is read only once.
+    """The progress and silence of runs; use one observer for each manager, so that each file is
+    read only once.
 
     Args:
-        unseen: returns why a folder of runs' output cannot be read here (`Backend.unseen`): files
-            at
-            the same path on this machine would not be the run's.
+        unseen: returns why a folder of runs' output cannot be read here (`Backend.unseen`): then
+            files at the same path on this machine do not belong to the run.
     """
 
     def __init__(self, unseen: Callable[[str], str | None] = _all_readable) -> None:
@@ -138,7 +142,7 @@ class Observer:
         self._readers: dict[str, RunReader] = {}
 
     def progress(self, cluster: TFCluster) -> Progress | None:
-        """Return the progress of the training; None if it reports none."""
+        """Return the progress of the training; None if none is known."""
         reader = self._reader(cluster)
         found = None if reader is None else reader.read()
         if found is not None and cluster.status.phase.is_final:
@@ -146,12 +150,14 @@ class Observer:
         return found
 
     def step_rates(self, cluster: TFCluster) -> dict[str, float]:
-        """Return the steps a second of each task that tells them; none of a run that has ended."""
+        """Return the steps a second of each task for which they are known; empty for a run that has
+        ended.
+        """
         reader = None if cluster.status.phase.is_final else self._reader(cluster)
         return {} if reader is None else reader.step_rates()
 
     def step_counts(self, cluster: TFCluster) -> dict[str, int]:
-        """Return the last step of each task that tells it."""
+        """Return the last step of each task for which it is known."""
         reader = self._reader(cluster)
         return {} if reader is None else reader.step_counts()
 
@@ -166,12 +172,12 @@ class Observer:
         return reader
 
     def forget(self, cluster: TFCluster) -> None:
-        """Delete what is kept for a run's progress; a later call reads it again."""
+        """Delete the cached progress of a run; a later call reads the files again."""
         self._readers.pop(cluster.metadata.uid, None)
 
     def lost(self, cluster: TFCluster) -> str | None:
-        """Return a warning that running tasks write to their pods' disks, which are deleted; None
-        if not.
+        """Return a warning that running tasks write to their pods' disks, which are deleted with
+        the pods; None if they do not.
         """
         folder = cluster.status.paths.get("output")
         if folder is None or cluster.status.phase.is_final or self._unseen(folder):
@@ -186,7 +192,9 @@ class Observer:
         ).format(task=found[0][0], folder=found[0][1], place=found[0][2])
 
     def silence(self, cluster: TFCluster, now: float) -> str | None:
-        """Return `silence` of the run; None if its files cannot be seen."""
+        """Return the result of the function `silence` for the run; None if its files cannot be seen
+        from here.
+        """
         folder = cluster.status.paths.get("logs")
         return None if folder is None or self._unseen(folder) else silence(cluster, now)
 
@@ -196,7 +204,9 @@ _LOST_BYTES = 16 << 10
 
 
 def lost_writes(output: str) -> list[tuple[str, str, str]]:
-    """Return the task, the folder and where its copies are, as runtime/writes.py reports them."""
+    """Return tuples of a task, a folder that it wrote, and the place of the folder's copies, as
+    runtime/writes.py reports them.
+    """
     found: list[tuple[str, str, str]] = []
     try:
         with os.scandir(os.path.join(output, _LOST)) as entries:
@@ -215,8 +225,8 @@ def lost_writes(output: str) -> list[tuple[str, str, str]]:
 
 
 def silence(cluster: TFCluster, now: float) -> str | None:
-    """Return `no output since 22:41 from worker-0` if running programs are silent for long; else
-    None.
+    """Return `no output since 22:41 from worker-0` if running programs have been silent for long;
+    else None.
     """
     folder = cluster.status.paths.get("logs")
     if (
@@ -229,7 +239,7 @@ def silence(cluster: TFCluster, now: float) -> str | None:
     for task_type in (TaskType.CHIEF, TaskType.WORKER):
         counts = cluster.status.counts.get(task_type.value)
         if counts is None or counts.running < counts.desired:
-            continue  # some have finished: their silence means nothing
+            continue  # some tasks have finished, so the silence of the others means nothing
         for task in (task_name(task_type, i) for i in range(counts.desired)):
             try:
                 last = os.stat(os.path.join(folder, f"{task}.log")).st_mtime

@@ -1,15 +1,16 @@
 """Progress of a run from the files in its folder: step, rate, loss, time left, newest checkpoint.
 
 This module decides which of several event files counts for the run, and formats its progress as a
-line. It takes milliseconds and a few MiB, does not import TensorFlow, writes nothing, and raises
-nothing for the content of files.
+line. It needs milliseconds and a few MiB, does not import TensorFlow, writes nothing, and raises no
+errors for the content of files.
 
 Folders are walked breadth first, so that the bound on entries cuts off the deepest ones. Links to
 folders are not followed, and unreadable entries are skipped.
 
-Bounds of one `read()`: at most 16 changed files, the newest first, none started after 20 ms (the
-next call continues); 256 KiB read, 64 KiB checksummed and 400 records decoded of each; one `stat`
-for each of at most 64 known files. Folders are listed every 5 s, three levels and 4000 entries.
+Bounds of one `read()`: at most 16 changed files, the newest first, and no further file after 20 ms
+(the next call continues); of each file, 256 KiB read, 64 KiB checksummed and 400 records decoded;
+one `stat` for each of at most 64 known files. Folders are listed every 5 s, three levels and 4000
+entries.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ MAX_ENTRIES = 4000
 def files_below(
     folder: str, depth: int, enter: Callable[[str], bool] | None = None
 ) -> Iterator[os.DirEntry[str]]:
-    """Yield the files in `folder` and `depth` levels below, in folders that `enter` accepts."""
+    """Yield the files in `folder` and up to `depth` levels below it, in folders that `enter`
+    accepts.
+    """
     level, left = [folder], MAX_ENTRIES
     for _level in range(depth + 1):
         below: list[str] = []
@@ -57,9 +60,9 @@ def _entries(folder: str, at_most: int) -> list[os.DirEntry[str]]:
         return []
 
 
-# ---- the newest checkpoint, from TensorFlow's `checkpoint` files ---- Only the name, such as
-# `model.ckpt-278`. At most the first 64 KiB of each `checkpoint` file are read, two folders deep;
-# no checkpoint is opened.
+# ---- the newest checkpoint, from TensorFlow's `checkpoint` files ---- Only the name is read, such
+# as `model.ckpt-278`. At most the first 64 KiB of each `checkpoint` file are read, two folders
+# deep; no checkpoint is opened.
 
 _CHECKPOINT_DEPTH = 2
 _CHECKPOINT_PATH = re.compile(rb'^model_checkpoint_path:\s*"((?:[^"\\\n]|\\.)*)"\s*$', re.MULTILINE)
@@ -105,10 +108,10 @@ class Progress:
     """The progress of a run at `at` (seconds since 1970, by the program's clock).
 
     `step` and `total` count `unit`s: "step", or "epoch" if the program reports only epochs or only
-    the number of epochs is known; `steps_per_second` counts the same unit. `eta_seconds` is as of
-    `at`. `loss` is NaN if the training has diverged. `history` is at most 60 pairs (step, loss),
-    oldest first. `metrics` are other metrics under the program's names. `source` is `program` (by
-    `tfcluster.progress`), `eventFiles` or `printedLines`.
+    the number of epochs is known; `steps_per_second` counts the same unit. `eta_seconds` is the
+    time left at `at`. `loss` is NaN if the training has diverged. `history` is at most 60 pairs
+    (step, loss), oldest first. `metrics` are other metrics under the program's names. `source` is
+    `program` (reports by `tfcluster.progress`), `eventFiles` or `printedLines`.
     """
 
     step: int
@@ -137,9 +140,10 @@ class _Source:
 class ProgressReader:
     """The event files below one folder. Not thread-safe.
 
-    The file that was written last counts for the run. Of files written at the same time (by several
-    tasks, or of separate scalars), the one that is furthest counts. Validation and evaluation are
-    left out. The caller passes the totals, for example from the program's arguments.
+    The file that was written last counts for the run. If several files are written at the same time
+    (by several tasks, or for separate scalars), the file with the furthest progress counts.
+    Validation and evaluation are left out. The caller passes the totals, for example from the
+    program's arguments.
     """
 
     def __init__(
@@ -211,7 +215,7 @@ class ProgressReader:
         rate = track.per_second or (speaker.written_rate if unit == STEP else None)
         total = self._totals[unit]
         if total is not None and total < track.count:
-            total = None  # it counts another unit
+            total = None  # the total counts another unit
         history, loss = _loss_curve([speaker, *sorted(current, key=lambda w: -w.last)], writers)
         return Progress(
             step=track.count,
@@ -232,13 +236,13 @@ def _event_files(folder: str) -> Iterator[tuple[str, float]]:
         folder, _EVENT_FILE_DEPTH, enter=lambda name: not is_validation_folder([name])
     ):
         if ".tfevents." in entry.name and not entry.name.endswith("-empty"):
-            with suppress(OSError):  # it may be deleted by now
+            with suppress(OSError):  # the file may be deleted by now
                 yield entry.path, entry.stat().st_mtime
 
 
 def _created_at(path: str) -> float | None:
-    """Return when the writer of a file began: TensorFlow puts the second, rounded down, into its
-    name.
+    """Return when the writer of a file began. TensorFlow puts that time into the file's name,
+    rounded down to seconds; this function returns the next full second.
     """
     match = _CREATED.search(os.path.basename(path))
     return float(match.group(1)) + 1 if match else None
@@ -247,7 +251,7 @@ def _created_at(path: str) -> float | None:
 def _loss_curve(
     best_first: list[TrainingScalars], writers: list[TrainingScalars]
 ) -> tuple[tuple[tuple[int, float], ...], float | None]:
-    """Return the loss curve, also through the files of earlier attempts, and the newest loss."""
+    """Return the loss curve, including the files of earlier attempts, and the newest loss."""
     speaker = next((w for w in best_first if w.loss_tag), None)
     if speaker is None or speaker.loss_tag is None:
         return (), None

@@ -1,1 +1,1 @@
-"""Quotas: whether a launch fits, what was used, and what is left of budgets and storage."""
+"""Quotas: the fit of a launch, the used hours, and the remaining budgets and storage."""

@@ -1,4 +1,4 @@
-"""Budgets of CPU- and GPU-hours within a window of days, and what is left of them. Pure.
+"""Budgets of CPU- and GPU-hours within a window of days, and the remaining hours. Pure.
 
 The window moves by whole days (UTC), so that the day on which hours become free again is known.
 Client and control plane compute the same answer. The hours are counted by `ledger`.
@@ -19,7 +19,7 @@ from .preflight import cpu_of, gpu_of, total_request
 
 MOST_DAYS = 90
 WARN_FROM = 0.8
-"""Threshold: the used fraction of a budget from which its user is warned."""
+"""Threshold: a user who has used this fraction of a budget or more is warned."""
 
 BudgetHours = Annotated[float, Meta(ge=0, le=1e9, description="a number of hours, 0 or more")]
 BudgetDays = Annotated[
@@ -33,9 +33,9 @@ class Budget(Model, frozen=True):
     """The hours that all runs of a user may use within `days` days; None means no limit."""
 
     cpu_hours: BudgetHours | None = None
-    """CPU-hours that all tasks of a user may hold within `days`."""
+    """CPU-hours that all tasks of a user may reserve within `days`."""
     gpu_hours: BudgetHours | None = None
-    """GPU-hours that all tasks of a user may hold within `days`."""
+    """GPU-hours that all tasks of a user may reserve within `days`."""
     days: BudgetDays = 7
     """The length of the window in days."""
 
@@ -64,7 +64,9 @@ class _BudgetUse:
         return max(0.0, self.most - self.used)
 
     def back(self) -> tuple[str, float] | None:
-        """Return the first day on which hours are free again, and how many come back by then."""
+        """Return the first day on which hours are free again, and the number of hours that become
+        free by then.
+        """
         freed = 0.0
         for day, hours in self.spent.items():
             freed += hours
@@ -86,7 +88,7 @@ def requested_window(first: str, last: str, days: int, now: float) -> tuple[str,
     """Return the window between two given days; by default the last `days`.
 
     Raises:
-        InvalidRequest: a day is invalid, or the last one is before the first.
+        InvalidRequest: a day is invalid, or the last day is before the first.
     """
     usual = window(days, now)
     wrong = [
@@ -115,7 +117,9 @@ def format_hours(hours: float) -> str:
 
 
 def remaining_text(budget: Budget | None, spent: DailyHours, now: float) -> str:
-    """Return what is left: `3.2 of 20 CPU·h left this week`; empty without a budget."""
+    """Return the remaining hours as text: `3.2 of 20 CPU·h left this week`; empty without a
+    budget.
+    """
     text = _("{left} of {most} {unit} left {when}")
     found = [
         text.format(left=format_hours(part.left), when=_window(part.days), **part.words())
@@ -127,7 +131,7 @@ def remaining_text(budget: Budget | None, spent: DailyHours, now: float) -> str:
 def used_hours(
     budget: Budget | None, spent: DailyHours, now: float
 ) -> dict[str, tuple[float, float]]:
-    """Return the used hours and the allowed ones, by unit; a budget of 0 is left out."""
+    """Return the used hours and the allowed hours, by unit; a budget of 0 is left out."""
     uses = _budget_uses(budget, spent, now)
     return {part.unit: (part.used, part.most) for part in uses if part.most}
 
@@ -148,7 +152,9 @@ def warnings(budget: Budget | None, spent: DailyHours, now: float) -> list[str]:
 def problems(
     spec: Spec, cpu: float, budget: Budget | None, spent: DailyHours, now: float
 ) -> list[Problem]:
-    """Return why the budget refuses a launch; `cpu` are the cores that all its tasks count for."""
+    """Return why the budget refuses a launch; `cpu` is the number of cores that count for all its
+    tasks.
+    """
     wants = {"cpuHours": cpu, "gpuHours": total_request(spec, gpu_of)}
     units = {"cpuHours": "Cores", "gpuHours": "Gpus"}
     found = []
@@ -166,7 +172,9 @@ def problems(
 
 
 def total_cores(spec: Spec, usual: float) -> float:
-    """Return the CPU cores that all tasks count for; one without a request counts as `usual`."""
+    """Return the CPU cores that count for all tasks; a task without a request counts as `usual`
+    cores.
+    """
     return sum(
         count * (cpu_of(spec.replicas.of(t).resources) or usual)
         for t, count in spec.replicas.counts.items()

@@ -2,12 +2,12 @@
 
 Time is counted from a task's own start to its own end, not from when it was observed, so that an
 absent operator or supervisor changes nothing. A run's usage has one number for each day (UTC) and
-task type, and how many tasks have used something since then, so that readers can compute the sum at
-any moment.
+task type, and the number of tasks that have used resources since its last update. So readers can
+compute the sum at any moment.
 
-In the ledger a run counts once, by its uid, however often it is recorded. The hours of a deleted
-run stay, and the ledger has a bounded size. It is kept in a file here, and in an object of the
-operator on Kubernetes; the caller reads and writes it.
+In the ledger, a run counts once, by its uid, however often it is recorded. The hours of a deleted
+run stay, and the ledger has a bounded size. The ledger is stored in a file on this machine, or in
+an object of the operator on Kubernetes; the caller reads and writes it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ from .budgets import Budget, DailyHours
 
 DAY = 86400.0
 DEFAULT_CORES = 0.5
-"""The cores of a task without a CPU request on this machine, as in the operator's policy."""
+"""The cores that count for a task without a CPU request on this machine, the same number as in the
+operator's policy.
+"""
 MOST_USAGE_DAYS = 60
-"""Days that are kept; older ones are added to the oldest of them."""
+"""Number of days that are kept; the hours of older days are added to the oldest of them."""
 
 SecondsByDay = dict[str, dict[str, float]]
 TaskSpan = tuple[str, float | None, float | None]
-"""A task's type, the time when it began to use resources, and the time when it ended; None: not
-yet.
+"""A task's type, the time when it began to use resources, and the time when it ended; None means
+not yet.
 """
 
 
@@ -44,12 +46,13 @@ def update_usage(
     cores: Mapping[str, float],
     used: float | None = None,
 ) -> Usage | None:
-    """Return `before` updated to `now`, the same object if nothing began or ended since.
+    """Return `before` updated to `now`; the same object if no task began or ended since then.
 
-    A span without a beginning uses nothing. If it has ended, it may be a task of `before` whose
-    start is no longer known. It is then counted from that start, as long as fewer such tasks are
-    found than there were. `cores` are what a task of a type requests. `used` are the CPU seconds of
-    ended processes, which cover all counted time once no task is left.
+    A span without a beginning uses nothing. But if it has ended, it may be a task that `before`
+    counts and whose start is no longer known. Such a span is counted from the time of `before`, for
+    at most as many tasks as `before` counts. `cores` are the cores that a task of each type
+    requests. `used` are the CPU seconds of ended processes, which cover all counted time once no
+    task is left.
     """
     every, until = list(spans), before.at if before else 0.0
     known = [(kind, since, ended) for kind, since, ended in every if since is not None]
@@ -98,7 +101,9 @@ def seconds_by_type(usage: Usage | None, now: float) -> dict[str, float]:
 
 
 def run_hours(usage: Usage | None, spec: Spec, now: float) -> tuple[float, float]:
-    """Return the CPU-hours and GPU-hours of a run until `now`, by what its tasks request."""
+    """Return the CPU-hours and GPU-hours of a run until `now`, computed from the requests of its
+    tasks.
+    """
     cpu = gpu = 0.0
     for task_type, seconds in seconds_by_type(usage, now).items():
         cpu += (usage.cores.get(task_type, 0.0) if usage else 0.0) * seconds / 3600
@@ -132,30 +137,30 @@ def _fold_days(found: SecondsByDay) -> SecondsByDay:
     return folded
 
 
-# The ledger of one user: hours by day, group and cluster, also of runs whose records are gone.
+# The ledger of one user: hours by day, group and cluster, including runs whose records are gone.
 
 FULL_DAYS = 92
 """Maximum days with hours by cluster; older days have one entry for all clusters."""
 MOST_LEDGER_DAYS = 732
-"""Days that are kept; older ones are added to the oldest of them."""
+"""Number of days that are kept; the hours of older days are added to the oldest of them."""
 MOST_CLUSTERS = 20
-"""Maximum clusters listed for a day. The others, with the fewest hours, are summed in one entry
+"""Maximum clusters listed for a day. The clusters with the fewest hours are summed in one entry
 with an empty name.
 """
 MOST_NAMES = 5000
-"""Maximum names whose highest run number is kept; above this, those with the lowest number are
-dropped.
+"""Maximum names whose highest run number is kept; above this limit, the name with the lowest number
+is dropped.
 """
 UID_RETENTION = DAY
-"""Seconds for which a run without a record is remembered as counted."""
+"""Seconds for which the uid of a counted run is remembered if the run has no record."""
 
 Grouping = Literal["user", "group", "cluster", "day"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 
 
 class Hours(Model, frozen=True):
-    """CPU- and GPU-hours. `measured` is the part of `cpu` whose usage was measured, and `used` is
-    the usage measured in it.
+    """CPU- and GPU-hours. `measured` is the part of `cpu` for which usage was measured, and `used`
+    is that usage.
     """
 
     cpu: float = 0.0
@@ -178,7 +183,7 @@ HoursByDay = dict[str, dict[str, dict[str, Hours]]]
 
 class AccountedRun(Model, frozen=True):
     """A run as the ledger needs it. `gpus` is the number of GPUs of one task, by type. `until` is
-    when the run released everything. `metered` are the used CPU seconds, and the CPU seconds
+    when the run released all resources. `metered` are the used CPU seconds, and the CPU seconds
     requested in the same time.
     """
 
@@ -194,9 +199,9 @@ class AccountedRun(Model, frozen=True):
 class Ledger(Model, frozen=True):
     """The ledger of one user.
 
-    `days` has the hours of ended runs, `counted` their uids and when they were recorded; `begun`
-    has runs without a recorded end, as they were when they began; `numbers` has the highest run
-    number of each name, which is not used again.
+    `days` has the hours of ended runs. `counted` has the uids of these runs and when their hours
+    were recorded. `begun` has runs without a recorded end, as they were when they began. `numbers`
+    has the highest run number of each name, so that no number is used again.
     """
 
     days: HoursByDay = {}
@@ -206,7 +211,7 @@ class Ledger(Model, frozen=True):
 
 
 class HoursAccount(Model, frozen=True):
-    """A user's account: hours of ended runs, the budget, and the highest run number of each name.
+    """The hours of a user's ended runs, the user's budget, and the highest run number of each name.
     `numbers` is None if these numbers are not recorded.
     """
 
@@ -236,7 +241,7 @@ LEDGER_DECODER = msgspec.json.Decoder(Ledger)
 
 
 def accounted_run(cluster: TFCluster, group: str = "") -> AccountedRun | None:
-    """Return a run as the ledger needs it; None if it never used anything."""
+    """Return a run as the ledger needs it; None if it never used any resources."""
     spec, held = cluster.spec, cluster.status.usage
     if held is None:
         return None
@@ -271,7 +276,9 @@ def hours_by_day(run: AccountedRun, now: float) -> dict[str, Hours]:
 
 
 def begin_run(ledger: Ledger, uid: str, run: AccountedRun) -> Ledger:
-    """Record that a run uses something, in case its record is deleted unseen."""
+    """Record that a run uses resources, in case its record is deleted before its end is
+    observed.
+    """
     if uid in ledger.counted or uid in ledger.begun:
         return ledger
     noted = remember_number(ledger, run.cluster, run.run)
@@ -280,7 +287,7 @@ def begin_run(ledger: Ledger, uid: str, run: AccountedRun) -> Ledger:
 
 def end_run(ledger: Ledger, uid: str, run: AccountedRun | None, now: float) -> Ledger:
     """Record a run that is over or whose record is deleted, with its hours until `now`. Return the
-    same ledger if it was recorded before. If `run` is None, use its state at its beginning.
+    same ledger if it was recorded before. If `run` is None, use the state of the run when it began.
     """
     if uid in ledger.counted:
         return ledger
@@ -308,7 +315,9 @@ def remember_number(ledger: Ledger, cluster: str, run: int) -> Ledger:
 
 
 def forget_runs(ledger: Ledger, there: Collection[str], now: float) -> Ledger:
-    """Return the ledger without uids of runs long without a record; `there` are those with one."""
+    """Return the ledger without the old uids of runs that have no record any more; `there` has the
+    uids of all recorded runs.
+    """
     kept = {u: at for u, at in ledger.counted.items() if u in there or now < at + UID_RETENTION}
     return ledger if len(kept) == len(ledger.counted) else replace(ledger, counted=kept)
 
@@ -333,7 +342,7 @@ def merge_days(one: HoursByDay, other: HoursByDay) -> HoursByDay:
 
 
 def add_runs(days: HoursByDay, runs: Iterable[AccountedRun], now: float) -> HoursByDay:
-    """Return `days` with runs that are not recorded yet, until `now`."""
+    """Return `days` with the hours until `now` of runs that are not recorded yet."""
     for run in runs:
         days = add_run(days, run, now)
     return days
@@ -349,7 +358,7 @@ def daily_sums(days: HoursByDay) -> DailyHours:
 
 
 def remaining_budget(account: HoursAccount, now: float) -> tuple[str, ...]:
-    """Return what is left of a budget, with warnings; empty without a budget."""
+    """Return the remaining hours of a budget as text, with warnings; empty without a budget."""
     held = daily_sums(account.days)
     told = budgets.remaining_text(account.budget, held, now)
     return ((told,) if told else ()) + tuple(budgets.warnings(account.budget, held, now))
@@ -362,11 +371,12 @@ def hours_rows(
     by: Grouping,
     order: Order = "reserved",
 ) -> list[HoursRow]:
-    """Return the hours from the day `first` to the day `last`. Rows with the most reserved hours
-    come first, or those with the most unused hours that were measured. Days stay in order.
+    """Return the hours from the day `first` to the day `last`. The rows with the most reserved
+    hours come first; by another `order`, the rows with the most measured unused hours. Days stay in
+    order.
 
-    The key of a cluster includes its user, because two users may use the same name; it does not for
-    a single user, whose name is empty.
+    The key of a cluster includes its user, because two users may use the same name. If there is
+    only one user, whose name is empty, the key has only the cluster.
     """
     sums: dict[str, Hours] = {}
     for user, day, group, cluster, held in _every_entry(users):
@@ -411,7 +421,7 @@ def _day_hours(run: AccountedRun, types: Mapping[str, float]) -> Hours:
 
 
 def _bound_days(days: HoursByDay, now: float) -> HoursByDay:
-    """Return the sums in bounded size."""
+    """Return the hours with sums in place of details, so that their size is bounded."""
     today = datetime.fromtimestamp(now, timezone.utc).date()
     full, oldest = (
         (today - timedelta(days=back)).isoformat() for back in (FULL_DAYS, MOST_LEDGER_DAYS)
@@ -429,7 +439,7 @@ def _bound_days(days: HoursByDay, now: float) -> HoursByDay:
 def _largest_clusters(
     groups: dict[str, dict[str, Hours]], most: int
 ) -> dict[str, dict[str, Hours]]:
-    """Return the same hours; only the largest clusters, up to a maximum, keep their names."""
+    """Return the same hours; only the `most` largest clusters keep their names."""
     named = [(held.cpu + held.gpu, g, c) for g, cs in groups.items() for c, held in cs.items() if c]
     if len(named) <= most:
         return groups

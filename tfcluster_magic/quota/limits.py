@@ -1,7 +1,8 @@
 """Limits of one user on this machine, as the hub sets them. Pure.
 
 The hub writes a JSON file for each user and names it in TFCLUSTER_LIMITS; every check of a launch
-reads `Limits` from it. It is no security boundary: a user's account can start any process anyway.
+reads `Limits` from it. The limits are no security boundary: a user's account can start any process
+anyway.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .ledger import DEFAULT_CORES
 
 LIMITS_VARIABLE = "TFCLUSTER_LIMITS"
 DEFAULT_MEMORY = "1Gi"
-"""The memory that a task without a request counts for, as in the operator's policy."""
+"""The memory that counts for a task without a request, the same as in the operator's policy."""
 
 
 class Quota(Model, frozen=True):
@@ -41,7 +42,9 @@ class OverrideTerm(Model, frozen=True):
 
 
 class Limits(Model, frozen=True):
-    """The content of the file; `group` is the group whose limits apply, "" for everybody's."""
+    """The content of the file; `group` is the group whose limits apply, "" if the limits for
+    everybody apply.
+    """
 
     group: str = ""
     quota: Quota = Quota()
@@ -63,8 +66,8 @@ class ResourceTotals:
 
 
 def resource_totals(run: str, spec: Spec, types: Iterable[TaskType] = TaskType) -> ResourceTotals:
-    """Return the total for tasks of these types; tasks without a CPU or memory request count with
-    default amounts.
+    """Return the total for tasks of these types; for tasks without a CPU or memory request, default
+    amounts count.
     """
     counts, every = spec.replicas.counts, list(types)
 
@@ -82,8 +85,8 @@ def resource_totals(run: str, spec: Spec, types: Iterable[TaskType] = TaskType) 
 
 
 def workers_that_fit(spec: Spec, others: Iterable[ResourceTotals], limits: Limits) -> int:
-    """Return the maximum number of workers, below the requested number, that a launch may have, or
-    0.
+    """Return the maximum number of workers that a launch may have, below the requested number; 0 if
+    there is none.
     """
     running, worker = list(others), spec.replicas.worker
     low, high = 0, max(0, worker.count - 1)

@@ -1,7 +1,7 @@
 """Requests and capacities as numbers, and the verdict on a launch. Pure.
 
-`launch_checks` judges launches. These are its inputs and outputs, and the messages for too many
-tasks, which are the same on a machine and on Kubernetes.
+`launch_checks` checks launches. This module has the inputs and outputs of the checks, and the
+messages for too many tasks, which are the same on a machine and on Kubernetes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ FLAGS = {TaskType.WORKER: "--workers", TaskType.PS: "--ps"}
 
 
 class Limit(Model, frozen=True):
-    """An amount in total and free now: CPU in cores, memory in bytes, gpu in devices."""
+    """The total and the free amount of a resource: CPU in cores, memory in bytes, GPUs in
+    devices.
+    """
 
     total: float
     free: float
@@ -49,10 +51,11 @@ class Options(Model, frozen=True):
 class Preflight:
     """The verdict on a launch: `problems` refuse it, `warnings` do not.
 
-    `told` are notes before a launch. `passing` are those warnings that concern only this moment,
-    which no record keeps. `unsupported` are those problems that ask for what this backend never
-    has, `setup` those about something else than room, which no smaller number solves. `cautions`
-    are those warnings that concern one option, each as a problem whose `allowed` is the sentence.
+    `told` are notes before a launch. `passing` are the warnings that are only true now; no record
+    keeps them. `unsupported` are the problems with options that this backend never has. `setup` are
+    the problems that have another reason than missing resources, so that smaller numbers do not
+    help. `cautions` are the warnings about one option, each as a problem whose `allowed` is the
+    sentence.
     """
 
     problems: tuple[Problem, ...] = ()
@@ -67,9 +70,9 @@ class Preflight:
         """Raise an error if there are problems.
 
         Raises:
-            InvalidRequest: it asks for what this backend never has.
-            SetupRefused: something that it needs is missing or not allowed here.
-            PreflightRefused: there is no room.
+            InvalidRequest: the launch has options that this backend never has.
+            SetupRefused: something that the launch needs is missing or not allowed here.
+            PreflightRefused: the launch does not fit.
         """
         if self.unsupported:
             raise InvalidRequest(self.unsupported)
@@ -84,7 +87,7 @@ class AvailableResources:
     """The capacity of a machine.
 
     `held` is the memory that each run uses (bytes, by run), for messages. `obstacles` are problems
-    of the machine itself: no TensorFlow, a folder that is not writable.
+    of the machine itself, such as no TensorFlow, or a folder that is not writable.
     """
 
     cpu: Limit
@@ -97,22 +100,22 @@ class AvailableResources:
 
 
 def memory_of(resources: Resources) -> float:
-    """Return the memory limit of one such task in bytes; 0 without a limit."""
+    """Return the memory limit of one task in bytes; 0 without a limit."""
     return float(parse_memory(resources.memory)) if resources.memory else 0.0
 
 
 def gpu_of(resources: Resources) -> float:
-    """Return the devices that one such task gets."""
+    """Return the number of devices that one task gets."""
     return float(resources.gpu)
 
 
 def cpu_of(resources: Resources) -> float:
-    """Return the cores that one such task requests; 0 without a request."""
+    """Return the cores that one task requests; 0 without a request."""
     return resources.cpu or 0.0
 
 
 def too_many_tasks(counts: Mapping[TaskType, int], most: int) -> Problem:
-    """Return the problem of too many tasks; the largest type has to shrink."""
+    """Return the problem of too many tasks; it asks for fewer tasks of the largest type."""
     count = sum(counts.values())
     task_type = max(FLAGS, key=lambda t: counts.get(t, 0))
     fits = counts.get(task_type, 0) - (count - most)
@@ -125,8 +128,9 @@ def too_many_tasks(counts: Mapping[TaskType, int], most: int) -> Problem:
 def too_many_replicas(
     task_type: TaskType, fits: int, count: int, each: str, less: Clause, free: Clause
 ) -> Problem:
-    """Return the problem of too many workers or parameter servers of `each`. `count` are requested
-    and `fits` (at least one) fit; `less` is another remedy, and `free` says what is free.
+    """Return the problem of too many workers or parameter servers that request `each`. Of `count`
+    requested tasks, `fits` (at least one) fit. `less` is another remedy, and `free` says what is
+    free.
     """
     code = "ServersFit" if task_type is TaskType.PS else "WorkersFit"
     rule = Message(

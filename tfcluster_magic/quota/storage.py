@@ -1,8 +1,8 @@
-"""The storage used in a user's folders, compared with its limit: a warning from 80 %, a refusal
-when full. Pure.
+"""The storage used in a user's folders, compared with its limit: a warning at 80 % or more, a
+refusal when full. Pure.
 
-A warning or refusal says how much is used, how much is allowed, and which entries are the largest
-that you could delete. A folder that was not measured prevents nothing.
+A warning or refusal says how much is used, how much is allowed, and which of the entries that you
+could delete are the largest. A folder that was not measured prevents nothing.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from ..spec import Model
 from ..spec.quantities import format_bytes
 
 WARN_FROM = 0.8
-"""Threshold: the used fraction of the limit from which the user is warned."""
+"""Threshold: a user who has used this fraction of the limit or more is warned."""
 OWN_VOLUME_FACTOR = 1.1
-"""A volume of at most this many times the limit counts as used by this folder or claim alone."""
+"""A volume of at most this many times the limit counts as used only by this folder or claim."""
 FOLDER_NAMES = ("workspace", "data", "log")
 _MOST_NAMED = 3
 
 
 class FolderEntry(Model, frozen=True, omit_defaults=False):
-    """A folder or file directly below a volume, in a log folder the output of a run, with its
-    bytes.
+    """A folder or file directly below a volume (in a log folder, the output of a run), with its
+    size in bytes.
     """
 
     name: str
@@ -33,10 +33,10 @@ class FolderEntry(Model, frozen=True, omit_defaults=False):
 
 
 class FolderUsage(Model, frozen=True, omit_defaults=False):
-    """One of the folders: `workspace`, `data`, `log`.
+    """The usage of one of the folders `workspace`, `data` and `log`.
 
-    `used` is None if it could not be measured, and `note` says why; with `at_least`, more is used
-    than was counted. `allowed` is None if there is no limit.
+    `used` is None if it could not be measured, and `note` says why; if `at_least` is true, more is
+    used than was counted. `allowed` is None if there is no limit.
     """
 
     name: str
@@ -49,14 +49,14 @@ class FolderUsage(Model, frozen=True, omit_defaults=False):
 
     @property
     def share(self) -> float:
-        """The used fraction of the limit; 0 if usage or limit is unknown."""
+        """The used fraction of the limit; 0 if the usage or the limit is unknown."""
         if self.used is None or self.allowed is None:
             return 0.0
         return self.used / self.allowed if self.allowed else 1.0
 
 
 def problems(volumes: Iterable[FolderUsage]) -> list[Problem]:
-    """Return a problem for each full folder: nothing new may start."""
+    """Return a problem for each full folder, because of which no new run may start."""
     return [
         Problem(
             f"storage.{each.name}",

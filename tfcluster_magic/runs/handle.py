@@ -1,7 +1,7 @@
 """The handle of one run in Python: the value of `cluster = %tfcluster launch …`.
 
-It reads the record on each access, so that a handle stays right after a restart of the kernel or a
-rerun. It owns nothing: the run goes on when the handle is gone.
+It reads the record on each access, so that a handle stays valid after a restart of the kernel or a
+rerun. It owns nothing: the run continues when the handle is gone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import TFClusterError, WaitInterrupted
 from ..i18n import _
 from ..output import report
-from ..output.report import ready_count, run_bundle
+from ..output.report import ready_count
+from ..output.run_card import run_bundle
 from ..output.text import PLAIN, Prefixer, task_names
 from ..spec import Status, TFCluster
 from .manager import ClusterManager, Until
@@ -62,8 +63,8 @@ class Cluster:
 
         Raises:
             ClusterFailed: the run ended without success.
-            WaitTimeout: the run has not ended in time; it goes on.
-            WaitInterrupted: the wait was interrupted; the run goes on.
+            WaitTimeout: the run has not ended in time; it continues.
+            WaitInterrupted: the wait was interrupted; the run continues.
         """
         return self._wait(timeout, Until.END)
 
@@ -127,13 +128,16 @@ class Cluster:
     # -- in a notebook -----------------------------------------------------------------------------
 
     def shown_in(self, cell: object, display_id: str | None = None) -> Cluster:
-        """Note that `cell` shows this run already, so that it is not shown twice below it."""
+        """Record that `cell` shows this run already, so that the run is not shown twice below the
+        cell.
+        """
         self._shown, self._display_id = cell, display_id
         return self
 
     def _show_change(self) -> Callable[[TFCluster], None] | None:
-        """Show the run below the running cell, unless it is there; return what updates it. Return
-        None outside of notebooks: in a program, a console or a shell.
+        """Show the run below the running cell, unless it is shown there already; return the
+        function that updates the view. Return None outside of notebooks: in a program, a console or
+        a shell.
         """
         shell = _notebook_shell()
         if shell is None:

@@ -200,7 +200,9 @@ Clusters = list[TFCluster]
 
 
 def _short_line(text: str, most: int, allowed: str) -> str:
-    """`text` on one line, without control characters. Raises InvalidRequest: it is too long."""
+    """Return `text` on one line, without control characters. Raises InvalidRequest if it is too
+    long.
+    """
     line = one_line(text).encode("utf-8", "replace").decode().strip()
     if len(line) > most:
         given = _("{count} characters").format(count=len(line))
@@ -270,7 +272,7 @@ class ClusterManager(LoggingConfigurable):
         return self._dry_run(*words, **options).placed(self.backend)
 
     def _dry_run(self, *words: Any, **options: Any) -> DryRun:
-        """Return the same without what prevents it now on this backend."""
+        """Return the plan, without the problems that prevent it now on this backend."""
         from ..launch.planning import dry_run
         from ..program import snapshots
 
@@ -333,8 +335,9 @@ class ClusterManager(LoggingConfigurable):
 
     @property
     def _beside_bytes(self) -> int | None:
-        """Maximum bytes of a single file together with the small files beside it. A limit
-        keeps those files from excluding a backend that takes only what fits into a record.
+        """Maximum bytes of a single file together with the small files beside it; None for no
+        limit. There is a limit if this backend takes only programs that fit into a record, so that
+        small files do not make a program too large.
         """
         from ..program import INLINE_BYTES
 
@@ -365,7 +368,8 @@ class ClusterManager(LoggingConfigurable):
         """Return the launch options, by key, that advice on a run changes.
 
         Raises:
-            Conflict: no advice on it changes an option, and why; its output cannot be read here.
+            Conflict: no advice on the run changes an option (the message says why), or its output
+                cannot be read here.
         """
         from ..usage.advice import advised_options
 
@@ -422,7 +426,7 @@ class ClusterManager(LoggingConfigurable):
         on_stop: Callable[[TFCluster], None] | None,
     ) -> None:
         """Stop a run that `request` resumes, and wait until it has no task. Before that, refuse a
-        request that would be refused however much room the stop makes.
+        request that would be refused even with all resources that the stop frees.
         """
         verdict = self.backend.preflight(request.spec)
         if verdict.unsupported or verdict.setup:
@@ -459,8 +463,9 @@ class ClusterManager(LoggingConfigurable):
         """Write the file of a project; see `launch.project_authoring.init_project`.
 
         Raises:
-            InvalidRequest: no file, or more than one, could be the program; it cannot be launched.
-            Conflict: there is such a file, and `force` is false.
+            InvalidRequest: no file, or more than one, could be the program; or the program cannot
+                be launched.
+            Conflict: the project has such a file already, and `force` is false.
         """
         from ..launch.project_authoring import init_project
         from ..program import snapshots
@@ -556,7 +561,7 @@ class ClusterManager(LoggingConfigurable):
 
         Raises:
             ClusterFailed: the run ended without success. Not when waiting for RELEASED.
-            WaitTimeout: the goal was not reached in time; the run goes on.
+            WaitTimeout: the goal was not reached in time; the run continues.
             NotFound: there is no such run, or it was deleted meanwhile.
         """
         return wait_for_run(self.backend, self.status(ref).metadata.name, until, timeout, on_change)
@@ -597,7 +602,7 @@ class ClusterManager(LoggingConfigurable):
         )
 
     def tag(self, ref: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> TFCluster:
-        """The run with its tags, after some were added and others removed.
+        """Return the run, after adding and removing tags.
 
         Raises:
             InvalidRequest: a tag is invalid, or there would be more than `MOST_TAGS`.
@@ -638,7 +643,8 @@ class ClusterManager(LoggingConfigurable):
         """Return the run `ref` if `delete` can remove it, as far as that is known before its end.
 
         Raises:
-            Conflict: it would be refused, such as with an output that is not reachable from here.
+            Conflict: the deletion would be refused, for example because the output is not reachable
+                from here.
         """
         cluster = self.status(ref)
         self.backend.check_delete(cluster, with_logs)
@@ -654,11 +660,12 @@ class ClusterManager(LoggingConfigurable):
         ]
 
     def delete(self, ref: str, *, with_logs: bool = False) -> None:
-        """Remove a run's record, `with_logs` its output and the TensorBoards on it too; one with
-        tasks is stopped first.
+        """Remove a run's record; `with_logs` also removes its output and the TensorBoards on it. A
+        run with tasks is stopped first.
 
         Raises:
-            Conflict: it cannot be removed. It was not stopped either if this was known in advance.
+            Conflict: the run cannot be removed. If this was known in advance, the run was not
+                stopped either.
         """
         cluster = self.check_delete(ref, with_logs=with_logs)
         name = cluster.metadata.name
@@ -755,8 +762,8 @@ class ClusterManager(LoggingConfigurable):
         return self.usage(self.status(ref))
 
     def usage(self, cluster: TFCluster, only: Sequence[str] | None = None) -> RunUsage:
-        """Return what the tasks of a run use, with advice; or these tasks alone, without; see
-        `top`.
+        """Return what the tasks of a run use, with advice. With `only`, return the usage of only
+        these tasks, without advice. See `top`.
         """
         from ..usage.summary import run_usage
 
@@ -795,7 +802,9 @@ class ClusterManager(LoggingConfigurable):
         return run_usage(cluster, samples, steps, time.time(), advised)
 
     def _smaller_runs(self, cluster: TFCluster) -> Sequence[EarlierRun]:
-        """Return earlier runs of the same program with fewer workers, one of each number."""
+        """Return earlier runs of the same program with fewer workers, at most one for each number
+        of workers.
+        """
         from ..usage.advice import earlier_run, repeats_smaller
 
         if cluster.spec.replicas.worker.count < 2:
@@ -852,7 +861,7 @@ class ClusterManager(LoggingConfigurable):
         return stacks.ask(name, folder, wanted)
 
     def kept_stacks(self, cluster: TFCluster, tasks: Sequence[str] = ()) -> RunStacks:
-        """Return the stacks that were taken by themselves when these tasks (all if empty) stalled.
+        """Return the stacks that were taken automatically when these tasks (all if empty) stalled.
 
         Raises:
             NotFound: the run has no such task.
@@ -871,7 +880,7 @@ class ClusterManager(LoggingConfigurable):
     def usage_series(
         self, cluster: TFCluster, tasks: Sequence[str], points: int | None = None
     ) -> dict[str, Series]:
-        """Return the samples over time of these tasks, of those that have any, merged to about
+        """Return the samples over time of those of these tasks that have any, merged to about
         `points` each.
 
         Raises:
@@ -935,8 +944,8 @@ class ClusterManager(LoggingConfigurable):
         return notes
 
     def used(self, cluster: TFCluster) -> tuple[TypeUsage, ...]:
-        """Return what the tasks of an ended run used by type, beside what was requested; empty
-        while it is active, and if that cannot be read here.
+        """Return, for each task type, what the tasks of an ended run used and requested. The result
+        is empty while the run is active, or if its samples cannot be read here.
         """
         usage = self._ended_usage(cluster)
         return usage.types if usage else ()
@@ -954,8 +963,8 @@ class ClusterManager(LoggingConfigurable):
         return [text for text in (away, silent, self._observer.lost(cluster)) if text]
 
     def outage(self, clusters: Iterable[TFCluster]) -> str:
-        """Return why requests for these runs are not carried out; empty if they are or all runs are
-        over.
+        """Return why requests for these runs are not carried out; empty if they are carried out or
+        all runs are over.
         """
         waits = any(cluster.status.released_at is None for cluster in clusters)
         return self.backend.outage() if waits else ""

@@ -144,8 +144,8 @@ class NotificationVerbs:
         return rule.public
 
     def history(self, run: str | None = None) -> Sequence[Delivery]:
-        """Return the deliveries, newest first; those about one run if it is given, which may have
-        been deleted. Raises NotFound.
+        """Return the deliveries, newest first; with `run`, only those about this run, which may
+        have been deleted. Raises NotFound.
         """
         store = self._backend.notifications()
         if run is None:

@@ -214,7 +214,7 @@ class ScheduleVerbs:
         return self._backend.schedules().get(name)
 
     def pause(self, name: str, reason: str = "", *, by: str = "") -> Schedule:
-        """Pause a schedule until `resume`; its active runs go on. Does nothing if it is paused
+        """Pause a schedule until `resume`; its active runs continue. Does nothing if it is paused
         already.
         """
         text = one_line(reason).encode("utf-8", "replace").decode()[:STOP_LENGTH]
@@ -323,7 +323,7 @@ class ScheduleVerbs:
             return store.change(name, change)
 
     def delete(self, name: str) -> None:
-        """Remove a schedule with its history. Its runs stay, and go on. Raises NotFound."""
+        """Remove a schedule with its history. Its runs stay and keep running. Raises NotFound."""
         self._backend.schedules().delete(name)
 
     def install(self, *, remove: bool = False) -> ClockService | None:

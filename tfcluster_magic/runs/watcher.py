@@ -132,7 +132,7 @@ class RunWatcher:
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` for every known run, then for each change; return a function that ends
-        this.
+        the calls.
         """
         with self._lock:
             first = not self._listeners
@@ -213,7 +213,7 @@ class RunWatcher:
 
     def _look(self, ended: threading.Event) -> None:
         """Read progress: of active runs repeatedly, of ended runs once to its end."""
-        # Used by this thread alone: an earlier thread may hang with its own.
+        # Used only by this thread: an earlier thread may hang with its own observer.
         observer = Observer(self._unseen)
         done: set[str] = set()
         while not ended.wait(PROGRESS_INTERVAL):
@@ -294,6 +294,6 @@ def _is_over(known: WatchedRun) -> bool:
 
 
 def _is_outdated(cluster: TFCluster, known: TFCluster) -> bool:
-    """Return whether a record is older than the known one: a run never takes back its end."""
+    """Return whether a record is older than the known one: the end of a run is final."""
     ended = known.status.phase.is_final and not cluster.status.phase.is_final
     return ended or (known.spec.stop is not None and cluster.spec.stop is None)

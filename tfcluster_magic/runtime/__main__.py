@@ -13,12 +13,13 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["task"]:
         import task
 
-        # Not sys.exit: a thread that hangs on a volume must not delay the exit, and all is written.
+        # Not sys.exit: a thread that hangs on a volume must not delay the exit, and all output is
+        # written by now.
         os._exit(task.main(sys.argv[1:]))
     if sys.argv[1:2] == ["tf_server"]:
         import tf_server
 
-        # Our folder must not offer its modules to TensorFlow's imports.
+        # TensorFlow must not import modules from our folder.
         del sys.path[0]
         sys.exit(tf_server.main(sys.argv[1:]))
     sys.exit("use: task <task.json> <task>, or tf_server [--server python]")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SAMPLE = 5.0
 # Samples without activity after which a program is quiet.
 QUIET_SAMPLES = 3
-# The largest part of a core that sampling may use.
+# The maximum fraction of a core that sampling may use.
 MOST_SHARE = 0.002
 MOST_WORDS = 300
 
@@ -60,8 +60,8 @@ class Words:
     `at` is when it last printed anything except TensorFlow's notes that it waits (monotonic
     seconds). `peer` and `words` are the task for which TensorFlow has waited since then, and the
     text of that note; `repeated` counts these notes. `steps` says whether the program has printed
-    steps, while `looks_for_steps` is true. `step` is the newest of them: of counts that begin again
-    in each epoch it is their sum.
+    steps, while `looks_for_steps` is true. `step` is the newest of these steps; if the program
+    counts anew in each epoch, it is the sum over all epochs.
     """
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ def _names(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
     except OSError:
-        # A process that has ended meanwhile.
+        # The process has ended meanwhile.
         return []
 
 
@@ -182,14 +182,14 @@ def event_files(pids: list[int]) -> dict[str, int]:
                 if "tfevents" in path:
                     found[path] = os.stat(os.path.join(folder, name)).st_size
             except OSError:
-                # Ended or closed meanwhile, or another user's.
+                # The process has ended, the file was closed, or another user owns the process.
                 continue
     return found
 
 
 class FamilyReading:
     """All processes below this one and their CPU seconds (see `cpu_seconds`), at one time. `pids`
-    are those that are known from an earlier reading.
+    are the processes known from an earlier reading.
     """
 
     __slots__ = ("at", "cpu", "pids")
@@ -212,8 +212,8 @@ class Activity:
         self._since: float | None = None
 
     def look(self, seen: FamilyReading | None = None) -> float:
-        """Take a sample, or use one that was `seen` lately; return the seconds until the next
-        one.
+        """Take a sample, or use `seen` if it is recent; return the seconds until the next
+        sample.
         """
         began, spent = time.monotonic(), time.thread_time()
         if seen is None or began - seen.at > self._sample / 2 or seen.at <= self._at:
@@ -245,13 +245,13 @@ class Activity:
 
 # ---- start ----
 
-# Seconds for which a sign must last before it counts. The operator reads the log of a pod that is
-# not up at least every ten seconds, so it sees the sign in time; meanwhile the task's own port may
+# Seconds for which a sign must last before it counts. While a pod is not up, the operator reads its
+# log at least every ten seconds, so it sees the sign in time. Meanwhile the task's own port may
 # still open.
 PATIENCE = 12.0
 # Threshold: the fraction of a core that counts as activity.
 WORKS = 0.5
-# Seconds between two looks, and before the first: importing TensorFlow takes longer.
+# Seconds between two checks, and before the first one: importing TensorFlow takes longer.
 LOOK, FIRST_LOOK = 1.0, 3.0
 MOST_SHARE_AT_START = 0.02
 
@@ -262,7 +262,7 @@ class StartSigns:
     Args:
         words: its output.
         own: its own port.
-        window: seconds from its start over which the use of CPU is judged.
+        window: seconds from the program's start over which its use of CPU is judged.
     """
 
     def __init__(self, words: Words, own: int, window: float) -> None:
@@ -278,7 +278,9 @@ class StartSigns:
         words.looks_for_steps = True
 
     def look(self) -> bool:
-        """Look again if it is time; return whether the program counts as started, as in `seen`."""
+        """Check again if it is time; return whether the program counts as started. `seen` has the
+        sign.
+        """
         now = time.monotonic()
         if now < self._next:
             return False
@@ -295,7 +297,9 @@ class StartSigns:
         return now - self._first >= self._patience
 
     def elsewhere(self, pids: list[int]) -> dict[str, Any] | None:
-        """Return the ports on which it listens while its own is closed; None if there are none."""
+        """Return the ports on which the program listens while its own is closed; None if there are
+        none.
+        """
         ports = sorted(sockets.listening(pids))
         return {"sign": "ports", "ports": ports[:5]} if ports and self._own not in ports else None
 
@@ -308,8 +312,8 @@ class StartSigns:
         return {"sign": "events"} if event_files(pids) else None
 
     def _computes(self, now: float, used: float) -> dict[str, Any] | None:
-        """Return the sign of CPU use: more than half a core over the window and over its second
-        half. CPU time that other programs took from it counts, too.
+        """Return the sign of CPU use if the program needed more than half a core over the window
+        and over its second half. The time for which it waited for a busy core counts, too.
         """
         age = now - self._began
         if age < self._window - self._patience:
@@ -322,7 +326,7 @@ class StartSigns:
 
 
 def described(sign: dict[str, Any], own: int) -> str:
-    """Return the text for the log of a pod, where no report is read.
+    """Return the line about a sign for a pod's log, which the operator reads instead of reports.
     `kube/status/waiting_reasons.py` parses it.
     """
     how = {

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 
 # ---- memory kills: counters read before and after, from the own cgroup ----
-# The own cgroup's counter (v2 memory.events, v1 memory.oom_control) counts only its own processes.
-# The machine's (/proc/vmstat) is used if no cgroup is readable, and proves less.
+# The counter of the task's cgroup (v2 memory.events, v1 memory.oom_control) counts only processes
+# of this cgroup. The machine's counter (/proc/vmstat) is used if no cgroup is readable, and proves
+# less.
 
 
 CGROUP_ROOT = "/sys/fs/cgroup"
@@ -43,10 +44,11 @@ class OomWatch:
         self._before = _kill_counters()
 
     def own(self) -> bool:
-        """Return whether a process of this task was killed for memory since then.
+        """Return whether a process of this task was killed for memory since this object was
+        created.
 
-        Call this when our children are gone: a cgroup in which others still run is not ours alone,
-        and a process killed there may have been another task's.
+        Call this when our children are gone. If other processes still run in the cgroup then, other
+        tasks share it, and the killed process may have been theirs.
         """
         return any(_is_own_cgroup(path) for path in self._risen())
 
@@ -64,7 +66,7 @@ class OomWatch:
 
 
 def memory_limit() -> str:
-    """Return the own cgroup's memory limit as a quantity, such as '512Mi', or ''."""
+    """Return the memory limit of the task's cgroup as a quantity, such as '512Mi', or ''."""
     for _, path in _cgroup_files():
         value = read_text(path).strip()
         if value.isdigit() and int(value) < NO_LIMIT:
@@ -87,7 +89,7 @@ def _kill_counters() -> dict[str, int]:
 
 
 def _cgroup_files() -> list[tuple[str, str]]:
-    """Return (counters, limit) of the own cgroup."""
+    """Return (counters, limit) of the task's cgroup."""
     found = []
     for controller, mounts, counters, maximum in HIERARCHIES:
         folder = find_cgroup(controller, mounts, counters)
@@ -97,8 +99,8 @@ def _cgroup_files() -> list[tuple[str, str]]:
 
 
 def find_cgroup(controller: str, mounts: tuple[str, ...], file: str) -> str:
-    """Return the folder of the own cgroup with this file, or ''. In a container it may be the
-    mount's root.
+    """Return the folder of the task's cgroup that has this file, or ''. In a container, this folder
+    may be the root of the mount.
     """
     for line in read_text("/proc/self/cgroup").splitlines():
         controllers, path = line.split(":", 2)[1:]
@@ -152,7 +154,9 @@ class ChildExit:
 
     @property
     def killed_by(self) -> int | None:
-        """The signal that ended it, or ended the shell's command by the shell's exit code."""
+        """The signal that ended the child, or that ended a shell's command, by the shell's exit
+        code.
+        """
         told = self.code - SHELL_SIGNAL if self.shell and self.code else 0
         return told if told in (*FROM_OUTSIDE, *CRASHES) else self.signal
 
@@ -160,8 +164,8 @@ class ChildExit:
 def exit_cause(child: ChildExit, memory: OomWatch) -> tuple[str, str]:
     """Return (cause, detail) of a child that ended by itself."""
     by = child.killed_by
-    # A shell hides that its command was killed for memory, so its exit code does not count. Another
-    # program that lost a helper process and still exits with 0 has coped.
+    # A shell hides that its command was killed for memory, so its exit code does not count. Any
+    # other program that lost a helper process and still exits with 0 has handled the loss.
     if (by == signal.SIGKILL and memory.around()) or (
         memory.own() and (child.shell or child.code != 0)
     ):
@@ -207,8 +211,9 @@ def task_exit(
 
 
 def exit_status(cause: str, child: ChildExit) -> int:
-    """Return the exit status of our own process: the child's code, 128 + signal, SIGTERM's if
-    stopped. Never 0 if stopped: a Job would count the task as done and not start it again.
+    """Return the exit status of our own process: the child's code, or 128 + its signal, or that of
+    SIGTERM if the task was stopped. Never 0 if stopped: a Job would count the task as done and not
+    start it again.
     """
     if cause == "Stopped" and child.signal != signal.SIGKILL:
         return SHELL_SIGNAL + signal.SIGTERM

@@ -58,14 +58,15 @@ class IdleWatch:
         return (int(stat[11]) + int(stat[12])) / TICKS if stat else 0.0
 
     def _outsiders(self) -> bool:
-        # Reading the kernel's table takes 10 ms, the server's own sockets 0.2 ms: as long as those
-        # are the same, so are its connections.
+        # Reading the kernel's table takes 10 ms, listing the server's own sockets 0.2 ms. While
+        # these sockets are unchanged, so are the connections.
         opened = sockets.inodes(self._pid)
         if opened and opened == self._open:
             return not all(self._is_ours.values())
         self._open = opened
         every = [s for s in sockets.touching(self._port) if s.state == sockets.ESTABLISHED]
-        # Inode 0: not accepted yet; once it is, the server has a new socket and we look again.
+        # Inode 0: the connection is not accepted yet. Once it is, the server has a new socket, and
+        # the table is read again.
         here = {s.inode: s for s in every if s.local == self._port and s.inode != "0"}
         self._is_ours = {inode: ours for inode, ours in self._is_ours.items() if inode in here}
         new = [s for inode, s in here.items() if inode not in self._is_ours]
@@ -104,7 +105,7 @@ def _environment(pid: str) -> list[bytes]:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return file.read().split(b"\0")
     except OSError:
-        # The process has ended, or belongs to another user, who does not count.
+        # The process has ended, or belongs to another user, whose processes do not count.
         return []
 
 
@@ -113,7 +114,7 @@ def _environment(pid: str) -> list[bytes]:
 # it stays open a while after the last use, and no use goes unnoticed.
 
 
-# Seconds beyond the last use; the probe comes every 10.
+# Seconds for which the port stays open after the last use; the probe comes every 10 seconds.
 BEACON_LINGER = 15.0
 
 
@@ -142,7 +143,7 @@ class Beacon:
         try:
             self._listener.accept()[0].close()
         except OSError:
-            # closed by the peer
+            # the peer has closed the connection
             pass
 
 

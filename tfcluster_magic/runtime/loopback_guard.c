@@ -1,23 +1,25 @@
-/* LD_PRELOAD shim: a TCP socket that asks for the wildcard address gets loopback instead, and only
- * this account's connections.
+/* LD_PRELOAD shim: a TCP socket that asks for the wildcard address gets the loopback address instead,
+ * and accepts only connections of this account.
  *
  * TensorFlow's gRPC server always binds the wildcard address, whatever its cluster says, and has no
  * authentication. The guard answers bind() for 0.0.0.0, :: and ::ffff:0.0.0.0 with 127.0.0.1 (::1
  * for a socket that is v6 only), and listen() on a socket without an address in the same way; other
- * addresses, socket types and families pass unchanged. accept() on a listener that was moved so
- * returns only connections that are known to belong to this account or root, and closes others unread.
+ * addresses, socket types and families pass unchanged. accept() on a listener that was moved to
+ * loopback returns only connections that are known to belong to this account or root, and closes
+ * others unread.
  *
- * A guarded socket has mode 0700 (others have 0777). The mark is in the kernel's inode, so that it
- * holds for the socket under any number, in a forked child, and in a process that received it.
+ * A guarded socket is marked by its mode 0700 (others have 0777). The mode is in the kernel's inode,
+ * so the mark is valid for every descriptor of the socket, in a forked child, and in a process that
+ * received the socket.
  *
  * The supervisor keeps the port of each task bound (with SO_REUSEPORT, never listening), so that nobody
- * else gets it. A task may bind it all the same, as if it were free: where bind() finds TFCLUSTER_PORT
- * in use and nobody listens there, the guard asks again with SO_REUSEPORT. A second server of the task
- * on that port gets EADDRINUSE, as on any other.
+ * else gets it. A task can bind its port nevertheless, as if the port were free: if bind() finds
+ * TFCLUSTER_PORT in use and nobody listens there, the guard binds again with SO_REUSEPORT. A second
+ * server of the task on that port gets EADDRINUSE, as on any other port.
  *
- * A process that runs already (a notebook kernel) loads the library itself and calls
- * tfcluster_guard_loaded_libraries(), which redirects these calls of the TensorFlow and gRPC
- * libraries loaded so far, and of no others.
+ * A process that is already running (a notebook kernel) loads this library itself and calls
+ * tfcluster_guard_loaded_libraries(). This function redirects bind(), listen() and accept() of the
+ * TensorFlow and gRPC libraries loaded so far, and of no other libraries.
  */
 #define _GNU_SOURCE
 #include "loopback_peer.h"
@@ -45,7 +47,7 @@ typedef int bind_function(int, const struct sockaddr *, socklen_t);
 typedef int listen_function(int, int);
 typedef int accept4_function(int, struct sockaddr *, socklen_t *, int);
 
-/* Return the C library's function of a name, past the guard. */
+/* Return the C library's own function of this name, not the guard's. */
 static void *next_of(const char *name, void **known)
 {
     void *next = __atomic_load_n(known, __ATOMIC_ACQUIRE);
@@ -129,7 +131,7 @@ __attribute__((constructor)) static void read_own_port(void)
         own_port = htons((uint16_t)port);
 }
 
-/* Return the address of a bind() as the kernel reads it: of 0.0.0.0 without a family as v4. */
+/* Return the address of a bind() as the kernel reads it: 0.0.0.0 without a family is a v4 address. */
 static int end_of_bind(int family, const struct sockaddr_storage *address, struct end *end)
 {
     struct sockaddr_storage said = *address;
@@ -137,7 +139,7 @@ static int end_of_bind(int family, const struct sockaddr_storage *address, struc
     return end_of(&said, end);
 }
 
-/* Bind, also to the task's own port, which the supervisor keeps bound. */
+/* Bind a socket, even to the task's own port, which the supervisor keeps bound. */
 static int bind_in_task(int fd, int family, const struct sockaddr_storage *address, socklen_t length)
 {
     static const int on = 1, off = 0;
@@ -210,7 +212,7 @@ static int guarded_listen(int fd, int backlog)
     return libc_listen(fd, backlog);
 }
 
-/* Marked, or listening on every address because a call bypassed the guard. */
+/* Return whether a socket is marked, or listens on every address because a call bypassed the guard. */
 static int is_guarded(int fd)
 {
     struct sockaddr_storage address;
@@ -226,7 +228,7 @@ static int guarded_accept4(int fd, struct sockaddr *address, socklen_t *length, 
         return libc_accept4(fd, address, length, flags);
     const socklen_t room = length ? *length : 0;
     for (;;) {
-        /* Keep a descriptor free for the question. Without one accept() fails as it does anyway:
+        /* Keep a descriptor free for the question to the kernel. Without one, accept() fails as usual:
          * the connection stays in the queue and is served once a descriptor is free. */
         struct stat kept, now;
         int spare = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -280,7 +282,7 @@ static const struct {
              {"accept4", (void *)guarded_accept4},
              {"accept", (void *)guarded_accept}};
 
-/* One loaded library's tables, as the dynamic section gives them. */
+/* The tables of one loaded library, from its dynamic section. */
 struct tables {
     const ElfW(Sym) *symbols;
     const char *names;
@@ -380,7 +382,7 @@ static int visit(struct dl_phdr_info *library, size_t size, void *total)
     return 0;
 }
 
-/* Guard the TensorFlow and gRPC libraries loaded now; how many slots point to the guard. */
+/* Guard the TensorFlow and gRPC libraries loaded now; return how many slots point to the guard. */
 __attribute__((visibility("default"))) int tfcluster_guard_loaded_libraries(void)
 {
     int total = 0;

@@ -1,12 +1,13 @@
 /* Find out who owns a connection over loopback, by asking the kernel for the peer's socket.
  *
- * Loopback is open to every account of the machine. The kernel knows the owner of each socket, also
- * of the one at the other end. sock_diag(7) answers for that one socket, at a fixed cost; without it
- * (seccomp, gVisor) we read the kernel's list, /proc/net/tcp (proc_pid_net(5)). Neither needs a
- * privilege. An unknown owner is refused: no answer means no.
+ * Loopback is open to every account of the machine. The kernel knows the owner of each socket, even
+ * of the socket at the other end. sock_diag(7) answers for a single socket, at a fixed cost. Without
+ * sock_diag (seccomp, gVisor) we read the kernel's list, /proc/net/tcp (proc_pid_net(5)). Neither
+ * needs a privilege. If the owner is unknown, the connection is refused.
  *
- * An owner counts only for a socket that a process holds, which has an inode: for a socket that was
- * closed, or that waits in the queue of a listener, the kernel may say 0, which is not root.
+ * An owner counts only if the socket has an inode, because then a process has it open. For a socket
+ * that was closed, or that waits in the queue of a listener, the kernel may report the owner 0, which
+ * does not mean root.
  */
 #ifndef LOOPBACK_PEER_H
 #define LOOPBACK_PEER_H
@@ -84,8 +85,8 @@ static int is_connected(unsigned state)
 
 /* Ask the kernel for the socket at `from` that is connected with `to`.
  *
- * The netlink socket lives for one question: it is neither shared with a forked child nor taken for
- * another file after a program has closed what it did not open. */
+ * The netlink socket exists only for one question. So it is not shared with a forked child, and if a
+ * program closes descriptors that it did not open, no other file is mistaken for this socket. */
 static enum answer ask_kernel(const struct end *from, const struct end *to, struct owned *found)
 {
     struct {
@@ -195,7 +196,7 @@ static int covers(const struct end *listener, const struct end *other)
            && (same_end(listener, other) || !memcmp(listener->address, any, listener->size));
 }
 
-/* Ask the kernel for a listener at `at`; UNAVAILABLE when it does not tell listeners of a family. */
+/* Ask the kernel for a listener at `at`; UNAVAILABLE if it does not report listeners of a family. */
 static enum answer ask_kernel_for_listener(int family, const struct end *at)
 {
     const struct {
@@ -242,7 +243,7 @@ static enum answer ask_kernel_for_listener(int family, const struct end *at)
     return answer;
 }
 
-/* Return whether somebody listens at `at`; not, where the system does not tell. */
+/* Return whether somebody listens at `at`; 0 if the system does not tell. */
 static int has_listener(const struct end *at)
 {
     enum answer v4 = ask_kernel_for_listener(AF_INET, at);
@@ -281,7 +282,8 @@ static int knows_all_accounts(void)
     return known;
 }
 
-/* Root may do everything anyway. */
+/* Return whether connections of `uid` are accepted: those of this account, and of root, who may do
+ * everything anyway. */
 static int may_enter(unsigned uid)
 {
     if (uid != 0 && uid != geteuid())
@@ -291,9 +293,9 @@ static int may_enter(unsigned uid)
 
 /* Return whether a connection is known to have been made by this account or by root.
  *
- * The source has to know our own end, too, by its inode: then it speaks of our network namespace and
- * of a live connection, so that nobody else can have taken the peer's address. We ask for the peer
- * before and after, because the rows of the list are not read at one moment. */
+ * The source of the answer has to know our own end, too, with its inode. Then the answer is about our
+ * network namespace and a live connection, so nobody else can have taken the peer's address. We ask
+ * for the peer before and after our own end, because the rows of the list are not read at one moment. */
 static int is_from_us(int fd)
 {
     static enum answer (*const ways[])(const struct end *, const struct end *, struct owned *)

@@ -1,13 +1,13 @@
 """Waits until the host names of the other tasks have addresses, without negative caching.
 
-CoreDNS caches an answer by name and record type, with plain `cache 30` for half a minute. So each
-question uses another unassigned type: the answer is empty either way, but its code says whether the
-name exists, and the address is asked for only once it does. Standard library only, Python 3.8
-syntax.
+CoreDNS caches an answer by name and record type, with the usual `cache 30` for half a minute. So
+each question uses a different unassigned type. The answer is always empty, but its code says
+whether the name exists. The address is asked for only once the name exists. Standard library only,
+Python 3.8 syntax.
 
-Ref: https://www.rfc-editor.org/rfc/rfc1035 section 4.1, the message Ref:
-https://www.rfc-editor.org/rfc/rfc6895 section 3.1, the unassigned types from 61440 on Ref:
-https://coredns.io/plugins/cache/
+Ref: https://www.rfc-editor.org/rfc/rfc1035 section 4.1, the message
+Ref: https://www.rfc-editor.org/rfc/rfc6895 section 3.1, the unassigned types from 61440 on
+Ref: https://coredns.io/plugins/cache/
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 # Seconds after which a program starts although unneeded names are missing: they may belong to tasks
 # that have ended already.
 GO_ON = 30.0
-# On Kubernetes names come when the last task has an address, at the latest ten seconds after the
-# first (`operator/reconcile/`); nothing is printed before that.
+# On Kubernetes, names appear when the last task has an address, at the latest ten seconds after the
+# first task has one (`operator/reconcile/`); nothing is printed before that.
 NAMES_QUIET_SECONDS = 12.0
 SAMPLE = 32
 """Maximum names in the sample that has to exist before all names are asked for together. In a small
@@ -37,10 +37,10 @@ cluster, the sample holds all names.
 def wait_for_names(
     hosts: list[str], needed: list[str], patience: float, say: Callable[[str], None]
 ) -> None:
-    """Return once every host has an address, or after GO_ON seconds only the needed ones.
+    """Return once every host has an address. After GO_ON seconds, addresses of the needed hosts are
+    enough if names have been published at all.
 
-    The latter requires that names have been published at all. Raises ConfigError naming the hosts
-    without an address.
+    Raises ConfigError naming the hosts without an address.
     """
     names = UnresolvedNames([host for host in hosts if not _is_address(host)], needed)
     if not names.missing:
@@ -75,10 +75,11 @@ def wait_for_names(
 class UnresolvedNames:
     """Names without an address yet.
 
-    600 tasks that ask for 600 names each are too many questions. The common parent name (of a
-    headless Service) has an address for each task, so one answer covers all; until then the first
-    missing name is enough. An incomplete answer may be cached as long as an empty one, so the
-    parent is asked for only once a SAMPLE of names exists.
+    If 600 tasks asked for 600 names each, there would be too many questions. The common parent name
+    (of a headless Service) has an address for each task, so one answer covers all names. Until the
+    parent has all addresses, a task asks only for the first missing name. An incomplete answer may
+    be cached as long as an empty one, so the parent is asked for only once a SAMPLE of names
+    exists.
     """
 
     def __init__(self, names: list[str], needed: list[str]) -> None:
@@ -96,7 +97,7 @@ class UnresolvedNames:
 
     @property
     def shown(self) -> str:
-        """The first three, for a message."""
+        """The first three missing names, for a message."""
         more = f" and {len(self.missing) - 3} more" if len(self.missing) > 3 else ""
         return ", ".join(self.missing[:3]) + more
 
@@ -106,8 +107,9 @@ class UnresolvedNames:
         return not self._above or name_exists(self._above) is not False
 
     def ask(self, singly: bool, every: bool) -> None:
-        """Ask for all together, then, if `singly` or if that gave no answer, one after the other.
-        Stop at the first without an address unless `every` one is wanted.
+        """Ask for the common parent name if the sample exists. Then ask for the missing names one
+        after the other if `singly` or `every` is true, or if the parent gave no answer. Stop at the
+        first name without an address unless `every` is true.
         """
         together = 0
         if self._above and self._count > 1:
@@ -166,9 +168,9 @@ NO_ERROR, NO_NAME, SILENCE = 0, 3, -1
 ALWAYS_THERE = "kubernetes.default"
 """A name that every cluster has: a server that denies it does not understand the question."""
 _understood: dict[str, bool] = {}
-"""By name server: whether it understands the question."""
+"""Whether each name server understands the question."""
 _silent: dict[str, int] = {}
-"""By name server: how many questions in a row it has not answered."""
+"""How many questions in a row each name server has not answered."""
 
 
 def name_exists(name: str) -> bool | None:
@@ -197,7 +199,7 @@ def name_exists(name: str) -> bool | None:
 
 
 def _asks_again(server: str) -> bool:
-    """Return whether to ask a server again that did not answer."""
+    """Return whether to ask a server again after it did not answer."""
     _silent[server] = _silent.get(server, 0) + 1
     return _silent[server] < DNS_TRIES
 

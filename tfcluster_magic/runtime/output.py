@@ -100,9 +100,7 @@ class LineTimes:
 
     def _open(self) -> None:
         try:
-            os.mkdir(
-                os.path.dirname(self._path), mode=0o755
-            )  # not the output folder: it was removed
+            os.mkdir(os.path.dirname(self._path), mode=0o755)  # never recreates the output folder
         except FileExistsError:
             pass
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -135,7 +133,7 @@ class LineTimes:
         newest = len(records) - MOST_RECORDS // 4
         kept = thinned(records[:newest], MOST_RECORDS // 2) + records[newest:]
         folder, name = os.path.split(self._path)
-        # A kill leaves one of the two files complete.
+        # If this process is killed here, one of the two files is complete.
         beside = os.path.join(folder, f".{name}.thinned")
         with open(beside, "wb") as file:
             file.write(b"".join(TIMES_RECORD.pack(*record) for record in kept))
@@ -182,8 +180,8 @@ def now_ms() -> int:
 # ---- the copy on the log volume ----
 # A daemon thread writes from a bounded queue. If the volume fails (full, gone), or does not answer
 # until the queue is full, further output is dropped and counted, and `problem` holds the reason.
-# Once the volume accepts writes again, the copy says how many lines are missing and goes on at the
-# beginning of a line.
+# Once the volume accepts writes again, the copy says how many lines are missing and continues at
+# the beginning of a line.
 
 
 QUEUE_BYTES = 4 * 1024 * 1024
@@ -517,7 +515,7 @@ class Output:
             except BlockingIOError:
                 return
             except OSError:
-                # The disk is full or the reader has gone; training goes on without its output.
+                # The disk is full or the reader has gone; training continues without its output.
                 self._lost += self._pending.count(b"\n")
                 self._pending = b""
 

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from process import EventLoop
 
-# How long names may stay unresolved and the copy of checkpoints unfinished, in seconds.
+# Maximum seconds for which names may stay unresolved, or the copy of checkpoints unfinished.
 PATIENCE = 600.0
 QUIET_SECONDS = 2.0
-# How long a volume may return errors that it returns while it recovers: GlusterFS, for one, waits
-# 42 s for a silent server. Later errors are permanent.
+# Maximum seconds for which a volume may return errors that it returns while it recovers: GlusterFS,
+# for example, waits 42 s for a silent server. After that, errors count as permanent.
 VOLUME_PATIENCE = 60.0
 RECOVERING = {
     errno.EAGAIN,
@@ -72,7 +72,7 @@ class Preparation:
             self._prepare()
         except ConfigError as error:
             problem, self.problem_message = str(error), error.message
-        except Exception as error:  # the task must end with a reason, never wait on
+        except Exception as error:  # the task must end with a reason, never hang
             problem = f"cannot prepare the task: {error!r}"
         self._result.append(problem)
         os.write(self._tell, b".")
@@ -152,11 +152,13 @@ OWNER_MARK = OWN_PREFIX + "run-"
 
 
 def claim_folder(folder: str, uid: str) -> None:
-    """Claim the folder for this run. Raises ConfigError if it belongs to another, OSError."""
+    """Claim the folder for this run. Raises OSError, or ConfigError if the folder belongs to
+    another run.
+    """
     own = OWNER_MARK + uid
     # Tasks of this run create the mark before any other entry, so a listing that starts after
-    # another entry exists contains the mark. Checking for the mark alone would read a volume's
-    # error as "not there".
+    # another entry exists contains the mark. A check for only the mark would take a volume's error
+    # for a missing mark.
     if os.listdir(folder) and own not in os.listdir(folder):
         raise ConfigError(_used_by_another_run(folder))
     os.makedirs(os.path.join(folder, own), exist_ok=True)
@@ -179,7 +181,9 @@ CODE = (".py", ".sh", ".pyc")
 
 
 def bring_files(program: str, missing: str, folder: str, say: Callable[[str], None]) -> None:
-    """Copy missing files from beside a program to the folder in which it starts."""
+    """Copy the files next to `program` that `folder` lacks. The program starts in `folder`, because
+    its own folder `missing` does not exist here.
+    """
     count = 0
     for below, folders, files in os.walk(program, followlinks=True):
         # A ConfigMap's files are links to a folder `..data`.
@@ -220,7 +224,7 @@ def copy_checkpoints(old: str, new: str, say: Callable[[str], None]) -> None:
     """Copy everything but logs and event files. Raises ConfigError."""
     marker = os.path.join(new, COPIED_MARK)
     if os.path.exists(marker):
-        # An earlier attempt has copied, and may have trained on since.
+        # An earlier attempt has copied the checkpoints, and may have continued the training since.
         return
     if not os.path.isdir(old):
         raise ConfigError(
@@ -277,7 +281,9 @@ def _point_index_to_copies(index: str, folder: str) -> None:
 
 
 def wait_for_copy(new: str, patience: float) -> None:
-    """Return once another task has copied. Raises ConfigError after `patience` seconds."""
+    """Return once another task has copied the checkpoints. Raises ConfigError after `patience`
+    seconds.
+    """
     until, pause = time.monotonic() + patience, 0.05
     while not os.path.exists(os.path.join(new, COPIED_MARK)):
         if time.monotonic() > until:

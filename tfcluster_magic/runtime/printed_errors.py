@@ -22,7 +22,8 @@ TAIL_BYTES = 64 * 1024
 MAX_LINES = 20
 MAX_CHARS = 500
 MAX_ERROR = 300
-# Maximum lines after an error hidden by a pipe that may be its message or the script's last lines.
+# Maximum lines after an error that a pipe hides; they may be its message or the script's last
+# lines.
 MORE_LINES = 3
 # Maximum bytes kept of an error that a thread or a child process printed long before the end.
 ASIDE_BYTES = 8 * 1024
@@ -138,7 +139,7 @@ def _went_on(lines: list[str], error: PrintedError) -> bool:
 
 
 def _last_words(lines: list[str], errors: list[PrintedError]) -> str:
-    """Return the last line that is no log line, nor part of an error that ended nothing."""
+    """Return the last line that is neither a log line nor part of one of these errors."""
     aside = {n for each in errors for n in range(each.start, each.end)}
     for number in range(len(lines) - 1, -1, -1):
         line = lines[number]
@@ -164,10 +165,11 @@ def _is_noise(line: str) -> bool:
 
 
 TRACEBACK = "Traceback (most recent call last)"
-# Errors that ended the program, a thread or a child process; and others.
+# Kinds of errors: those that ended the program, a thread or a child process; and others.
 MAIN, THREAD, PROCESS, ASIDE_KIND = "main", "thread", "process", "aside"
 CRASH = "crash"
-# Why a coordinator cancelled the work of its workers; the program only learns that it did.
+# Why a coordinator cancelled the work of its workers; the program learns only that the work was
+# cancelled.
 CANCELLED = "cancelled"
 CANCELLING = re.compile(r"ERROR:tensorflow:Start cancelling closures due to error (\w+)\(\): (.*)$")
 CHAIN = re.compile(
@@ -232,7 +234,7 @@ class PrintedError:
         self.place: tuple[str, int] | None = None
 
     def fields(self) -> dict[str, Any]:
-        """Return it as fields of a TaskExit."""
+        """Return the error as fields of a TaskExit."""
         found: dict[str, Any] = {"error": _short(self.error, MAX_ERROR)}
         if self.place:
             found.update(file=_short(self.place[0], 200), line=self.place[1])
@@ -338,7 +340,7 @@ def _plain(
     read.place = _place(_frames(lines[number : read.end]), folder)
     last = before[-1] if before else None
     if last and last.end == number and last.kind not in (THREAD, PROCESS, ASIDE_KIND):
-        # Inside the message of the traceback before, as for a function of tf.data.
+        # This traceback is inside the message of the one before, as for a function of tf.data.
         read.place = read.place or last.place
         read.raw = last.raw + read.raw
         read.start = last.start
@@ -436,7 +438,7 @@ def describe(raw: list[str]) -> str:
             frame = _indent(line)
             continue
         if frame >= 0 and _indent(line) > frame:
-            continue  # the code of that frame
+            continue  # the source line of that frame
         frame = -1
         text = ATTACHED.sub("", line).strip()
         text, numbers = NUMBERED.subn("", text)
@@ -476,7 +478,9 @@ def _cancelled(lines: list[str], number: int, folder: str) -> PrintedError | Non
 
 
 def _syntax_error(lines: list[str], number: int, folder: str) -> PrintedError | None:
-    """Read the error of a file that Python cannot parse; it has no first line of a traceback."""
+    """Read the error of a file that Python cannot parse; such an error has no line "Traceback
+    …".
+    """
     match = FRAME.match(lines[number])
     if match is None:
         return None

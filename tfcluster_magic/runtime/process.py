@@ -45,7 +45,8 @@ def tell_when_parent_dies() -> None:
 
 
 def spawn(argv: list[str], env: dict[str, str], cwd: str, output: int) -> int:
-    """Start argv in a session of its own, stdout and stderr on `output`; it dies with us.
+    """Start `argv` in a session of its own, with stdout and stderr on `output`. The child dies with
+    this process.
 
     Raises:
         SpawnError: the folder or the file is unusable, or no process can be created.
@@ -76,7 +77,7 @@ def _become(
         os.setsid()
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
-            # It died before the signal was set up.
+            # The parent died before the signal was set up.
             os._exit(1)
         signal.set_wakeup_fd(-1)
         for number in range(1, signal.NSIG):
@@ -148,7 +149,7 @@ def send(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
-        # Gone, or it has changed its user (sudo).
+        # The process is gone, or has changed its user (sudo).
         pass
 
 
@@ -168,8 +169,9 @@ def reap() -> tuple[list[tuple[int, int]], bool]:
 
 
 def kill_tree(child: int, wakeup: int, limit: float = 5.0) -> list[tuple[int, int]]:
-    """SIGKILL all descendants until none is left, for at most `limit` seconds; return those reaped.
-    An orphan becomes our child (adopt_orphans), so no child left means no descendant left.
+    """SIGKILL all descendants until none is left, for at most `limit` seconds; return the exits
+    that were collected. An orphan becomes our child (adopt_orphans), so no child left means no
+    descendant left.
     """
     until = time.monotonic() + limit
     poll = select.poll()
@@ -178,7 +180,7 @@ def kill_tree(child: int, wakeup: int, limit: float = 5.0) -> list[tuple[int, in
     while left and time.monotonic() < until:
         for pid in descendants() or [-child]:
             send(pid, signal.SIGKILL)
-        # SIGCHLD ends the wait; the timeout is for those forked between listing and killing.
+        # SIGCHLD ends the wait; the timeout is for processes forked between listing and killing.
         if poll.poll(50):
             os.read(wakeup, 4096)
         more, left = reap()
@@ -214,7 +216,7 @@ class EventLoop:
         try:
             os.write(self._wake, b"\0")
         except BlockingIOError:
-            # Full: the loop is about to wake up anyway.
+            # The pipe is full, so the loop is about to wake up anyway.
             pass
 
     def on_signal(self, number: int, callback: Callable[[], None]) -> None:
@@ -235,7 +237,7 @@ class EventLoop:
             self._poll.unregister(fd)
 
     def after(self, name: str, seconds: float, callback: Callable[[], None]) -> None:
-        """Call back once; a timer of the same name is replaced."""
+        """Call `callback` once after `seconds`; a timer of the same name is replaced."""
         self._timers[name] = (time.monotonic() + seconds, callback)
 
     def cancel(self, name: str) -> None:

@@ -2,8 +2,8 @@
 
 It is a path that the task sees, a URL, a command of its image, or an uninspected text. Fetching,
 checksums and the choice of the file that starts a folder are here; the results are added to the
-task's description of its program. The administrator grants access to a URL's network, and nobody
-else ever reads it. Standard library only, Python 3.8 syntax.
+task's description of its program. Only the task itself ever reads a URL, and only if the
+administrator has opened the URL's network. Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from task_config import TaskConfig
 
 ENTRIES = ("run.sh", "main.py", "__main__.py")
-"""Files that start a folder, the first that exists; without them its only `.py` file.
-`program/sources.py` has the same list.
+"""Files that start a folder: the first that exists; if there are none, the folder's only `.py`
+file. `program/sources.py` has the same list.
 """
 SCRIPTS = (".py", ".sh")
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
@@ -41,8 +41,8 @@ MOST_HEADER = 1 << 20
 memory.
 """
 PATH_PATIENCE = 60.0
-"""Maximum seconds until a volume shows an existing file: NFS caches its absence for so long. Ref:
-https://man7.org/linux/man-pages/man5/nfs.5.html (acdirmax)
+"""Maximum seconds until a volume shows an existing file: NFS caches the file's absence for this
+long. Ref: https://man7.org/linux/man-pages/man5/nfs.5.html (acdirmax)
 """
 NEVER_SEEN = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
 URL_PATIENCE = 60.0
@@ -84,7 +84,9 @@ def find_program(config: TaskConfig, patience: float, say: Callable[[str], None]
 
 
 def _find_command(config: TaskConfig) -> None:
-    """Set the command's folder: the image's, where a pod's first process is."""
+    """Set the command's folder to the working directory of the image, in which a pod's first
+    process starts.
+    """
     if config.in_pod and not config.program.get("workingDir"):
         config.program.update(dir=os.getcwd(), workingDir=".")
 
@@ -377,7 +379,7 @@ def _fetched(
 
 
 def _name_of(*urls: str) -> str:
-    """Return the first name with a known ending. Raises ConfigError without any."""
+    """Return the first name with a known ending. Raises ConfigError if none has one."""
     for name in map(_last_part, urls):
         if name.lower().endswith((*SCRIPTS, *ARCHIVES)):
             return name
@@ -515,8 +517,9 @@ def _zipped(content: bytes, name: str) -> Iterator[tuple[str, bool, Any]]:
 
 
 class _ListedFiles(io.BytesIO):
-    """A .zip that refuses to give a list of too many entries. zipfile reads the whole list, and 50
-    MiB of it fill 1 GiB; the number that an archive states may be wrong.
+    """A .zip file that raises an error if its list has too many entries. zipfile reads the whole
+    list, and a list of 50 MiB takes 1 GiB of memory. The number of entries that an archive states
+    may be wrong.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
@@ -532,7 +535,7 @@ class _ListedFiles(io.BytesIO):
 
 
 LISTED, LISTED_BYTES = b"PK\1\2", 46
-"""The signature of an entry in a .zip's list, and its bytes before its name. Ref:
+"""The signature of an entry in a .zip's list, and the number of bytes before the entry's name. Ref:
 https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT (4.3.12)
 """
 
@@ -568,8 +571,8 @@ def _tarred(content: bytes, name: str) -> Iterator[tuple[str, bool, Any]]:
 
 
 class _Unzipped:
-    """The content of a .tar.gz, read forwards and limited to the largest program. Headers could
-    claim any size, and any number of them compresses well.
+    """The content of a .tar.gz, read forwards and limited to the largest program. The limit is
+    needed because headers could claim any size, and many headers compress to few bytes.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
@@ -618,7 +621,9 @@ def _relative(name: str) -> str:
 
 
 def _serves(program: dict[str, Any]) -> bool | None:
-    """Return whether its text uses TensorFlow's distributed runtime; None if no text was found."""
+    """Return whether the program's text uses TensorFlow's distributed runtime; None if no text was
+    found.
+    """
     waiting = [path for path in _scripts(program) if os.path.isfile(path)]
     seen: set[str] = set()
     while waiting and len(seen) < MOST_READ_FILES:

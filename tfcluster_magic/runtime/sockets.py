@@ -1,7 +1,7 @@
 """TCP sockets as the kernel lists them: listeners, connections and owners.
 
 No connection is opened: an attempt to connect to a port without a listener can connect to itself,
-and then keeps the port from its server. Standard library only, Python 3.8.
+and then the server cannot get its port. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _address(hexadecimal: str) -> bytes:
 
 
 def touching(port: int) -> list[Socket]:
-    """Return every TCP socket with this port at either end, or (0) every listening one."""
+    """Return every TCP socket with this port at either end; for port 0, every listening socket."""
     found: list[Socket] = []
     end = f":{port:04X} "  # a listening socket has port 0 at its other end
     for table in TABLES:
@@ -117,7 +117,7 @@ def listening(pids: list[int]) -> set[int]:
 
 
 def _every_listener(port: int) -> dict[str, int]:
-    """Return the ports of listening sockets by inode, of one port or (0) of all."""
+    """Return the ports of listening sockets by inode: only this port, or for 0 all ports."""
     try:
         return {
             inode: at
@@ -125,7 +125,8 @@ def _every_listener(port: int) -> dict[str, int]:
             for inode, at in _listening(family, port)
         }
     except (OSError, AttributeError):
-        # No such netlink family here: the tables have the same, 30 times slower.
+        # This system lacks the netlink family. The tables in /proc have the same data, but take 30
+        # times longer to read.
         return {each.inode: each.local for each in touching(port) if each.state == LISTEN}
 
 
@@ -144,7 +145,7 @@ def _listening(family: int, port: int) -> list[tuple[str, int]]:
 
 def _diagnosed(family: int, port: int, states: int, extensions: int) -> Iterator[bytes]:
     """Yield a `struct inet_diag_msg` with its attributes for each TCP socket in these states.
-    Raises OSError, AttributeError: not here.
+    Raises OSError or AttributeError if this system lacks it.
     """
     # struct inet_diag_req_v2: family, protocol, extensions, padding, states, then the socket's id.
     wanted = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, extensions, states)
@@ -165,8 +166,8 @@ def _diagnosed(family: int, port: int, states: int, extensions: int) -> Iterator
 
 
 def traffic(inodes: set[str]) -> dict[str, tuple[int, int]]:
-    """Return the bytes that TCP sockets have received and sent (as far as their peer has them), by
-    inode. Raises OSError, AttributeError: the kernel does not say.
+    """Return the bytes that TCP sockets have received and sent, by inode. Sent bytes count once the
+    peer has acknowledged them. Raises OSError, AttributeError: the kernel does not say.
     """
     found: dict[str, tuple[int, int]] = {}
     for family in (socket.AF_INET, socket.AF_INET6):
@@ -196,13 +197,13 @@ def inodes(pid: int) -> set[str]:
     try:
         names = os.listdir(folder)
     except OSError:
-        # Ended, or another user's.
+        # The process has ended, or belongs to another user.
         return found
     for name in names:
         try:
             link = os.readlink(os.path.join(folder, name))
         except OSError:
-            # Closed meanwhile.
+            # The descriptor was closed meanwhile.
             continue
         if link.startswith("socket:["):
             found.add(link[8:-1])

@@ -124,7 +124,7 @@ def _requests(at: int, task: str) -> list[str]:
             elif os.lstat(name, dir_fd=at).st_mtime < time.time() - FORGOTTEN:
                 os.unlink(name, dir_fd=at)
         except OSError:
-            # Removed meanwhile, or a program put something else here.
+            # The request was removed meanwhile, or a program put something else here.
             continue
     return found
 
@@ -183,7 +183,9 @@ def _moment(pid: int, until: float) -> str:
 
 
 def _not_now(pid: int) -> str:
-    """Return the code that says why no thread takes the signal now, or why one runs; else ''."""
+    """Return the code of the problem if a thread is running or no thread can take the signal now;
+    else ''.
+    """
     folder = f"/proc/{pid}/task"
     takes = False
     try:
@@ -196,7 +198,7 @@ def _not_now(pid: int) -> str:
             if state == "R":
                 return "Busy"
             if state in ("D", "T", "t"):
-                # It waits in the kernel, or is stopped.
+                # The thread waits in the kernel, or is stopped.
                 return "NoAnswer"
             takes = takes or not int(words.get("SigBlk", "-1"), 16) >> (SIGNAL - 1) & 1
     except OSError:
@@ -214,10 +216,10 @@ def _memory_of(pid: int) -> str:
                 if os.readlink(os.path.join(folder, name)).startswith(MEMORY):
                     return os.path.join(folder, name)
             except OSError:
-                # Closed meanwhile.
+                # The descriptor was closed meanwhile.
                 continue
     except OSError:
-        # Ended, or it has changed its user.
+        # The process has ended, or has changed its user.
         pass
     return ""
 

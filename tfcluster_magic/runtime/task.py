@@ -41,18 +41,18 @@ if TYPE_CHECKING:
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # An open port raises no event, so it is polled: (until this second, at this interval).
 READY_PACE = ((5.0, 0.02), (60.0, 0.1), (float("inf"), 1.0))
-# The supervisor or kubelet kills us after the same grace period: be this much earlier, to report
-# the exit.
+# The supervisor or kubelet kills this process at the end of the grace period. The program is killed
+# this many seconds earlier, so that its exit can be reported.
 HEADROOM = 1.0
 GIVE_UP = 5.0
 DRAIN = 5.0
 COPY = 2.0
-# The quiet line in a pod's log is repeated after this many equal lines of TensorFlow, because only
-# the last twenty lines are read.
+# The line "quiet since …" in a pod's log is repeated after TensorFlow has repeated a line this
+# often, because only the last twenty lines are read.
 REPEAT_QUIET = 8
-# The longest search for a program's last writes.
+# Maximum seconds of the search for a program's last writes.
 LAST_LOOK = 2.0
-# Folders in a termination message, and their length.
+# Maximum folders in a termination message, and maximum characters of each.
 MOST_TOLD, MOST_TOLD_CHARS = 4, 250
 
 
@@ -118,8 +118,8 @@ class Task:
         process.tell_when_parent_dies()
         self._check_parent(parent)
         if self.report.fd >= 0:
-            # Without events poll() reports only errors: that nobody has the reading end any more,
-            # also when the parent ended before we could look.
+            # With no events requested, poll() reports only errors: that the reading end was closed,
+            # even if the parent ended before this call.
             self.loop.on_fd(self.report.fd, 0, self._orphan)
 
     def _check_parent(self, parent: int) -> None:
@@ -190,7 +190,7 @@ class Task:
             try:
                 Beacon(self.loop, self.config.started_beacon).show(True)
             except OSError:
-                # The program has that port itself, which is as good.
+                # The program itself listens on that port, which is as good.
                 pass
         if os.path.isdir("/proc/self"):
             self._watch_quiet()
@@ -215,7 +215,9 @@ class Task:
         self.loop.after("look", self._pace, look)
 
     def _look_elsewhere(self) -> None:
-        """Report on which port a program listens that had counted as started before."""
+        """Report on which ports the program listens, if it counted as started although its own port
+        was closed.
+        """
         found = self._signs.elsewhere(family()) if self._signs else None
         if found is not None:
             self._signs = None
@@ -232,7 +234,7 @@ class Task:
             )
 
     def _say_in_pod(self, text: str) -> None:
-        """Print a line to the log of a pod, which the operator reads where no report is heard."""
+        """Print a line to the log of a pod, which the operator reads instead of reports."""
         if self.report.fd < 0:
             self.output.say(text, copied=False)
 
@@ -262,7 +264,8 @@ class Task:
         self.stopping = True
         self.loop.cancel("look")
         if self.child:
-            # A shell does not pass signals on to what it runs, so the whole group is asked.
+            # A shell does not pass signals on to its commands, so the signal goes to the whole
+            # group.
             target = -self.child if self.config.is_shell else self.child
             process.send(target, signal.SIGTERM)
         grace = max(self.config.grace - HEADROOM, self.config.grace / 2)
@@ -274,7 +277,8 @@ class Task:
         self.loop.after("grace", GIVE_UP, self._give_up)
 
     def _give_up(self) -> None:
-        # Not even SIGKILL ends a process that waits for a dead volume; do not wait with it.
+        # Not even SIGKILL ends a process that waits for a dead volume, so stop waiting for the
+        # process.
         self.given_up = True
 
     def _reap(self) -> None:
@@ -285,7 +289,7 @@ class Task:
                 self.status, self.ended_at = status, time.time()
                 self.loop.cancel("look")
                 if self.stopping:
-                    # Now ask those that it has left behind.
+                    # Now ask the processes that it has left behind to end.
                     for other in process.descendants():
                         process.send(other, signal.SIGTERM)
 
@@ -349,5 +353,6 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     status = main(sys.argv)
-    # Not sys.exit: a thread that hangs on a volume must not delay the exit, and all is written.
+    # Not sys.exit: a thread that hangs on a volume must not delay the exit, and all output is
+    # written by now.
     os._exit(status)

@@ -1,4 +1,4 @@
-"""The configuration of one task by task.json: its addresses, environment and command.
+"""The configuration of one task from task.json: its addresses, environment and command.
 
 Pure, except that it reads that file. TF_CONFIG, flags and TensorFlow's defaults are in `tf_config`.
 Standard library only, Python 3.8 syntax.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tf_config import TFConfig
 
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy", "HTTPS_PROXY", "HTTP_PROXY")
-# The hub's and the kernel's secrets, and variables for this runtime alone.
+# The hub's and the kernel's secrets, and variables that only this runtime needs.
 PRIVATE_PREFIXES = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
 PRIVATE = (
     "TFCLUSTER_REPORT_FD",
@@ -32,7 +32,7 @@ PRIVATE = (
     "TFCLUSTER_INDEX_IGNORED",
 )
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
-# The largest description that a task reads.
+# Maximum bytes of the task.json that a task reads.
 MOST_BYTES = 8 << 20
 # The folder of these files, or the zip in a pod.
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -145,8 +145,8 @@ class TaskConfig:
     def needs(self, host: str, env: Mapping[str, str]) -> bool:
         """Return whether the task cannot start before this host has an address.
 
-        A pod's address goes with it, so a worker that has ended never gets one again; parameter
-        servers and servers of an In-Graph cluster do not end before the others.
+        A pod's address disappears with the pod, so a worker that has ended never gets an address
+        again; parameter servers and servers of an In-Graph cluster do not end before the others.
         """
         lasting = ("chief", "worker", "ps") if self.in_graph else ("ps",)
         if any(host == _host(a) for kind in lasting for a in self.cluster.get(kind, [])):
@@ -186,14 +186,14 @@ class TaskConfig:
 
     @property
     def start_dir(self) -> str:
-        """The folder in which it starts: the working folder, or the run's own if that does not
-        exist.
+        """The folder in which the program starts: the working folder, or the run's own if the
+        working folder does not exist.
         """
         return self.working_dir if os.path.isdir(self.working_dir) else self.output_dir
 
     @property
     def in_pod(self) -> bool:
-        """Whether it runs in a pod, whose own disk is deleted with it."""
+        """Whether the task runs in a pod, whose own disk is deleted with the pod."""
         return bool(self.data.get("ownFolder"))
 
     @property
@@ -226,14 +226,14 @@ class TaskConfig:
 
     @property
     def start_window(self) -> float:
-        """Seconds from its start in which a working program has shown activity."""
+        """Seconds from the program's start within which a working program shows activity."""
         return 0.5 * float(self.data.get("startTimeout") or 600.0)
 
     def hold_off(self, env: Mapping[str, str]) -> float:
         """Return the seconds to wait before replacing a failed task.
 
-        Without parameter servers all workers start together, or the run has failed; that decision
-        takes longer than a Job takes to replace a pod.
+        Without parameter servers, either all workers start again together or the run fails. This
+        decision takes longer than a Job takes to replace a pod.
         """
         together = self.task_type in ("chief", "worker") and not self.counts.get("ps")
         trainers = self.counts.get("chief", 0) + self.counts.get("worker", 0)
@@ -287,7 +287,9 @@ class TaskConfig:
         return [shell, *tail]
 
     def environment(self, base: dict[str, str]) -> dict[str, str]:
-        """Return the child's environment: `base`, the user's, ours. Raises ConfigError."""
+        """Return the child's environment: `base`, then the user's variables, then ours. Raises
+        ConfigError.
+        """
         home = {"HOME": self.data["home"]} if self.data.get("home") else {}
         env = {**base, **home, **(self.data.get("env") or {})}
         for name in list(env):

@@ -1,6 +1,6 @@
 """TF_CONFIG and TensorFlow's other settings of a cluster: address flags, thread and gRPC defaults.
 
-They are built only here: a task uses this module beside its own, and the package imports it as
+They are built only here: a task imports this module as `tf_config`, and the package imports it as
 `tfcluster_magic.runtime.tf_config`, to show them before a launch. So it imports none of its
 siblings. Pure functions of counts and addresses. Standard library only, Python 3.8 syntax.
 """
@@ -50,9 +50,10 @@ def build(addresses: Mapping[str, Sequence[str]], task_type: str, index: int) ->
     """Return the TF_CONFIG of one task.
 
     Without parameter servers, an evaluator is listed in its own "cluster". Programs with Estimators
-    create a MultiWorkerMirroredStrategy in each task, and it counts the tasks of that task's type
-    there. RunConfig ignores the entry (tensorflow/python/distribute/multi_worker_util.py,
-    worker_count; tensorflow_estimator/python/estimator/run_config.py).
+    create a MultiWorkerMirroredStrategy in each task, even in the evaluator, and the strategy
+    counts the tasks of its own task's type there. RunConfig ignores the entry
+    (tensorflow/python/distribute/multi_worker_util.py, worker_count;
+    tensorflow_estimator/python/estimator/run_config.py).
     """
     cluster = tf_cluster(addresses)
     if task_type == "evaluator" and cluster and "ps" not in cluster and addresses.get(task_type):
@@ -91,8 +92,8 @@ def flags(
     """Return the flags for a program, as `--name=value`.
 
     Args:
-        wanted: their names as the program spells them, `ps-hosts` or `ps_hosts`; a name that is not
-            about addresses or data gets the output folder.
+        wanted: the names of the flags as the program spells them, `ps-hosts` or `ps_hosts`; a flag
+            that is not about addresses or data gets the output folder.
         addresses: host:port by task type.
         task_type: the task's type.
         index: the task's index.
@@ -116,8 +117,7 @@ def environment_defaults(
 
     Args:
         threads: the task's CPU limit rounded up, None without one (TensorFlow sizes its pools by
-            the
-            machine's cores, not by a limit).
+            the machine's cores, not by a limit).
         cpus: cores that the task may use.
         counts: tasks of each type; a chief may coordinate parameter servers and workers.
         in_graph: whether the task is a server, for clients outside of the cluster.

@@ -1,8 +1,8 @@
 """A bare TensorFlow server for an In-Graph task: the C API, without importing TensorFlow's Python.
 
-It is started as `python <the runtime> tf_server` and reads TF_CONFIG. `--server python` runs
-tf.distribute.Server instead; so does the C API if it is missing or fails, with one line about it.
-Once it serves it never ends by itself. Standard library only, Python 3.8.
+It is started as `python <the runtime> tf_server` and reads TF_CONFIG. It runs tf.distribute.Server
+instead with `--server python`, or, with a line in the log, if the C API is missing or fails. A
+server that serves never ends by itself. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # The exit status if the port is taken; 98 is EADDRINUSE on Linux.
 PORT_TAKEN = 98
 FRAMEWORK = "libtensorflow_framework.so.2"
-# Where TensorFlow keeps its C API: from 2.12 on, and before.
+# Where TensorFlow keeps its C API: since version 2.12, and before it.
 LIBRARIES = ("libtensorflow_cc.so.2", "python/_pywrap_tensorflow_internal.so")
 
 

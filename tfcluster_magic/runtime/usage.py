@@ -38,29 +38,28 @@ FOLDER = ".tfcluster-usage"
 SAMPLE = 2.0
 # The largest part of a core that sampling may use; with that of `activity` it is 0.5 %.
 MOST_SHARE = 0.003
-# The longest pause after a costly sample: half of the time after which `usage/summary.py` takes a
-# sample for stale. Requests for stacks are looked for more often.
+# The longest pause after a costly sample: half of the time after which `usage/summary.py` regards a
+# sample as stale. Requests for stacks are looked for more often.
 LONGEST, MOST_LOOK = 15.0, 10.0
-# A family is listed again after this many samples, or when one of its processes has ended: finding
-# the children of a hundred threads costs more than all the rest.
+# The process tree is listed again after this many samples, or when one of its processes has ended:
+# finding the children of a hundred threads costs more than the rest of a sample.
 LIST_EVERY = 3
-# Samples of `activity` without any activity after which the stacks of a program are kept: a run is
-# reported to stall after six. So many times for each start of a task.
+# Samples of `activity` without any activity after which the stacks of a program are kept (a run is
+# reported as stalled after six), and how often they are kept at most for each start of a task.
 STALLED_SAMPLES, MOST_STALLS = 5, 5
 
 # ---- the file ----
 # Lines of JSON. An object begins an attempt: its time (seconds since 1970), number and limits. An
-# array is an interval that follows the one before:
-# [0.1 s, CPU 0.01 s, memory 64 KiB, received KiB, sent KiB, read KiB, written KiB,
-#  throttled 0.01 s, GPU 0.01 s, GPU memory 64 KiB, peak of memory 64 KiB, step], without last
-#  zeros.
-# The peak is what the kernel noted between two samples, where it exceeds all samples. The step is
-# the newest that the program told, where it told a new one.
+# array is an interval that follows the one before: [0.1 s, CPU 0.01 s, memory 64 KiB, received KiB,
+# sent KiB, read KiB, written KiB, throttled 0.01 s, GPU 0.01 s, GPU memory 64 KiB, peak of memory
+# 64 KiB, step], without last zeros. The peak is the maximum that the kernel recorded between two
+# samples, if it exceeds all samples. The step is the newest that the program reported, if it
+# reported a new one.
 
 VERSION = 1
 RUN_BYTES = 1 << 20
 TASK_BYTES = 32 << 10
-# Writes of a whole run in a second, so that 600 tasks do not load a volume.
+# Maximum writes of a whole run in a second, so that 600 tasks do not load a volume.
 MOST_WRITES = 60.0
 BLOCK = 64 << 10
 KIB = 1 << 10
@@ -68,7 +67,7 @@ FIELDS = 12
 MEMORY, GPU_MEMORY, PEAK, STEP = 2, 9, 10, 11
 _LARGEST = (MEMORY, GPU_MEMORY, PEAK, STEP)
 RETRY_SECONDS = (2.0, 60.0)
-# Of a report of progress in bytes, and of a step, as `usage/samples.py` reads them.
+# Maximum bytes of a progress report, and the largest step that `usage/samples.py` reads.
 MOST_REPORT, MOST_STEP = 64 << 10, (1 << 53) - 1
 
 
@@ -213,7 +212,7 @@ class UsageFile:
 
     def _open(self) -> None:
         try:
-            # Not the output folder: it was removed.
+            # Never recreate the output folder.
             os.mkdir(os.path.dirname(self._path), mode=0o755)
         except FileExistsError:
             pass
@@ -231,12 +230,12 @@ class UsageFile:
             os.path.dirname(self._path), f".{os.path.basename(self._path)}.thinned"
         )
         try:
-            # Of a killed writer, or a program put it there.
+            # A killed writer has left this file, or a program has put it there.
             os.unlink(beside)
         except FileNotFoundError:
             pass
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        # A kill leaves one of the two files complete.
+        # If this process is killed here, one of the two files is complete.
         with open(os.open(beside, flags, 0o644), "wb") as file:
             file.write(content)
         os.replace(beside, self._path)
@@ -266,8 +265,8 @@ def memory(pids: list[int]) -> tuple[int, int]:
 
 
 def disk(pids: list[int]) -> tuple[int, int]:
-    """Return the bytes that these processes have read from and written to block devices, and the
-    ended ones below them. A process whose numbers are not readable is left out.
+    """Return the bytes that these processes, and ended processes below them, have read from and
+    written to block devices. A process whose numbers are not readable is left out.
     """
     read = written = 0
     for pid in pids:
@@ -305,7 +304,7 @@ class Connections:
         try:
             now = sockets.traffic(owned) if owned else {}
         except (OSError, AttributeError):
-            # No such netlink family here, or the answer was cut short.
+            # This system lacks the netlink family, or the answer was cut short.
             now = self._open
         for inode, before in self._open.items():
             if now.get(inode, (-1, -1)) < before:
@@ -333,7 +332,7 @@ class Cgroup:
         self._memory = next((os.path.join(at, name) for at, name in groups if at), "")
 
     def throttled(self) -> float:
-        """Return the seconds for which its threads had to wait for the limit of CPU."""
+        """Return the seconds for which the group's threads had to wait because of its CPU limit."""
         for line in (
             read_text(os.path.join(self._cpu, "cpu.stat")).splitlines() if self._cpu else ()
         ):
@@ -345,7 +344,7 @@ class Cgroup:
         return 0.0
 
     def limits(self) -> dict[str, float]:
-        """Return the limits that it has: `cpu` in cores, `memory` in bytes."""
+        """Return the limits that the group has: `cpu` in cores, `memory` in bytes."""
         found: dict[str, float] = {}
         if self._cpu:
             quota, _space, period = read_text(os.path.join(self._cpu, "cpu.max")).partition(" ")
@@ -387,7 +386,7 @@ class Gpus:
             found = (self._find(name) for name in names)
             self._devices = [each for each in found if each is not None]
         except (OSError, AttributeError, ImportError):
-            # No driver, or one from before these calls.
+            # No driver, or one that is older than these calls.
             self._devices = []
 
     def _find(self, name: str) -> ctypes.c_void_p | None:
@@ -435,7 +434,7 @@ class Reports:
                 told = json.loads(read_text(self._path))["step"]
                 self._step = max(0, told) if type(told) is int else 0
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
-            # The program reports nothing, or something else lies there.
+            # The program reports nothing, or the file is something else.
             pass
         return self._step
 
@@ -479,8 +478,8 @@ class UsageWatch:
         self._thread.start()
 
     def quiet(self, since: float) -> None:
-        """Keep the stacks of the program once if it has done nothing since this time (seconds since
-        1970) for long.
+        """Keep the stacks of the program once if it has done nothing for long. `since` is when its
+        inactivity began, in seconds since 1970.
         """
         if (
             since not in self._stalls

@@ -2,10 +2,10 @@
 
 Event files and checkpoints outside of the run's folder get links in its folder `written`, so that
 TensorBoard and progress find them. Files on a pod's own disk, which is lost with the pod, are
-copied there instead, within bounds, while the program runs. They are found by the files that its
-processes have open and by new files below its working directory, never by its text. Nothing is
-written outside of the run's folder. A thread does this, because a volume may hang. Standard library
-only, Python 3.8.
+copied there instead, within bounds, while the program runs. The files are found among those that
+the program's processes have open, and among new files below its working directory, never by the
+program's text. Nothing is written outside of the run's folder. A thread does this, because a volume
+may hang. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ if TYPE_CHECKING:
 WRITTEN = "written"
 # Where a task in a pod records what will be lost, for clients that see the log volume.
 LOST = ".tfcluster-lost"
-# Pauses between two looks: the second number applies until the first (seconds since the start) has
-# passed. Every fourth look walks the folders.
+# Pauses between two searches in seconds: the second number of a pair applies until the first
+# (seconds since the start) has passed. Every fourth search walks the folders.
 PACE = ((30.0, 1.0), (300.0, 2.5), (float("inf"), 10.0))
 WALK_EVERY = 4
 ENTRIES = 4000
 DEPTH = 4
 MOST_LINKS = 64
-# Copies from a pod's own disk: bytes after which a look copies no more files, most bytes in total.
+# Bytes copied from a pod's own disk after which one search copies no further file, and maximum
+# bytes of all copies together.
 COPY_PER_LOOK = 16 << 20
 COPY_IN_ALL = 512 << 20
 SETTLED = 2.0
@@ -72,7 +73,7 @@ def files_below(folder: str, but: str = "") -> Iterator[os.DirEntry[str]]:
                         elif entry.is_dir(follow_symlinks=False) and not hidden:
                             below.append(entry.path)
             except OSError:
-                # Gone, or not ours to read.
+                # The folder is gone, or may not be read.
                 continue
         level = below
 
@@ -136,8 +137,8 @@ def number_of(checkpoint: str) -> int:
 def spare_steps(checkpoint: str) -> int:
     """Return how many steps a program trains although nothing is left to do.
 
-    TensorFlow 1's StopAtStepHook checks only after the first. TensorFlow 2 may number checkpoints
-    instead of steps.
+    TensorFlow 1's StopAtStepHook checks only after the first step. TensorFlow 2 may number
+    checkpoints instead of steps.
     """
     return 1 if checkpoint.startswith("model.ckpt-") else 0
 
@@ -176,7 +177,7 @@ class EarlierCheckpoints:
                 if number >= 0:
                     self._watched[number] = folder
         except (OSError, AttributeError):
-            # Not Linux, or a C library without it.
+            # Not Linux, or a C library without inotify.
             self._fd = -1
 
     def note_opened(self) -> None:
@@ -192,11 +193,11 @@ class EarlierCheckpoints:
             data = data[16 + int.from_bytes(data[12:16], sys.byteorder) :]
 
     def only_found(self) -> tuple[str, str, int]:
-        """Return folder and name of an opened checkpoint after which none was saved, and the steps
-        since.
+        """Return folder and name of an opened checkpoint, and the steps from it to the newest one
+        in its folder.
 
-        The steps are those between it and the newest one. Empty if there is none, or if a newer one
-        was saved anywhere.
+        Both texts are empty if no checkpoint was opened, or if a folder has one that is newer by
+        more than `spare_steps`.
         """
         self.note_opened()
         found = ("", "", 0)
@@ -280,8 +281,7 @@ class WriteWatch:
 
     Args:
         told: called from the loop with a folder outside of the run's own that has results, and
-            whether
-            it will be lost.
+            whether this folder will be lost.
     """
 
     def __init__(
@@ -326,7 +326,7 @@ class WriteWatch:
         threading.Thread(target=self._run, daemon=True).start()
 
     def close(self, seconds: float) -> None:
-        """Look once more, for at most `seconds`."""
+        """Search once more, for at most `seconds`."""
         self._closing.set()
         self._ended.wait(seconds)
         self._heard_all()
@@ -410,8 +410,8 @@ class WriteWatch:
             return False
 
     def _is_new_event_file(self, entry: os.DirEntry[str]) -> bool:
-        """Return whether this program created it: the name has the second, host and mostly the
-        process.
+        """Return whether this program created the file: its name has the second, the host and
+        usually the process id.
         """
         match = _EVENTS.search(entry.name)
         if match is None or int(match.group(1)) < int(self._began) - 1 or not self._is_new(entry):
@@ -445,7 +445,9 @@ class WriteWatch:
             os.write(self._tell, b".")
 
     def _write_lost(self) -> None:
-        """Write it to a file too, because a pod's reports are not read while it runs."""
+        """Write the folders that will be lost to a file, because a pod's reports are not read while
+        it runs.
+        """
         place = os.path.join(self._config.output_dir, LOST)
         os.makedirs(place, exist_ok=True)
         told = {"folders": {f: self._place_of(f) for f, lost in self._folders.items() if lost}}

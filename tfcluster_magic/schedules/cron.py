@@ -1,8 +1,8 @@
 """Cron expressions in a time zone: the times at which a schedule is due. Pure and bounded.
 
 cronsim follows Debian's cron: when the clocks change, a job at a skipped fixed time runs right
-after the change, and a job at a repeated fixed time runs the first time. This module decides which
-expressions are accepted, and makes times strictly increase.
+after the change, and a job at a repeated fixed time runs only at the first of the two times. This
+module decides which expressions are accepted, and makes times strictly increase.
 """
 
 from __future__ import annotations

@@ -36,7 +36,9 @@ from . import OccurrenceState as State
 from .cron import CronTimes
 
 ON_TIME = 60.0
-"""Maximum seconds for which a due time counts as on time; later it was missed."""
+"""Maximum seconds after a due time for which a launch counts as on time; after that, the due time
+was missed.
+"""
 ROOM_DELAY, LONGEST_ROOM_DELAY = 30.0, 300.0
 """Seconds until a launch without room is tried again: the first delay and the longest one. Each
 delay is twice the one before.
@@ -404,8 +406,8 @@ def _before(work: _Work, new: Occurrence) -> Occurrence | None:
 
 
 def _obstacle(work: _Work, new: Occurrence) -> Message | None:
-    """Return what a launch waits for; None if it may begin. Requests the end of the run that it
-    replaces.
+    """Return what a launch waits for; None if it may begin. Requests the end of the run that the
+    launch replaces.
     """
     rules = work.rules
     if (waits := _wait_for_schedules(work, new)[0]) is not None:

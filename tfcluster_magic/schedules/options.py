@@ -50,7 +50,7 @@ class ScheduleOption:
 
     @property
     def field(self) -> str:
-        """Its name in the JSON of `ScheduleRules`; empty if the option is not a rule."""
+        """The option's name in the JSON of `ScheduleRules`; empty if the option is not a rule."""
         return _FIELDS.get(self.key, "")
 
     def read(self, typed: object) -> object:
@@ -83,7 +83,7 @@ class ScheduleOption:
         return [value_text(_AS_TYPED.get(self.kind, Kind.FILE), each) for each in many]
 
     def form_field(self) -> dict[str, Any]:
-        """Return its form field, in the same shape as `form_fields` for a launch."""
+        """Return the option's form field, in the same shape as `form_fields` for a launch."""
         default, (told, _bracket, absent) = self._default(), _(self.help).partition(" [")
         return {
             "key": self.key,
@@ -198,8 +198,8 @@ RULE_OPTIONS: Mapping[str, ScheduleOption] = {
 
 
 def schedule_argv(name: str | None, said: Mapping[str, Any], launch: Sequence[str]) -> list[str]:
-    """Return the words of `schedule create`; `said` are the options of the schedule by key, and
-    `launch` is what `launch_argv` returns.
+    """Return the arguments of the command `schedule create`; `said` are the options of the schedule
+    by key, and `launch` is what `launch_argv` returns.
     """
     words = ["schedule", "create", *([name] if name else [])]
     for option in SCHEDULE_OPTIONS:

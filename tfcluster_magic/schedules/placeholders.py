@@ -2,7 +2,7 @@
 
     {scheduled_for}             2026-11-27T02:00:00+08:00
     {scheduled_for:%Y-%m-%d}    2026-11-27
-    {previous_success:%Y%m%d}   that of the newest due time before it that succeeded; else empty
+    {previous_success:%Y%m%d}   the newest earlier due time that succeeded, or empty
 
 Every other text in braces stays as it is. No template engine reads a user's text: names come from a
 list, and formats may hold only the directives in `DIRECTIVES`, which do not depend on a locale.

@@ -26,7 +26,7 @@ from ..output.comparison import Comparison
 from ..spec import Model, TFCluster
 from ..usage.graphs import RunGraphs
 from ..usage.summary import RunUsage, Series
-from . import launch, notifications, runs, schedules, tensorboard_routes
+from . import launch, logs, notifications, runs, schedules, tensorboard_routes
 from .base import TFClusterHandler, guarded
 from .launch import Kernel, LaunchBody, RerunBody
 from .notifications import NOTIFICATION_MODELS
@@ -199,6 +199,7 @@ API = "tfcluster/api"
 ROUTES: tuple[tuple[Any, ...], ...] = (
     *launch.ROUTES,
     *tensorboard_routes.ROUTES,
+    *logs.ROUTES,
     *runs.ROUTES,
     *schedules.ROUTES,
     *notifications.ROUTES,

@@ -132,7 +132,7 @@ class TFClusterHandler(GuardedHandler, APIHandler):
 
 def guarded(method: Callable[..., Any], action: str | None = None) -> Callable[..., Any]:
     """Decorate a method so that it serves only signed-in users (else 401) whom the Authorizer
-    allows (else 403). `action` is by default the one of the request's method.
+    allows (else 403). By default, `action` follows from the request's method.
     """
     checked = authenticated(_authorized(method, action))
 

@@ -275,7 +275,7 @@ def _exactly(pipe: IO[bytes], size: int) -> bytes | None:
 
 
 def is_match(expression: re.Pattern[str], text: str) -> bool:
-    """Return whether the text has a non-empty match. After an empty match, the search goes on at
+    """Return whether the text has a non-empty match. After an empty match, the search continues at
     the next character, as on the page.
     """
     at = 0

@@ -221,7 +221,7 @@ class LaunchRoute(TFClusterHandler):
         return ResolvedLaunch(program, words, tuple(problems))
 
     def argv(self, asked: ResolvedLaunch, body: LaunchBody, name: str | None) -> list[str]:
-        """Return the words of the launch, as one types them in its folder."""
+        """Return the arguments of the launch, as a user types them in its folder."""
         return launch_argv(
             asked.program or body.program or None,
             body.arguments,
@@ -373,8 +373,8 @@ class FormHandler(TFClusterHandler):
         )
 
     async def kernel_of(self, python: str | None) -> str | None:
-        """Return the kernel with the Python of the run's tasks, preferably the default one; or
-        None.
+        """Return the kernel with the Python of the run's tasks, preferably the default one; None if
+        there is none.
         """
         default = default_kernel(self.service.serverapp)
         is_server = python is None or _is_server_python(python)

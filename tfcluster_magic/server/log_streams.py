@@ -114,7 +114,9 @@ class LogStream:
 
     @property
     def hangs(self) -> bool:
-        """Whether the thread should have ended; it checks about twice a second."""
+        """Whether the thread should have ended by now; about twice a second, it checks whether to
+        end.
+        """
         return self.is_alive() and time.monotonic() > self._closed_at + HANGS_AFTER
 
     async def next(self, within: float | None) -> bytes | None:

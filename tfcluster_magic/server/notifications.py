@@ -57,7 +57,7 @@ class NotificationRoute(TFClusterHandler):
         return await self.call(lambda: self.service.manager.notifications)
 
     def read_rule(self) -> dict[str, Any]:
-        """Return the body of a new rule in the manager's words.
+        """Return the body of a new rule as arguments of the manager.
 
         Raises:
             InvalidRequest: it is invalid. A body may hold secrets, so no value is repeated.

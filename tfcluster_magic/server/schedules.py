@@ -126,7 +126,7 @@ class ScheduleRoute(LaunchRoute):
         return await self.call(lambda: self.service.manager.schedules)
 
     async def launch_words(self, body: LaunchBody) -> dict[str, Any]:
-        """Return a launch in the manager's words. Raises InvalidRequest."""
+        """Return a launch as arguments of the manager. Raises InvalidRequest."""
         asked = await self.resolve(body)
         if asked.problems:
             raise InvalidRequest(asked.problems)
@@ -164,7 +164,7 @@ class ScheduleHandler(ScheduleRoute):
 
     @guarded
     async def get(self, name: str) -> None:
-        """One schedule."""
+        """Answer with one schedule."""
         self.reply(schedule_view(await self.call((await self.verbs()).show, name)))
 
     @guarded
@@ -209,7 +209,7 @@ class ScheduleFormHandler(FormHandler):
         """Answer with the values that fill the form to change a schedule.
 
         Raises:
-            Conflict: a form cannot hold it.
+            Conflict: a form cannot express the schedule.
         """
         schedule = await self.call(lambda: self.service.manager.schedules.show(name))
         words = schedule.launch.words

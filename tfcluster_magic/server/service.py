@@ -25,7 +25,7 @@ from ..errors import InvalidRequest, Problem, TFClusterError
 from ..i18n import _
 from ..launch.launch_as_command import portable_source
 from ..launch.project import ProjectFinder
-from ..output.report import run_bundle, run_view
+from ..output.run_card import run_bundle, run_view
 from ..output.usage import graphs_link
 from ..progress.run_progress import Progress
 from ..runs.manager import ENDING_TIMEOUT, ClusterManager
@@ -105,7 +105,7 @@ def _real_path(root: Path) -> str:
 
 
 # Removals of runs. Callers do not wait for tasks to end. All callers for a run share one removal,
-# and the pages are told when it is done. After a failure the run keeps its state and shows the
+# and the pages are notified when it is done. After a failure the run keeps its state and shows the
 # reason until the next removal.
 
 REMOVE_OUTPUT_WITHIN = 60.0
@@ -129,10 +129,10 @@ class Removals:
         self._waiting: Counter[str] = Counter()  # number of callers by run
 
     async def remove(self, run: TFCluster, with_logs: bool, within: float) -> bool:
-        """Remove a run; return whether it was removed within `seconds`.
+        """Remove a run; return whether it was removed within `within` seconds.
 
         Raises:
-            TFClusterError: it cannot be removed, and this was known in time.
+            TFClusterError: it cannot be removed, and this was known within that time.
         """
         uid = run.metadata.uid
         if uid not in self._under_way:
@@ -239,7 +239,7 @@ class Service:
         self.run_events.start()
 
     async def stop(self) -> None:
-        """Release what this server holds; clusters go on."""
+        """Release what this server holds; clusters keep running."""
         self.run_events.stop()
         self.streams.end()
         self.removals.end()

@@ -1,8 +1,8 @@
 """The TensorBoards of one server, and the folders that they may show.
 
 Pages can show only folders below the server's root, the log folder, and output folders of runs.
-Concurrent requests for a board start it once. Boards that this server started end with it, also
-when it is killed. A board's address is known only here and never taken from a request.
+Concurrent requests for a board start it once. Boards that this server started end with the server,
+even if it is killed. A board's address is known only here and never taken from a request.
 `tensorboard/process.py` owns the processes.
 """
 
@@ -193,7 +193,7 @@ class ServerBoards:
 
     def _opened_view(self, its_id: str) -> Board:
         view = self._found(its_id)
-        if not view.runs:  # runs are our links to output folders
+        if not view.runs:  # a view of runs is a folder of links that we made
             self._allowed(view.folder)
         return self._manager.boards.open(view, until=os.getpid())
 

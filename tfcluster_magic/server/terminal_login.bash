@@ -1,12 +1,13 @@
-# Read by the bash of a terminal in place of its login files: reads those, then puts the server's
-# programs in front of PATH, which /etc/profile of Debian and others sets anew.
+# The bash of a terminal reads this file instead of its login files. The file reads the login files,
+# then puts the server's programs in front of PATH, because /etc/profile of Debian and others resets
+# PATH.
 #
-# It is the ENV of `bash --posix -l` (app.py:login_shell): the one way in which bash reads a given
-# file alone and is a login shell, which the profiles of some distributions ask for. As an rcfile it
-# would come after /etc/bash.bashrc, which Debian's /etc/profile reads, too.
+# This file is the ENV of `bash --posix -l` (app.py:login_shell). That is the only way in which bash
+# reads only a given file and is a login shell, which the profiles of some distributions require. An
+# rcfile would be read after /etc/bash.bashrc, which Debian's /etc/profile reads, too.
 
 set +o posix
-shopt -u inherit_errexit 2>/dev/null # POSIX mode turns it on and leaves it
+shopt -u inherit_errexit 2>/dev/null # POSIX mode turns it on and does not turn it off again
 if [[ ${HISTFILE-} == ~/.sh_history ]]; then HISTFILE=~/.bash_history; fi
 unset ENV
 if [[ -v TFCLUSTER_TERMINAL_ENV ]]; then export ENV=$TFCLUSTER_TERMINAL_ENV; fi

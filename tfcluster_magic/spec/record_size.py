@@ -1,8 +1,9 @@
 """The size of a record in etcd: what counts, how, and the limits. Pure.
 
-Launches, the custom resource, its admission policy and the operator's caches follow the one table
-here of texts of any length. Kubernetes stores a record as JSON, in which some characters take two
-bytes and others six; bytes are counted as they are stored.
+The table in this module lists the texts that have no limit of their own. Launches, the custom
+resource, its admission policy and the operator's caches use this table. Kubernetes stores a record
+as JSON, in which some characters take two bytes and others six; bytes are counted as they are
+stored.
 
 Ref: https://pkg.go.dev/encoding/json#Marshal
 """
@@ -57,18 +58,18 @@ def stored_bytes(text: str) -> int:
     """Return how many bytes a text takes in Kubernetes' JSON, without quotation marks."""
     try:
         return json_bytes(text) - 2
-    except UnicodeEncodeError:  # not valid text, and refused for that
+    except UnicodeEncodeError:  # invalid text, which is refused anyway
         return stored_bytes(text.encode(errors="replace").decode())
 
 
 def text_bytes(text: str) -> int:
-    """Return how many bytes a text of the table counts."""
+    """Return how many bytes a text of the table counts for."""
     return stored_bytes(text) + AROUND
 
 
 def file_bytes(path: str, size: int) -> int:
     """Return the counted bytes of a file. Its size is rounded up to a multiple of three, because
-    base64 shows no more.
+    the size in base64 is no more precise.
     """
     return text_bytes(path) + -(-size // 3) * 3 + AROUND
 
@@ -110,7 +111,7 @@ class PayloadField:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names on the path to it."""
+        """The names on the path to the field."""
         return tuple(self.path.split("."))
 
 

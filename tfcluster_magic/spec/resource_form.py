@@ -416,7 +416,9 @@ def forms(kind: type[Model]) -> Mapping[str, Form]:
 
 
 FORMS = "resource_forms"
-"""Class variable of a model with forms of its fields, where names do not tell them."""
+"""Class variable of a model with the forms of those fields whose names do not determine their
+form.
+"""
 
 
 def time_form(name: str) -> Form:
@@ -443,7 +445,7 @@ def many_seconds_form(name: str) -> Form:
 
 
 def any_form(name: str, text: str) -> Form:
-    """Return the form of a field whose values have several types, which no schema tells."""
+    """Return the form of a field whose values have several types, which a schema cannot express."""
     free = {"description": text, "x-kubernetes-preserve-unknown-fields": True}
     return Form(name, _same, _same, lambda _node: dict(free))
 

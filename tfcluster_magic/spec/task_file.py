@@ -36,7 +36,7 @@ def task_description(
     resume_from: str | None,
     workspace: str,
 ) -> dict[str, object]:
-    """Return what is the same on every backend.
+    """Return the part of `task.json` that is the same on every backend.
 
     Args:
         metadata: the run's metadata.
@@ -84,7 +84,9 @@ def task_description(
 
 
 def _unread(program: Program, workspace: str) -> dict[str, object]:
-    """Return what `runtime/program_source.py` reads of a program that no launch has read."""
+    """Return the fields that `runtime/program_source.py` needs for a program that no launch has
+    read.
+    """
     found: dict[str, object] = {}
     if program.command:
         found["command"] = program.command

@@ -6,7 +6,7 @@
 
 The process has its own session and init as its parent, does without TensorFlow, and listens on
 127.0.0.1 at a port that the kernel chose, below a secret path. It first changes into the folder and
-shows its working directory, so that a link put at the path later leads it nowhere else. It writes
+shows its working directory, so that a link that is put at the path later has no effect. It writes
 its registry file when it listens, and releases the starter's lock only then. It ends after `idle`
 seconds without a connection, or with the process `until`, and removes its registry file. It imports
 nothing of this package, so it runs by path. It uses TensorBoard's public API, except the stub of
@@ -124,7 +124,7 @@ def main(options: dict[str, Any]) -> int:
 
 
 def _over(idle: float, options: dict[str, Any]) -> str:
-    """Return why the board ends now; nothing if it goes on."""
+    """Return why the board ends now; empty if it continues."""
     if idle > options["idle"]:
         return f"ends after {idle:.0f} s without a connection"
     until = options["until"]
@@ -134,7 +134,9 @@ def _over(idle: float, options: dict[str, Any]) -> str:
 
 
 def _named(app: Any, shown: str) -> Any:
-    """Return TensorBoard's application, which names the location of its data instead of "."."""
+    """Return TensorBoard's application, changed so that it shows `shown` as the location of its
+    data instead of ".".
+    """
     from werkzeug.wrappers import Response
 
     def serve(environ: dict[str, Any], start_response: Any) -> Any:

@@ -1,9 +1,9 @@
 """TensorBoard processes, one for each folder, shared by all callers, and their registry.
 
 Callers in any process get the same board while it lives. A board outlives its caller, and ends by
-itself when it is not used. One that a notebook server or one of its kernels started ends with that
-server, however the server ends. This module starts and stops boards and manages the registry files;
-`child_process.py` is the board's own process. TensorBoard is never imported here.
+itself when it is not used. A board that a notebook server or one of its kernels started ends with
+that server, however the server ends. This module starts and stops boards and manages the registry
+files; `child_process.py` is the board's own process. TensorBoard is never imported here.
 
 The board listens on 127.0.0.1, where all accounts of the machine, and pages in browsers, can reach
 it. So it answers only below a secret path, which is in the registry (private to the user) and in
@@ -221,8 +221,8 @@ def open(  # noqa: A001 - read as tensorboard.open
     it, has become a link. The board stays with the folder that it was opened on, even if the path
     leads elsewhere later, and calls it `shown`. While there is no event file, its page says so and
     names `looked_at`. `idle_timeout` (seconds above 0), `shown` and `until` apply only to a new
-    board. It ends with the process `until`; if that is None, a kernel's board ends with the
-    notebook server.
+    board. A new board ends with the process `until`; if that is None, a kernel's board ends with
+    the notebook server.
 
     Raises:
         NotFound: no such folder, or it cannot be read.
@@ -402,7 +402,9 @@ def _spawn(options: dict[str, object], log: Path, descriptors: tuple[int, int]) 
 
 
 def _read_report(report: int, within: float) -> bytes:
-    """Return the board's report; nothing if it ended, or reports nothing for `within` seconds."""
+    """Return the board's report; empty if the board ended, or reports nothing for `within`
+    seconds.
+    """
     poll = select.poll()  # unlike select, it takes the high descriptors of a busy notebook server
     poll.register(report, select.POLLIN)
     return os.read(report, 100) if poll.poll(within * 1000) else b""

@@ -1,11 +1,12 @@
 """Views of a TensorBoard: one folder, or several runs under their names; and the TensorBoards of a
 backend's runs.
 
-The same request has the same id in every process, also after a restart of the notebook server, so
+The same request has the same id in every process, even after a restart of the notebook server, so
 that an old tab finds its board. `<state dir>/tensorboard/views/` has a file for each view. A view
-of runs also has a folder of links, which TensorBoard follows and whose names it shows. (With
-`--logdir_spec` its data server would be off: a minute for 50 MB. A filter in the address of a board
-on all runs would still read all of them.) Views do not check who may see a folder.
+of runs also has a folder of links, which TensorBoard follows and whose names it shows.
+(`--logdir_spec` would turn off TensorBoard's data server, and 50 MB would take a minute. A board on
+all runs with a filter in its address would still read all of them.) Views do not check who may see
+a folder.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from . import process
 from .process import Board, read_file, registry_folder
 
 MOST_VIEWS = 200
-"""Maximum views that are stored, the latest used; a tab of an older one is opened anew."""
+"""Maximum views that are stored: the most recently used ones. A tab of an older view has to be
+opened anew.
+"""
 _ID = re.compile(r"[0-9a-f]{16}")
 
 
@@ -66,7 +69,9 @@ def view_of_folder(
 def view_of_runs(
     folders: Mapping[str, str], *, state_dir: str | os.PathLike[str] | None = None
 ) -> View:
-    """Return the view of runs, from their names to output folders in any order, and store it."""
+    """Store and return the view of runs; `folders` are their output folders by name, in any
+    order.
+    """
     named = {name: os.path.realpath(folder) for name, folder in sorted(folders.items())}
     names = tuple(named)
     where = paths.private(_views_folder(state_dir))

@@ -2,7 +2,8 @@
 
 `advise` looks at the time in which all workers were at work, without their start. Each piece of
 advice names a cause and the task, with the figures that show it, and the launch options that change
-it. Where the figures show nothing, it is silent; where there are too few, it says so.
+it. If the figures show nothing, there is no advice; if there are too few figures, the result says
+so.
 """
 
 from __future__ import annotations
@@ -115,8 +116,8 @@ class EarlierRun:
 def mean_step_rates(
     cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]], counts: Mapping[str, int]
 ) -> dict[str, float]:
-    """Return the steps a second of each task until it had done its work, from its last step; none
-    of a task that was started again or resumed, as it did not begin at step 0.
+    """Return the steps a second of each task until it had done its work, computed from its last
+    step. A task that was started again or resumed is left out, because it did not begin at step 0.
     """
     if cluster.spec.resume_from is not None:
         return {}
@@ -132,7 +133,7 @@ def mean_step_rates(
 
 def repeats_smaller(old: TFCluster, cluster: TFCluster) -> bool:
     """Return whether `old` ran the same program with the same arguments and tasks, but with fewer
-    workers, and has ended well.
+    workers, and has succeeded.
     """
     program, before = cluster.spec.program, old.spec.program
     if program is None or before is None or not program.sha256:
@@ -171,8 +172,7 @@ def earlier_run(
 class _Task:
     """The usage of one task per second, in the time that counts.
 
-    `core` is one core, or the CPU limit if that is less. A task whose single thread limits the
-    others uses this much, and a waiting task leaves this much idle.
+    `core` is one core, or the CPU limit if that is less; `works` and `waits` compare `cpu` with it.
     """
 
     name: str
@@ -543,7 +543,7 @@ def _input(
     """Yield why workers wait although no parameter server is busy."""
     if cluster.spec.mode is Mode.IN_GRAPH or any(not task.waits for task in servers):
         return
-    # What tasks have sent is no input.
+    # Data that tasks have sent is no input.
     every = (*servers, *workers)
     received = sum(task.received for task in every)
     outside = received - sum(task.sent for task in every)
@@ -678,8 +678,8 @@ def _knows_its_memory(
 
 
 def _growth(attempt: Attempt, limit: float, ended: bool) -> float:
-    """Return the bytes a second by which the memory of a task grows steadily, also lately; 0 if it
-    does not, or not much.
+    """Return the bytes a second by which the memory of a task grows steadily and still grew at the
+    end; 0 if it does not, or only little.
     """
     rows = [r for r in _worked(attempt, ended) if r.at - attempt.began >= START]
     if len(rows) < 8 or rows[-1].at - rows[0].at < LEAST:
@@ -696,8 +696,8 @@ def _growth(attempt: Attempt, limit: float, ended: bool) -> float:
 
 
 def _slope(rows: Sequence[Interval]) -> float:
-    """Return the slope of memory over time: the median of the slopes over half of the time, to
-    which one sample, such as the last one of processes that end, makes no difference.
+    """Return the slope of memory over time: the median of the slopes over half of the time, on
+    which a single sample, such as the last one of processes that end, has no effect.
     """
     half = len(rows) // 2
     pairs = zip(rows, rows[half:], strict=False)

@@ -112,8 +112,8 @@ def _interval(before: float, row: Sequence[int]) -> Interval:
 
 
 def read_samples(output: str, tasks: Sequence[str]) -> dict[str, list[Attempt]]:
-    """Return samples by task name, for tasks that have any and whose files could be read in
-    time.
+    """Return samples by task name, for tasks that have any and whose files could be read within the
+    time limit.
     """
     files = {task: Path(output, FOLDER, f"{task}.jsonl") for task in tasks}
     return state_files.read_together(files, lambda task: _read(files[task]))

@@ -107,7 +107,7 @@ def run_usage(
     only: Container[str] | None = None,
 ) -> RunUsage:
     """Return the usage of a run from its tasks' samples and their steps a second; with `only`, of
-    these tasks alone.
+    only these tasks.
     """
     ended = cluster.status.phase.is_final
     tasks: list[TaskUsage] = []
@@ -192,7 +192,7 @@ def _rates(intervals: Sequence[Interval]) -> Rates:
 
 
 def _type_usage(task_type: TaskType, tasks: Sequence[TaskUsage]) -> list[TypeUsage]:
-    # A task that ended within one sample has none of its memory.
+    # A task that ended within one sample has no sample of its memory.
     known = [(task, task.average) for task in tasks if task.average and task.memory_peak]
     if not known:
         return []

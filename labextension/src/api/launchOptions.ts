@@ -105,9 +105,9 @@ export interface IPlan {
   readonly folder: string;
   /** The values from the file of a project; null for another program. */
   readonly project?: IPlanProject | null;
-  /** Of a schedule alone. */
+  /** Only for a schedule. */
   readonly schedule?: {
-    /** As `POST schedules` takes them; null while one is wrong. */
+    /** The rules as `POST schedules` takes them; null while one is wrong. */
     readonly rules: IScheduleRules | null;
     /** The next five due times, in seconds since 1970. */
     readonly next: ReadonlyArray<number>;

@@ -169,7 +169,7 @@ const usageOf = (
     AbortSignal.timeout(PATIENCE)
   );
 
-/** Return what these tasks use, and their CPU and memory over time in about so many points. */
+/** Return what these tasks use, and their CPU and memory over time in about `points` points. */
 export const taskUsage = (
   caller: ICaller,
   name: string,
@@ -183,7 +183,7 @@ export const taskUsage = (
   return usageOf(caller, name, query);
 };
 
-/** Return the graphs of all tasks, with at most so many values in a line. */
+/** Return the graphs of all tasks, with at most this number of values in a line. */
 export const usageGraphs = (
   caller: ICaller,
   name: string,
@@ -191,7 +191,7 @@ export const usageGraphs = (
 ): Promise<IUsage> =>
   usageOf(caller, name, new URLSearchParams({ graphs: String(values) }));
 
-/** Return the stacks that were taken by themselves when tasks stalled. */
+/** Return the stacks that were taken automatically when tasks stalled. */
 export const keptStacks = (
   caller: ICaller,
   name: string
@@ -238,7 +238,7 @@ export const showSchedule = (
     AbortSignal.timeout(PATIENCE)
   );
 
-/** Return what became of the due times from `from` until before `to`, in seconds since 1970. */
+/** Return the results of the due times from `from` until before `to`, in seconds since 1970. */
 export const scheduleHistory = (
   caller: ICaller,
   name: string,
@@ -253,7 +253,7 @@ export const scheduleHistory = (
     AbortSignal.timeout(PATIENCE)
   );
 
-/** Return what fills a form to change a schedule. */
+/** Return the values that fill a form to change a schedule. */
 export const scheduleForm = (
   caller: ICaller,
   name: string

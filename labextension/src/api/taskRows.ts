@@ -2,8 +2,8 @@
  * The current tasks of one run, loaded in one request, and again when an event reports a changed
  * task.
  *
- * The last line of a task changes without an event, so an active run is also polled, more rarely
- * the more tasks it has. A hidden page makes no requests. The rows stay while the server is away.
+ * The last line of a task changes without an event, so an active run is also polled, less often the
+ * more tasks it has. A hidden page makes no requests. The rows stay while the server is away.
  */
 import type { IDisposable } from '@lumino/disposable';
 import { type IPoll, Poll, Throttler } from '@lumino/polling';

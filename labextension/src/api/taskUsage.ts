@@ -1,9 +1,9 @@
 /**
  * What the shown tasks of one run use, as small lines: one request for all of them.
  *
- * An active run is polled while a task is shown, more rarely the more of them are; of an ended run
- * each task is loaded once. A hidden page makes no requests. A server that does not answer costs
- * nothing but the lines: the rows beside them say why.
+ * An active run is polled while a task is shown, less often the more tasks are shown. Each task of
+ * an ended run is loaded once. A hidden page makes no requests. If the server does not answer, only
+ * the lines are missing: the rows beside them say why.
  */
 import type { IDisposable } from '@lumino/disposable';
 import { Poll } from '@lumino/polling';

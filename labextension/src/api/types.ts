@@ -110,7 +110,7 @@ export interface ITypeUsage {
 /** The values of a figure in equal parts of a time; null where none is known. */
 export type Values = ReadonlyArray<number | null>;
 
-/** One figure of all tasks of a type over time, and as lines the tasks that stand out. */
+/** One figure over time: of all tasks of a type, and, as lines, of the tasks that stand out. */
 export interface IGraph {
   readonly figure: 'cpu' | 'memory' | 'network' | 'steps';
   readonly requested: number | null;
@@ -141,7 +141,7 @@ export interface IRunGraphs {
   readonly noAdvice: string;
 }
 
-/** What could be changed of a run, and the command that does it. */
+/** A change of a run that is advised, and the command that makes it. */
 export interface IAdvice {
   readonly code: string;
   readonly task: string;
@@ -149,7 +149,9 @@ export interface IAdvice {
   readonly command: string;
 }
 
-/** `GET clusters/{ref}/usage`: tasks, samples of named ones over time, and what else was asked. */
+/**
+ * `GET clusters/{ref}/usage`: tasks, samples of the named ones over time, and graphs on request.
+ */
 export interface IUsage {
   readonly usage: {
     readonly uid: string;
@@ -166,11 +168,11 @@ export interface IUsage {
     >
   >;
   readonly graphs?: IRunGraphs;
-  /** Why nothing can be read here, if so. */
+  /** Why nothing can be read here; absent if it can. */
   readonly unseen?: string;
 }
 
-/** The stacks that were taken by themselves when these tasks stalled, as text. */
+/** The stacks that were taken automatically when these tasks stalled, as text. */
 export interface IKeptStacks {
   readonly tasks: ReadonlyArray<string>;
   readonly text: string;
@@ -276,7 +278,9 @@ export interface IOccurrence {
   readonly reason: Message | null;
 }
 
-/** What became of the due times of a span, newest first, and those of their runs that exist. */
+/**
+ * The results of the due times of a span, newest first, and the runs of these due times that exist.
+ */
 export interface IScheduleHistory {
   readonly occurrences: ReadonlyArray<IOccurrence>;
   readonly runs: Readonly<
@@ -301,7 +305,7 @@ export interface ISchedulePlan {
   readonly name: string;
   readonly options: Readonly<Record<string, unknown>>;
   readonly launch: ILaunch;
-  /** Whether it is judged as a change of the schedule of this name. */
+  /** Whether it is checked as a change of the schedule of this name. */
   readonly updates: boolean;
 }
 

@@ -78,7 +78,7 @@ export const EMPTY: IDraft = {
   repeat: null
 };
 
-/** The run or schedule from which a draft comes, and what one should know. */
+/** The run or schedule from which a draft comes, and notes for the user. */
 export interface IOrigin {
   readonly name: string;
   readonly notes: ReadonlyArray<string>;

@@ -182,7 +182,7 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
   );
 }
 
-/** Names the run that filled in the form, and what the form lacks of it. */
+/** Names the run that filled in the form, and the parts of this run that the form lacks. */
 function Origin({
   origin,
   isSchedule,

@@ -44,7 +44,10 @@ const CHOICES: ReadonlyArray<readonly [When, RegExp]> = [
   ['month', /^(?<m>\d+) (?<h>\d+) (?<day>\d+) \* \*$/]
 ];
 
-/** Return the inputs that make a cron expression; the expression itself where no choice does. */
+/**
+ * Return the inputs that make a cron expression; if no usual choice makes it, the expression
+ * itself.
+ */
 export function repeatOf(schedule: string, cron: string): IRepeat {
   for (const [when, form] of CHOICES) {
     const { m, h, ...others } = form.exec(cron)?.groups ?? {};

@@ -1,5 +1,5 @@
 /**
- * The Python stacks that were taken by themselves when the run stalled, above its lines.
+ * The Python stacks that were taken automatically when the run stalled, above its lines.
  *
  * They are loaded when the user opens them.
  */
@@ -16,7 +16,7 @@ export interface IStacksProps {
   readonly trans: TranslationBundle;
 }
 
-/** A fold with the stacks; nothing of a run that does not stall. */
+/** A folded section with the stacks; nothing for a run that has not stalled. */
 export function Stacks({
   model,
   state,

@@ -22,7 +22,7 @@ export interface IGraphsProps {
   onTask(task: string): void;
 }
 
-/** What all graphs share: their places on the time axis, and the time that the mouse is at. */
+/** The time axis that all graphs share, and the place on it at which the mouse is. */
 interface IAxis {
   readonly began: number;
   readonly end: number;
@@ -109,7 +109,7 @@ interface IFigureProps {
   onTask(task: string): void;
 }
 
-/** One graph with its title, what it is at the mouse, and its tasks that stand out. */
+/** One graph with its title, its value at the mouse, and the tasks that stand out. */
 function Figure({
   graph,
   tasks,
@@ -345,7 +345,7 @@ function axisWords(
     : sizeOf(value, top);
 }
 
-/** Return what the graph shows, for those who do not see it. */
+/** Return what the graph shows, for users who do not see it. */
 function graphWords({ graph, title, top, trans }: IPlotProps): string {
   const { figure, low, high, middle, requested, lines } = graph;
   const known = (values: IGraph['middle']): number[] =>
@@ -383,7 +383,7 @@ function nearest(xs: ReadonlyArray<number>, x: number): number | null {
   return xs.length === 0 ? null : away.indexOf(Math.min(...away));
 }
 
-/** What happened, with the numbers of the marks. */
+/** The list of what happened, with the numbers of the marks. */
 function Marks({
   axis: { marks },
   trans
@@ -418,7 +418,7 @@ function Marks({
 const some = (tasks: ReadonlyArray<string>): string =>
   tasks.length > 8 ? `${tasks.slice(0, 8).join(', ')}, …` : tasks.join(', ');
 
-/** What could be changed, each with the command that does it; or why there is no advice. */
+/** The advised changes, each with the command that makes it; or why there is no advice. */
 export function Advice({
   advice,
   reason,

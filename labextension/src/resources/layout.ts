@@ -1,4 +1,4 @@
-/** The geometry of a graph, and what stands on its axes. Pure functions. */
+/** The geometry of a graph, and the labels of its axes. Pure functions. */
 import type { IGraph, IRunGraphs, Values } from '../api/types';
 import { amount, cores, sizeOf, sizeUnit } from '../run/quantities';
 
@@ -43,7 +43,7 @@ export function rounded(value: number): number {
   return Number((found * power).toPrecision(3));
 }
 
-/** Return a value of a figure with its unit, beside others up to `most`. */
+/** Return a value of a figure, in the unit that suits values up to `most`. */
 export function figureWords(
   figure: IGraph['figure'],
   value: number,
@@ -191,8 +191,8 @@ export interface IMark {
 }
 
 /**
- * Return the marks by time: events, and restarts. Restarts at nearly the same time are one mark, that
- * of the event which led to them.
+ * Return the marks by time: events, and restarts. Restarts at nearly the same time share one mark,
+ * with the event that led to them.
  */
 export function marks({ events, restarts, began, at }: IRunGraphs): IMark[] {
   const near = Math.max(5, ((at[at.length - 1] ?? began) - began) / 50);
@@ -225,7 +225,7 @@ export function marks({ events, restarts, began, at }: IRunGraphs): IMark[] {
   return found.sort((one, other) => one.at - other.at);
 }
 
-/** What is told of a launch that goes as it should. */
+/** Events of a launch without problems, which get no mark. */
 const QUIET: ReadonlySet<string> = new Set([
   'AwaitedDone',
   'Starting',

@@ -73,7 +73,7 @@ export class ResourcesModel implements IDisposable {
     Signal.clearData(this);
   }
 
-  /** Load them once more when the run ends, and when its name belongs to another run. */
+  /** Load the graphs once more when the run ends, and when its name belongs to another run. */
   private _onChanged(): void {
     const { run } = this;
     const now = run && `${run.cluster.metadata.uid} ${isActive(run)}`;
@@ -122,7 +122,7 @@ export class ResourcesModel implements IDisposable {
 
   private _state: IResourcesState = { graphs: null, problem: null };
   private _isSeen = false;
-  /** Whether an ended run was loaded, which changes no more. */
+  /** Whether an ended run was loaded, whose graphs no longer change. */
   private _isComplete = false;
   private _was: string | undefined;
   private readonly _poll: Poll;

@@ -65,7 +65,7 @@ export const RunCard = React.memo(
             <Sentence text={message} />
           </p>
         )}
-        {/* above all that comes and grows, so that no button moves away from the mouse */}
+        {/* above all content that appears or grows, so that no button moves away from the mouse */}
         {commands && <RunActions run={run} commands={commands} trans={trans} />}
         {run.progress && (
           <RunProgress

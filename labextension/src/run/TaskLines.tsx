@@ -59,7 +59,7 @@ export function useTaskLines(
 
 const NONE: TaskLines = new Map<string, ITaskLines>();
 
-/** CPU and memory; nothing of a task that was not sampled. */
+/** CPU and memory; nothing for a task that was not sampled. */
 export const Uses = React.memo(
   ({
     lines: { usage, ended, cpu, memory: sampled },

@@ -355,7 +355,7 @@ const Row = React.memo(
 );
 Row.displayName = 'TaskRow';
 
-/** Return the phase with the look of a task's state; a waiting task looks like a queued run. */
+/** Return the phase that is drawn like a task's state; a waiting task looks like a queued run. */
 const phaseOf = (state: TaskState): Phase =>
   state === 'Pending' ? 'Queued' : state;
 

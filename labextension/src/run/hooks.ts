@@ -1,4 +1,4 @@
-/** React hooks for the model of all runs, for lists of the server beside it, and for the clock. */
+/** React hooks for the model of all runs, for other lists of the server, and for the clock. */
 import {
   useCallback,
   useEffect,
@@ -75,7 +75,7 @@ const LONGEST_BEHIND = 60_000;
 
 /**
  * Call `again` while a list of the server is behind the list of runs: after a pause, which doubles
- * with each `answer` that is behind, too.
+ * with each `answer` that is still behind.
  */
 export function useBehind(
   isBehind: boolean,
@@ -108,8 +108,9 @@ interface IServerListProps<T> {
 }
 
 /**
- * Return what the server keeps beside the list of runs; null until it has answered. It is loaded
- * again when the runs change, so that nothing else is polled. A failure keeps the last answer.
+ * Return a list of the server other than the list of runs; null until the server has answered. It
+ * is loaded again when the runs change, so that nothing else is polled. A failure keeps the last
+ * answer.
  */
 export function useServerList<T>({
   ask,
@@ -121,7 +122,7 @@ export function useServerList<T>({
   const asked = useRef(0);
   useEffect(
     () => () => {
-      asked.current = Infinity; // what still arrives is for nobody
+      asked.current = Infinity; // later answers are ignored
     },
     []
   );

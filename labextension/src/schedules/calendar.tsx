@@ -1,5 +1,5 @@
 /**
- * What became of a schedule's due times, as a month with a mark for each, and the chosen day below
+ * The results of a schedule's due times: a month with a mark for each, and below it the chosen day
  * as a list. One request loads a month; it is loaded again when a run of the schedule changes.
  */
 import { ReactWidget } from '@jupyterlab/apputils';
@@ -28,9 +28,9 @@ import { CommandIDs } from '../tokens';
 import * as months from './month';
 import { isBehind, Mark, occurrenceWord, standing, told } from './occurrences';
 
-/** Due times of a day that are shown each; more are counted by state. */
+/** Maximum due times of a day that are shown individually; more are counted by state. */
 const MOST_MARKS = 6;
-/** Due times of a day that are shown with the time that they took. */
+/** Maximum due times of a day that are shown with the time that they took. */
 const MOST_TIMED = 2;
 
 export interface ICalendarProps {
@@ -110,7 +110,7 @@ export function Calendar(props: ICalendarProps): React.JSX.Element {
         throw error;
       }
     }, [model, name, month]),
-    // a list that comes back has missed changes
+    // when the server is back, the list may have missed changes
     watched: [saved, state === 'live', ...phases].join(),
     eager: true
   });

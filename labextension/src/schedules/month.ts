@@ -43,14 +43,14 @@ export function moved({ year, month }: IMonth, by: number): IMonth {
   return { year: date.getUTCFullYear(), month: date.getUTCMonth() };
 }
 
-/** Return the day that lies so many days after another one. */
+/** Return the day that is `by` days after `day`. */
 export function dayAfter(day: string, by: number): string {
   const date = new Date(`${day}T00:00:00Z`);
   date.setUTCDate(date.getUTCDate() + by);
   return date.toISOString().slice(0, 10);
 }
 
-/** Return the same day of a month so many months later; its last day where there is none such. */
+/** Return the same day `by` months later; in a shorter month, its last day. */
 export function sameDay(day: string, by: number): string {
   const { year, month } = moved(monthOf(day), by);
   const last = new Date(Date.UTC(year, month + 1, 0)).getUTCDate();
@@ -64,7 +64,10 @@ export const spanOf = ({ year, month }: IMonth): readonly [number, number] => [
   Date.UTC(year, month + 1, 1) / 1000 + MARGIN
 ];
 
-/** Return the weeks of a month, whose first day is `first` (1 for Monday); null beside the month. */
+/**
+ * Return the weeks of a month, whose first day is `first` (1 for Monday); null for days outside the
+ * month.
+ */
 export function weeksOf(
   { year, month }: IMonth,
   first: number
@@ -109,7 +112,7 @@ const ORDER: ReadonlyArray<IOccurrence['state']> = [
   'Waiting'
 ];
 
-/** Return how many due times came to each state, failures first. */
+/** Return how many due times are in each state, failures first. */
 export const countsOf = (
   occurrences: ReadonlyArray<IOccurrence>
 ): ReadonlyArray<readonly [IOccurrence['state'], number]> =>

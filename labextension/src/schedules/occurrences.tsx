@@ -20,7 +20,7 @@ const MARKS: Readonly<Partial<Record<State, string>>> = {
   Missed: '○'
 };
 
-/** Return the word for what became of a due time. */
+/** Return the word for the result of a due time. */
 export function occurrenceWord(state: State, trans: TranslationBundle): string {
   switch (state) {
     case 'Waiting':

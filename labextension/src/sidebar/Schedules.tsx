@@ -1,6 +1,6 @@
 /**
  * The schedules below the list of runs: when each is due next, how its last due times ended, and
- * what one does with it. Its name opens its calendar.
+ * its actions. Its name opens its calendar.
  */
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';

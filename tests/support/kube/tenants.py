@@ -1,7 +1,7 @@
 """The user of a tenant's namespace: an account with the user's rights, notebook pods, a kubeconfig.
 
 `operators.new_tenant` creates the namespace; this module adds its user. The rights are those in
-k8s/base/user.yaml, as a Role of the namespace, so that no test changes cluster-wide objects.
+k8s/base/rbac-user.yaml, as a Role of the namespace, so that no test changes cluster-wide objects.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ for cell in CELLS:
 
 def user_rules() -> Sequence[Object]:
     """Return the rights of a user in k8s/base."""
-    said = yaml.safe_load((ROOT / "k8s" / "base" / "user.yaml").read_text())
+    said = yaml.safe_load((ROOT / "k8s" / "base" / "rbac-user.yaml").read_text())
     rules: Sequence[Object] = said["rules"]
     return rules
 

@@ -184,7 +184,9 @@ def record(name: str, number: int) -> None:
         manager = ClusterManager(**places)
 
         def write(cluster: TFCluster) -> None:
-            written = recording(manager, cluster, {text: "/run", sys.prefix: "/venv"})
+            written = recording(
+                manager, cluster, {text: "/run", sys.prefix: "/venv", sys.base_prefix: "/usr"}
+            )
             assert len(written) < _MOST, f"{name}: {len(written)} bytes"
             RECORDINGS.mkdir(exist_ok=True)
             (RECORDINGS / f"{name}-{number}.json").write_bytes(written + b"\n")

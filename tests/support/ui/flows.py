@@ -11,7 +11,7 @@ from typing import Any
 
 from playwright.sync_api import Locator, expect
 
-from tfcluster_magic.output.report import run_bundle
+from tfcluster_magic.output.run_card import run_bundle
 from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.spec import Phase, TFCluster
 

@@ -15,7 +15,7 @@ from support.command_line import here
 
 from tfcluster_magic import Cluster
 from tfcluster_magic.errors import ClusterFailed, InvalidRequest, UsageError
-from tfcluster_magic.output.report import MIME_TYPE
+from tfcluster_magic.output.run_card import MIME_TYPE
 from tfcluster_magic.spec import Phase
 
 __all__ = ["here"]  # a fixture used by the tests below

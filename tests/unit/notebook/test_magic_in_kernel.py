@@ -16,7 +16,7 @@ from nbconvert import HTMLExporter
 from support.command_line import here
 
 from tfcluster_magic import ClusterManager
-from tfcluster_magic.output.report import MIME_TYPE
+from tfcluster_magic.output.run_card import MIME_TYPE
 from tfcluster_magic.spec import Phase
 
 __all__ = ["here"]  # a fixture used by the tests below

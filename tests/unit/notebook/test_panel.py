@@ -11,7 +11,7 @@ from support.slow_program import SlowProgram
 
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.notebook.panel import MOST_ROWS, Panel, RunRow
-from tfcluster_magic.output.report import MIME_TYPE
+from tfcluster_magic.output.run_card import MIME_TYPE
 from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.runs.watcher import RunWatcher
 from tfcluster_magic.spec import Phase

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from tfcluster_magic.backends.base import Limit, LogLine, Options, SeenTask
-from tfcluster_magic.output import report
+from tfcluster_magic.output import report, run_card
 from tfcluster_magic.output.documents import document
-from tfcluster_magic.output.report import MIME_TYPE, run_bundle, run_view
+from tfcluster_magic.output.run_card import MIME_TYPE, run_bundle, run_view
 from tfcluster_magic.output.text import (
     PLAIN,
     Paint,
@@ -152,7 +152,7 @@ def test_each_task_is_a_row_for_the_page() -> None:
         SeenTask("worker-2", "node-a", TaskState.FAILED, NOW - 9),
         SeenTask("worker-3"),
     ]
-    rows = {row["name"]: row for row in report.task_rows(run, seen)}
+    rows = {row["name"]: row for row in run_card.task_rows(run, seen)}
 
     assert [*rows] == ["worker-0", "worker-1", "worker-2", "worker-3", "ps-0"]
     assert [row["state"] for row in rows.values()] == [
@@ -172,7 +172,7 @@ def test_a_log_line_of_tensorflow_is_no_last_line_of_a_task() -> None:
     logged = "W0000 00:00:1795772560.638443   14475 local_rendezvous.cc:412] Local rendezvous"
     lines = [LogLine("ps-0", logged, NOW), LogLine("ps-1", "step 3", NOW)]
     seen = [SeenTask(each.task, "vm", TaskState.RUNNING, NOW, each) for each in lines]
-    assert [row["line"] for row in report.task_rows(run, seen)] == ["", "step 3"]
+    assert [row["line"] for row in run_card.task_rows(run, seen)] == ["", "step 3"]
 
 
 def test_status_says_what_was_reclaimed_and_when() -> None:
@@ -266,10 +266,10 @@ def test_a_card_that_is_not_kept_names_no_time_that_would_be_wrong_in_a_moment()
     """The panel's card says since when a run is active, not for how long; a stored card does."""
     run = cluster(started_at=NOW - 50)
 
-    assert " for 50s" not in report.run_card(run)
-    assert " for 50s" in report.run_card(run, as_of=NOW)
-    assert "launched" in report.run_card(run)
-    assert "as of" not in report.run_card(run)
+    assert " for 50s" not in run_card.run_card(run)
+    assert " for 50s" in run_card.run_card(run, as_of=NOW)
+    assert "launched" in run_card.run_card(run)
+    assert "as of" not in run_card.run_card(run)
 
 
 def failed_run(*printed: str) -> TFCluster:
@@ -327,13 +327,13 @@ def test_a_run_that_went_on_is_said_to_be_as_it_was(form: str) -> None:
 
 def test_lines_that_were_cut_off_are_known_as_such() -> None:
     """Above followed lines, the cell says until their end where all of them are."""
-    cut = report.followed_bundle(cluster(), ["worker-0"], ended=False)
+    cut = run_card.followed_bundle(cluster(), ["worker-0"], ended=False)
     assert "the page was closed: `%tfcluster logs digits-2`" in cut["text/plain"]
     assert cut[MIME_TYPE] | {"at": 0} == {
         "kind": "Follow", "at": 0, "name": "digits-2", "uid": "0" * 36, "tasks": ["worker-0"],
         "ended": False,
     }  # fmt: skip
-    whole = report.followed_bundle(cluster(), [], ended=True)
+    whole = run_card.followed_bundle(cluster(), [], ended=True)
     assert whole["text/plain"] == "Output of digits-2:"
 
 

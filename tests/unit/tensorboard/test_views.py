@@ -14,7 +14,7 @@ from support.http_client import get
 from support.polling import wait_until
 
 from tfcluster_magic import ClusterManager, cli
-from tfcluster_magic.output.report import MIME_TYPE, board_bundle
+from tfcluster_magic.output.run_card import MIME_TYPE, board_bundle
 from tfcluster_magic.runs.manager import Until
 from tfcluster_magic.tensorboard import process, views
 from tfcluster_magic.tensorboard.views import view_of_folder, view_of_runs

@@ -1,8 +1,8 @@
 """The Kubernetes backend: clusters as pods of one namespace, created by the operator.
 
-It needs only a user's rights: TFClusters, and reading pods, their logs and the operator's options.
-A launch is one POST. Nothing is stored here: all answers come from the API server, and from /log
-where that is mounted. The operator decides about runs.
+This backend needs only a user's rights: access to TFClusters, and reading pods, their logs and the
+operator's options. A launch is one POST. The backend stores nothing: all answers come from the API
+server, and from /log if that is mounted. The operator decides about runs.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ from .schedule_store import KubernetesSchedules
 
 
 def read_record(found: Object) -> TFCluster | None:
-    """Return the record of an object; if its spec is invalid, with the problems as its message.
-    Return None if its name is invalid. Before the operator has seen it, it says for which runs it
-    waits.
+    """Return the record of an object; None if the object's name is invalid. If its spec is invalid,
+    the record's message has the problems. Before the operator has seen the object, the record says
+    for which runs it waits.
     """
     try:
         cluster = custom_resource.read(found)
@@ -73,13 +73,13 @@ def read_record(found: Object) -> TFCluster | None:
 
 
 # -- launching -------------------------------------------------------------------------------------
-# One POST, whose answer may be lost. An annotation identifies the launch, so that a run created by
-# a lost POST is found by its name and not created twice. A field unknown to the cluster's TFCluster
-# is refused instead of dropped.
+# A launch is one POST, whose answer may be lost. An annotation identifies the launch, so that a run
+# whose POST had no answer is recognized and not created twice. A field unknown to the cluster's
+# TFCluster is refused instead of dropped.
 # Ref: https://kubernetes.io/docs/reference/using-api/api-concepts/#field-validation
 
 LAUNCH_ANNOTATION = f"{labels.GROUP}/launch"
-"""Annotation with a random mark of the launch that created a run."""
+"""Annotation with a random id of the launch that created a run."""
 ANNOTATE_TRIES = 10
 """Maximum attempts to write annotations while others change the same run."""
 RETRY_PAUSES = (0.5, 1.0, 2.0)
@@ -92,7 +92,7 @@ def post_run(api: Api, namespace: str, run: Object) -> Object | None:
 
     Raises:
         ApiError: the API refuses, or did not answer and nothing was created.
-        BackendUnavailable: it does not answer, and whether the run was created is unknown.
+        BackendUnavailable: the API does not answer, and it is unknown whether the run was created.
         InvalidRequest: the cluster's TFCluster does not know a field.
     """
     head = run["metadata"]
@@ -113,7 +113,7 @@ def post_run(api: Api, namespace: str, run: Object) -> Object | None:
             marks = found["metadata"].get("annotations") or {}
             return found if marks.get(LAUNCH_ANNOTATION) == mark else None
         if not refused.unanswered:
-            return None  # deleted meanwhile
+            return None  # the run was deleted in the meantime
         if pause is None:
             raise refused
         time.sleep(pause)
@@ -144,16 +144,17 @@ def _unknown_field(field: str) -> Problem:
 
 
 # -- watching --------------------------------------------------------------------------------------
-# One list and one watch, however many runs. No change is lost when the watch breaks or a version is
-# too old, and a run deleted meanwhile is reported as removed. A watch of one run waits for a server
-# that is away, because the run goes on; a watch of all runs reports that soon.
+# Runs are watched by one list and one watch, however many they are. No change is lost when the
+# watch breaks or a version is too old, and a run that was deleted in the meantime is reported as
+# removed. A watch of one run waits for a server that does not answer, because the run continues; a
+# watch of all runs reports the outage soon.
 
 WATCH_INTERVAL = 0.4
 OUTAGE_PATIENCE = 600.0
 """Seconds that a watch of one run waits for a server that does not answer."""
 REFUSAL_PATIENCE = 10.0
-"""Seconds that such a watch waits for a server that refuses, as it does for some seconds after its
-own restart.
+"""Seconds that a watch of one run waits for a server that refuses requests, as servers do for some
+seconds after a restart.
 """
 REPORT_OUTAGE_AFTER = 3.0
 """Seconds after which a watch of all runs reports that the server does not answer."""
@@ -172,12 +173,12 @@ def watch_run(
     ):
         if update is None:
             if last is None:
-                return  # deleted meanwhile
+                return  # the run was deleted in the meantime
             yield None
             continue
         now = None if update.new is None else read(update.new)
         if now is None or now.metadata.uid != head.uid:
-            return  # deleted, and perhaps launched again meanwhile
+            return  # the run was deleted, and its name perhaps used again
         if now != last:
             last = now
             yield now
@@ -210,7 +211,8 @@ def _updates(
     """Yield the updates of an informer; None when there are no more for now.
 
     Raises:
-        TFClusterError: the server is away or refuses for longer than `patience(away)` seconds.
+        TFClusterError: the server was down (`away` is true) or refused requests for longer than
+            `patience(away)` seconds.
     """
     updates: queue.SimpleQueue[CacheUpdate] = queue.SimpleQueue()
     informer = Informer(
@@ -250,8 +252,8 @@ _NAME_TRIES = 20
 ROOM_PATIENCE = 5.0
 """Maximum seconds that a launch waits for the operator to delete old records."""
 NOTE_PATIENCE = 10.0
-"""Maximum seconds that a deletion waits for the run's number to be published, which takes at most
-six.
+"""Maximum seconds that a deletion waits for the run's number to be published; publishing takes at
+most six seconds.
 """
 # Informers log their retries; in a shell or a notebook the verbs report what matters.
 logging.getLogger("tfcluster_magic").addHandler(logging.NullHandler())
@@ -262,8 +264,8 @@ class KubernetesBackend(Backend):
     """Clusters in a namespace of a Kubernetes cluster.
 
     Args:
-        context: a context of the kubeconfig; empty: in a pod its service account, else the current
-            one.
+        context: a context of the kubeconfig; empty: in a pod, its service account; elsewhere, the
+            current context.
         namespace: empty: see `access.connect`.
     """
 
@@ -346,8 +348,9 @@ class KubernetesBackend(Backend):
         """Return whether an operator serves the namespace; True also if that is unknown now.
 
         Raises:
-            NotAllowed: TFCluster is installed, and this account may not ask.
-            BackendUnavailable: it is installed, and this account is not accepted at all.
+            NotAllowed: TFCluster is installed, and this account has no right to ask.
+            BackendUnavailable: TFCluster is installed, and the API server does not accept this
+                account.
         """
         try:
             api, namespace = self._connection
@@ -376,7 +379,7 @@ class KubernetesBackend(Backend):
         return KubectlPlace(self.namespace, facts.cluster.policy, tuple(missing))
 
     def _facts(self, spec: Spec) -> checks.ClientFacts:
-        """Return the facts by which a launch is judged. Raises the errors of `options`."""
+        """Return the facts for the checks of a launch. Raises the errors of `options`."""
         with self._explained():
             there, offer, told = namespace_access.read_published(self.api, self.namespace)
             account = self._account(told)
@@ -446,7 +449,7 @@ class KubernetesBackend(Backend):
                 )
                 made = self._post(body)
                 if made is None:
-                    continue  # another launch was faster: the name may be taken now
+                    continue  # another launch was faster, so the name may be taken now
                 read = custom_resource.read(made)
                 told = (*read.status.warnings, *verdict.passing)
                 status = with_first_reason(read.spec, replace(read.status, warnings=told))
@@ -514,7 +517,8 @@ class KubernetesBackend(Backend):
             return cluster
         stop = replace(stop, at=stop.at or time.time())
         wish = {
-            "metadata": {"uid": cluster.metadata.uid},  # not another run of that name
+            # so that a later run of that name is not stopped
+            "metadata": {"uid": cluster.metadata.uid},
             "spec": custom_resource.write_stop(stop),
         }
         with self._explained(cluster.metadata.name):
@@ -591,15 +595,15 @@ class KubernetesBackend(Backend):
     def _wait_until_noted(self, cluster: TFCluster) -> None:
         """Wait until the operator has published the number of a run that ended just now.
 
-        Otherwise a launch right after its deletion would get the number again. It waits at most
-        `NOTE_PATIENCE` seconds.
+        Otherwise a launch right after the run's deletion would get the same number. The wait takes
+        at most `NOTE_PATIENCE` seconds.
         """
         head, until = cluster.metadata, time.monotonic() + NOTE_PATIENCE
         while time.monotonic() < until and not self.outage():
             try:
                 told = namespace_access.read_published(self.api, self.namespace)[2]
             except (ApiError, BackendUnavailable):
-                return  # no operator publishes numbers here: delete all the same
+                return  # no operator publishes numbers here, so delete at once
             numbers = kube_hours.last_numbers(told)
             if numbers is None or numbers.get(head.cluster, 0) >= head.run:
                 return
@@ -657,7 +661,7 @@ class KubernetesBackend(Backend):
             return watch_all_runs(self.api, self.namespace, read_record)
         return watch_run(self.api, self.namespace, self.get(ref), read_record)
 
-    # -- helpers of the verbs ----------------------------------------------------------------------
+    # -- helpers of the methods --------------------------------------------------------------------
 
     def _where(self, name: str) -> str:
         return path("tfclusters", self.namespace, name)
@@ -670,7 +674,8 @@ class KubernetesBackend(Backend):
         except ApiError as error:
             if error.status != 410:
                 raise
-            found = self.api.every(where).items  # a page came too late: start again
+            # the API server no longer had the next page: start again
+            found = self.api.every(where).items
         return [cluster for each in found if (cluster := read_record(each)) is not None]
 
     def _names(self) -> Sequence[tuple[str, int]]:

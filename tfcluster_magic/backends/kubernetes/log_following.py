@@ -1,17 +1,17 @@
-"""Logs of all tasks of a run, once or followed: from pods while they exist, then from /log.
+"""Logs of all tasks of a run, read once or followed: from pods while they exist, then from /log.
 
-Each line comes once, although pods come and go. The lines of one task come in the order of
-printing; those of all tasks do as far as polling allows. None comes at least twice a second,
-however slow the API server or a node is, and a sentence says which tasks cannot be read. A few
-connections poll the tasks in turn, so that 600 tasks can be followed. If /log is not mounted, the
-last lines of a deleted pod may be missing, which is reported.
+Each line is yielded once, although pods are created and deleted. The lines of one task come in the
+order of printing; lines of several tasks do as far as polling allows. None comes at least twice a
+second, however slow the API server or a node is, and a sentence says which tasks cannot be read. A
+few connections poll the tasks in turn, so that 600 tasks can be followed. If /log is not mounted,
+the last lines of a deleted pod may be missing, which is reported.
 
-Why polling instead of streams (`follow=true`): a stream keeps a connection here, in the API server
-and to the kubelet, and a thread here, for each of 600 tasks, and one that died with its node looks
-like a quiet task. A poll costs the API server about 2 ms. 500 users who follow four tasks each make
-250 polls a second while tasks are quiet, and 2000 when all print all the time; asking each task
-every 0.4 s would be 5000 in both cases. Lines of 600 printing tasks come up to 15 s late, those of
-few tasks up to 1 s.
+This module polls and does not use streams (`follow=true`). For each of 600 tasks, a stream needs a
+thread here, and a connection here, in the API server and to the kubelet; and a stream that died
+with its node looks like a quiet task. A poll costs the API server about 2 ms. 500 users who follow
+four tasks each make 250 polls a second while the tasks are quiet, and 2000 if all tasks print all
+the time. Polling each task every 0.4 s would make 5000 polls in both cases. Lines of 600 printing
+tasks come up to 15 s late, lines of few tasks up to 1 s.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ from .pod_log import PodLog
 SHORTEST_PAUSE = 1.0
 """Seconds after which a task that printed is polled again."""
 LONGEST_PAUSE = 8.0
-"""Maximum seconds after which a quiet task is polled again; the pause doubles each time."""
+"""Maximum seconds after which a quiet task is polled again; the pause doubles after each poll
+without lines.
+"""
 REQUESTS_PER_SECOND = 40.0
 """Maximum polls per second for all tasks together, not counting the first poll of each."""
 
@@ -60,7 +62,9 @@ class PollSchedule:
         self._turns = [_TaskPoll() for _ in range(tasks)]
 
     def due(self, now: float, most: int) -> list[int]:
-        """Return tasks to poll now, the most overdue first; each waits until it is `answered`."""
+        """Return tasks to poll now, the most overdue first. A returned task is not due again until
+        `answered` is called for it.
+        """
         found = [i for i, turn in enumerate(self._turns) if not turn.pending and turn.at <= now]
         found = sorted(found, key=lambda i: self._turns[i].at)[: max(0, most)]
         for each in found:
@@ -68,19 +72,21 @@ class PollSchedule:
         return found
 
     def wake(self, task: int) -> None:
-        """Poll a task at once because its pod has changed, perhaps for its first or last lines."""
+        """Make a task due at once, because its pod has changed and may have first or last lines."""
         turn = self._turns[task]
         turn.at, turn.pause, turn.woken = 0.0, 0.0, turn.pending
 
     def answered(self, task: int, now: float, found: bool, behind: bool) -> None:
-        """Note an answer: whether it had lines, and whether more can be read at once."""
+        """Record the answer of a task: `found` says whether it had lines, `behind` whether more can
+        be read at once.
+        """
         turn = self._turns[task]
         turn.pending = False
         behind, turn.woken = behind or turn.woken, False
         turn.pause = (
             SHORTEST_PAUSE if found else min(LONGEST_PAUSE, 2 * (turn.pause or SHORTEST_PAUSE / 2))
         )
-        # All tasks at this pace make REQUESTS_PER_SECOND polls a second.
+        # If all tasks are polled at this rate, they make REQUESTS_PER_SECOND polls a second.
         turn.at = now if behind else now + max(turn.pause, len(self._turns) / REQUESTS_PER_SECOND)
 
 
@@ -99,7 +105,7 @@ MOST_CHARACTERS = 64 << 20
 
 
 class TimeSorter:
-    """A buffer in which lines wait until the other tasks were polled after them. Its size is
+    """A buffer in which each line waits until the other tasks were polled, too. Its size is
     bounded: the backlog of one busy task may be larger than memory.
     """
 
@@ -142,15 +148,15 @@ class TimeSorter:
 
 
 # -- tasks that cannot be read ---------------------------------------------------------------------
-# There is one notice for all of them, after some seconds and not repeated while nothing else fails,
-# and one when all can be read again.
+# One notice names all of these tasks. It comes after some seconds and is repeated only if further
+# tasks fail. Another notice comes when all tasks can be read again.
 
 REPORT_AFTER = 3.0
 """Seconds without an answer before the first notice."""
 REPORT_AGAIN_AFTER = 30.0
 """Seconds before a notice of further tasks."""
 OWN_PREFIX = "tfcluster: "
-"""Beginning of lines that no task has printed; the runtime uses it too."""
+"""Beginning of lines that no program has printed; the runtime in the tasks uses it, too."""
 
 
 class UnreadableTasks:
@@ -163,7 +169,9 @@ class UnreadableTasks:
         self._reported_at = 0.0
 
     def record(self, task: str, why: str, now: float) -> None:
-        """Note why a task, or "" for the run itself, could not be read; empty if it was."""
+        """Record why a task could not be read; an empty `why` if it was read. An empty `task`
+        stands for the run itself.
+        """
         if why:
             self._since.setdefault(task, now)
             self._why = why
@@ -185,14 +193,14 @@ class UnreadableTasks:
 
 
 def unreadable_notice(tasks: Sequence[str], why: str) -> str:
-    """Return a notice that tasks cannot be read; the run itself has no name."""
+    """Return a notice that these tasks cannot be read. An empty name stands for the run itself."""
     named = [task for task in tasks if task]
     what = shorten(named) if named else _("the run")
     return OWN_PREFIX + _("{what} cannot be read: {why}").format(what=what, why=why)
 
 
 def cut_off_notice(tasks: Sequence[str], folder: str) -> str:
-    """Return a notice that the last lines of tasks went with their pods."""
+    """Return a notice that the last lines of tasks were lost with their pods."""
     return OWN_PREFIX + _(
         "the last lines of {tasks} may be missing: their pods are gone, and {folder}, which has "
         "them, is not mounted here"
@@ -206,10 +214,10 @@ HEARTBEAT = 0.3
 _TICK = 0.1
 CONNECTIONS = 16
 _PART = 1 << 20
-"""Maximum bytes of one task that one read takes, before its lines are shown."""
+"""Maximum bytes of a task's log that one read takes before its lines are shown."""
 REFUSAL_PATIENCE = 10.0
-"""Maximum seconds to wait for a server that refuses, as it does for some seconds after its
-restart.
+"""Maximum seconds to wait for a server that refuses requests, as servers do for some seconds after
+a restart.
 """
 
 QUICK = 2.0
@@ -226,7 +234,7 @@ class RunLogs:
         api: the connection.
         cluster: the run.
         tasks: the tasks to read.
-        folder: the run's output folder, where it is mounted here.
+        folder: the run's output folder, if it is mounted here.
         counts: whether a line counts towards `tail`.
     """
 
@@ -253,7 +261,7 @@ class RunLogs:
         """Yield every existing line; None while waiting.
 
         Raises:
-            NotFound: nothing of some tasks can be read any more.
+            NotFound: some tasks have no output that can still be read.
             ApiError: no task could be read.
         """
         self._update_pods(self._list_pods(), self._logs)
@@ -266,8 +274,8 @@ class RunLogs:
         self._check(self._cluster.status.started_at is not None)
 
     def follow(self, tail: int | None) -> Lines:
-        """Yield lines as they come until the run has ended and all were yielded; None at least
-        twice a second.
+        """Yield lines as they come, until the run has ended and all lines were yielded; None at
+        least twice a second.
         """
         name = self._cluster.metadata.name
         collections = [path(kind, self._namespace) for kind in ("tfclusters", "pods")]
@@ -332,7 +340,9 @@ class RunLogs:
                 time.sleep(_TICK)
 
     def _problem(self, runs: Informer, pods: Informer) -> ApiError | None:
-        """Return why changes are not received. Raises it if the server refuses for long."""
+        """Return the error that keeps changes from being received. Raise the error if the server
+        refuses for long.
+        """
         found = next(((i, i.problem) for i in (runs, pods) if i.problem is not None), None)
         if found is None:
             return None
@@ -354,7 +364,9 @@ class RunLogs:
         return not status or status.get("phase") in FINAL_PHASES
 
     def _status(self, runs: Informer) -> Object:
-        """Return the run's status; empty if the run is gone, perhaps launched again since."""
+        """Return the run's status; empty if the run is gone, even if another run has its name
+        now.
+        """
         head = self._cluster.metadata
         found = runs.get(self._namespace, head.name)
         if found is None or found["metadata"]["uid"] != head.uid:
@@ -377,7 +389,7 @@ class RunLogs:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _read_next(self, log: PodLog, tail: int | None) -> list[LogLine]:
-        """Return the next lines of a task, beginning with the last `tail` ones."""
+        """Return the next lines of a task, beginning with the last `tail` lines."""
         if tail is not None and log.task in self._unsought:
             log.seek_last(tail)
             if log.problem is not None:
@@ -394,10 +406,11 @@ class RunLogs:
         return lines
 
     def _read_all(self, pool: ThreadPoolExecutor, tail: int | None) -> Lines:
-        """Yield all existing lines; while a task's lines are yielded, the next are being read.
+        """Yield all existing lines; while a task's lines are yielded, the logs of the next tasks
+        are read.
 
-        They are in the order of printing, but whole logs of more tasks than there are connections
-        come task by task.
+        The lines are in the order of printing. But if whole logs of more tasks than there are
+        connections are read, the lines come task by task.
         """
         if tail is None and len(self._logs) > CONNECTIONS:
             ahead: deque[Future[list[LogLine]]] = deque()
@@ -420,7 +433,7 @@ class RunLogs:
         )
 
     def _rest(self, log: PodLog, lines: Sequence[LogLine]) -> Iterator[LogLine]:
-        """Yield a task's first lines and what follows them."""
+        """Yield the `lines` of a task that were read first, and then its other lines."""
         yield from lines
         while log.behind:
             yield from log.read(_PART)
@@ -456,7 +469,7 @@ class RunLogs:
             yield LogLine(cut[0], cut_off_notice(cut, folder))
 
     def _check(self, started: bool) -> None:
-        """Raise NotFound if the output of tasks cannot be reached anywhere."""
+        """Raise NotFound if the output of tasks is available nowhere."""
         lost = [log.task for log in self._logs if log.missing and log.empty and not log.problem]
         if not lost or self._folder is not None or not started:
             return

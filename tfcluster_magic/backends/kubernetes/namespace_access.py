@@ -1,9 +1,9 @@
-"""A client's view of the runs' namespace, and the facts by which a launch is judged.
+"""A client's view of the runs' namespace, and the facts for the checks of a launch.
 
-It covers the options that the operator published, whether the operator answers, and which volumes
-are mounted here. The operator's Lease is read at most once in `CHECK_INTERVAL` seconds, however
-many callers ask. No request delays a view for longer than `REQUEST_TIMEOUT`, and an operator in an
-unknown state is not reported as down.
+The view covers the options that the operator published, whether the operator answers, and which
+volumes are mounted here. The operator's Lease is read at most once in `CHECK_INTERVAL` seconds,
+however many callers ask. No request delays a view for longer than `REQUEST_TIMEOUT`, and an
+operator in an unknown state is not reported as down.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def is_served(api: Api, namespace: str) -> bool:
     """Return whether an operator serves the namespace; True also if that is unknown now.
 
     Raises:
-        NotAllowed: TFCluster is installed on the cluster, and this account may not ask.
-        BackendUnavailable: it is installed, and this account is not accepted at all.
+        NotAllowed: TFCluster is installed on the cluster, and this account has no right to ask.
+        BackendUnavailable: TFCluster is installed, and the API server does not accept this account.
     """
     try:
         api.get(path("configmaps", namespace, labels.OPTIONS), seconds=REQUEST_TIMEOUT)
@@ -51,7 +51,7 @@ def is_served(api: Api, namespace: str) -> bool:
         if error.status not in (401, 403) or not _is_installed(api):
             return error.unanswered
         why = access.explain_api_error(error, server=api.server)
-        # A user with a missing right did not ask to run clusters in this pod instead.
+        # A user without this right did not ask to run clusters in this pod instead.
         raise type(why)(
             _("{why}. To run clusters in this pod itself, say TFCLUSTER_BACKEND=local").format(
                 why=why
@@ -61,15 +61,15 @@ def is_served(api: Api, namespace: str) -> bool:
 
 
 def operator_lease(api: Api, namespace: str) -> tuple[str, bool]:
-    """Return where the Lease of the namespace's operator is, and whether that is certain. Raises
-    ApiError, also if no operator has served the namespace yet.
+    """Return the place of the Lease of the namespace's operator, and whether the place is certain.
+    Raises ApiError; also if no operator has served the namespace yet.
     """
     where = path("configmaps", namespace, labels.OPTIONS)
     return leader_election.lease_place(api.get(where, seconds=REQUEST_TIMEOUT))
 
 
 def _is_installed(api: Api) -> bool:
-    """Return whether the cluster knows TFClusters; every signed-in account may ask that."""
+    """Return whether the cluster knows TFClusters; every signed-in account has this right."""
     try:
         api.get(API_PREFIXES["tfclusters"], seconds=REQUEST_TIMEOUT)
     except ApiError as error:
@@ -78,7 +78,8 @@ def _is_installed(api: Api) -> bool:
 
 
 def read_published(api: Api, namespace: str) -> tuple[Options, LaunchFacts, str]:
-    """Return the launch options of a namespace, the facts behind them, and the hours as text.
+    """Return the launch options of a namespace, the facts behind the options, and the user's hours
+    as text.
 
     Raises:
         ApiError: the API server refuses or does not answer.
@@ -121,13 +122,17 @@ _EXCEEDED = re.compile(
 
 
 def exceeded_record_limit(error: ApiError) -> int | None:
-    """Return how many records the ResourceQuota in a refusal allows; None for any other error."""
+    """Return the number of records that the ResourceQuota in a refusal allows; None for any other
+    error.
+    """
     found = _EXCEEDED.search(error.message) if error.status == 403 else None
     return None if found is None else int(found["limit"])
 
 
 def too_many_records(known: Sequence[TFCluster], limit: int) -> PreflightRefused:
-    """Return the error for a namespace without room for a record, which names those that count."""
+    """Return the error for a namespace that has the maximum number of records. It names the runs
+    whose records count.
+    """
     active = [each.metadata.name for each in known if each.status.released_at is None]
     ended = [each for each in known if each.status.released_at is not None]
     oldest = min(ended, key=lambda each: each.status.released_at or 0.0, default=None)
@@ -160,7 +165,7 @@ _OBJECTS_OF_RUNS = (
     ("networking.k8s.io", "networkpolicies"),
     ("batch", "jobs"),
 )
-"""Group and name of the kinds that a run consists of."""
+"""API group and plural name of the kinds of a run's objects."""
 
 
 def not_creatable(api: Api, namespace: str) -> list[str]:
@@ -186,8 +191,8 @@ class OperatorStatus:
 
     Args:
         api: the connection.
-        place: returns where the operator's Lease is, `namespace/name`, and whether the operator
-            published it; called until it succeeds. Raises ApiError.
+        place: returns the place of the operator's Lease, `namespace/name`, and whether the operator
+            published the place. It may raise ApiError, and is called until it succeeds.
     """
 
     def __init__(self, api: Api, place: Callable[[], tuple[str, bool]]) -> None:
@@ -218,7 +223,8 @@ class OperatorStatus:
                 self._place, self._certain = self._find_place()
             silent = leader_election.silence_of_holder(self._api, self._place)
         except ApiError as error:
-            if error.gone and self._certain:  # an operator creates its Lease first of all
+            # an operator creates its Lease before it does anything else
+            if error.gone and self._certain:
                 self._away = self._away or (time.time(), self._place)
             elif not error.unanswered:
                 self._away, rest = (
@@ -228,7 +234,7 @@ class OperatorStatus:
         else:
             if not silent:
                 self._away = None
-            elif self._away is None:  # keep the first time: answers are in whole seconds
+            elif self._away is None:  # keep the first time, because answers are in whole seconds
                 self._away = time.time() - silent, self._place
         self._not_before = time.monotonic() + rest
 
@@ -244,15 +250,15 @@ def _outage_notice(since: float, place: str) -> str:
 
 
 # -- mounted volumes -------------------------------------------------------------------------------
-# A notebook pod of the namespace mounts its volumes where tasks do; a laptop or a notebook of
-# another namespace does not mount them. A folder that happens to have the same path is not taken
-# for one of the runs': `here` says whether this process is in a pod of the runs' own namespace
-# (`mounts_volumes`).
+# A notebook pod mounts the volumes of its namespace at the same paths as tasks; a laptop or a
+# notebook of another namespace does not mount them. A folder that happens to have the same path
+# must not be taken for a folder of the runs. So `here` says whether this process is in a pod of the
+# runs' own namespace (`mounts_volumes`).
 
 
 def mounts_volumes(context: str, namespace: str) -> bool:
-    """Return whether this process mounts what runs of this namespace mount. A context or a
-    kubeconfig may belong to another cluster with a namespace of that name.
+    """Return whether this process mounts the volumes of runs in this namespace. A context or a
+    kubeconfig may belong to another cluster that has a namespace of the same name.
     """
     own = not context and not os.environ.get("KUBECONFIG")
     return own and access.in_pod() and access.pod_namespace() == namespace
@@ -264,7 +270,9 @@ def logs_folder(here: bool, log_dir: str) -> Path | None:
 
 
 def output_folder(here: bool, cluster: TFCluster) -> Path | None:
-    """Return the folder of a run's output, which may not exist, if its volume is mounted here."""
+    """Return the folder of a run's output if its volume is mounted here; the folder may not
+    exist.
+    """
     path = cluster.status.paths.get("output", "")
     return (
         Path(path) if path and logs_folder(here, os.path.dirname(os.path.dirname(path))) else None
@@ -304,8 +312,8 @@ def next_run_number(
     log_dir: str,
     last: Mapping[str, int],
 ) -> int:
-    """Return the number of the next run. It is above `last`, the operator's published number, which
-    includes deleted runs, and above those of existing runs and logs.
+    """Return the number of the next run. The number is above the operator's published number
+    (`last`), which includes deleted runs, and above the numbers of existing runs and logs.
     """
     used = [c.metadata.run for c in known if c.metadata.cluster == cluster]
     root = logs_folder(here, log_dir)
@@ -314,10 +322,12 @@ def next_run_number(
 
 
 def claim_volumes(offer: LaunchFacts) -> list[FolderUsage]:
-    """Return the usage of the namespace's claims that this process mounts where tasks do.
+    """Return the usage of those claims of the namespace that this process mounts at the same paths
+    as tasks.
 
-    It is measured from inside. Reading the kubelet's figures takes the right to enter any pod, and
-    it knows nothing of storage classes whose volumes are folders of a larger disk.
+    The usage is measured in the mounted folders. Reading the kubelet's figures would take the right
+    to enter any pod, and a kubelet knows nothing of storage classes whose volumes are folders of a
+    larger disk.
     """
     policy, claims = offer.policy, offer.names.claims or {}
     places = (
@@ -348,7 +358,7 @@ def gather_facts(
     *,
     here: bool,
 ) -> ClientFacts:
-    """Return the facts by which this launch is judged: the published ones and local ones."""
+    """Return the facts for the checks of this launch: published facts and local facts."""
     own = next((os.environ[key] for key in _IMAGE if os.environ.get(key)), None)
     return ClientFacts(
         cluster=offer,

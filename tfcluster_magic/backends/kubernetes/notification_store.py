@@ -1,8 +1,8 @@
-"""The notification rules of a namespace: one Secret, whose messages the notifier sends.
+"""The notification rules of a namespace: one Secret, from which the notifier sends the messages.
 
-A user's account may read and change this Secret only, and may not create it; it is created with the
-namespace. A test is requested here, because a notebook cannot connect to receivers; the notifier
-sends it and writes the result.
+A user's account may read and change only this Secret, and may not create it: the Secret is created
+with the namespace. A test is requested here, because a notebook cannot connect to receivers; the
+notifier sends it and writes the result.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class KubernetesNotifications(Notifications):
         """Ask the notifier to send the test message; see `Notifications.test`.
 
         Raises:
-            BackendUnavailable: it did not answer.
+            BackendUnavailable: the notifier did not answer.
         """
         from ...notifications.sending import NotDelivered
 

@@ -1,10 +1,11 @@
-"""The log of one task: that of each of its pods in turn, then the task's copy in /log.
+"""The log of one task: the logs of its pods, one after the other, then the copy of the log in /log.
 
 Each line is given once, despite broken connections, new attempts, log rotation, a clock that steps
-back, and the end of a pod. A cursor marks the last line given; it is searched in each answer, and
-what follows is new. Time stamps alone do not suffice, because clocks may step back and lines may
-have equal stamps. So a line is recognized by its place among those with its stamp, or by the lines
-before it. If a pod is deleted before its end was read, the log continues in the copy.
+back, and the end of a pod. A cursor marks the last line that was given. That line is searched in
+each answer, and the lines after it are new. Time stamps do not suffice, because clocks may step
+back and lines may have equal stamps. So a line is recognized by its place among the lines with its
+stamp, or by the lines before it. If a pod is deleted before its end was read, the log continues in
+the copy.
 
 Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ (read log)
 """
@@ -31,7 +32,7 @@ StampedLine = tuple[str, bytes]
 
 @dataclass
 class LogCursor:
-    """The last line given of a log."""
+    """A mark of the last line that was given from a log."""
 
     stamp: str = ""
     same: int = 0
@@ -40,20 +41,22 @@ class LogCursor:
     """Number of yielded bytes of the line, because a line without an end still grows."""
 
     def move(self, line: StampedLine) -> None:
-        """Move to the line that follows."""
+        """Move to `line`, which follows the marked line."""
         stamp, text = line
         self.same = self.same + 1 if stamp == self.stamp else 1
         self.stamp, self.length = stamp, len(text)
 
     def since(self, margin: float) -> str:
-        """Return the time this many seconds before the line; the API takes whole seconds."""
+        """Return the time that is `margin` seconds before the marked line; the API takes whole
+        seconds.
+        """
         zone = self.stamp[29:].replace("Z", "+00:00")
         second = datetime.fromisoformat(self.stamp[:19] + zone)
         return (second - timedelta(seconds=margin)).isoformat()
 
     def find(self, said: Sequence[StampedLine], cut: bool) -> int | None:
-        """Return the index of the marked line in `said`; None if it is not there. `cut`: earlier
-        lines are missing in the answer, perhaps some with the same stamp.
+        """Return the index of the marked line in `said`; None if it is not there. `cut` says that
+        earlier lines, perhaps with the same stamp, are missing in the answer.
         """
         end = next((i for i in range(len(said) - 1, -1, -1) if said[i][0] == self.stamp), None)
         if end is None:
@@ -82,15 +85,17 @@ def position_after(lines: Sequence[str], given: Sequence[str]) -> int | None:
 _SILENCE = 10.0
 """Seconds without a byte after which a kubelet counts as silent."""
 _RECENT = 2000
-"""Number of lines requested from the end, because with `sinceTime` alone a kubelet reads the whole
+"""Number of lines requested from the end, because with only `sinceTime` a kubelet reads the whole
 file.
 """
 _FEW = 5
-"""Number of lines requested if nothing was new last time, and for the lines before the wanted
-ones.
+"""Number of lines requested if the last request found nothing new; also the number of lines
+requested before the wanted ones.
 """
 _MARGIN = 5.0
-"""Seconds by which a clock may step back between two polls of a task that prints all the time."""
+"""Seconds by which a node's clock may step back between two polls of a task that prints all the
+time.
+"""
 _KEPT = 20
 _REST = ""
 """Replaces the time stamp of text that continues the previous line."""
@@ -99,7 +104,7 @@ _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}\S+")
 
 @dataclass
 class PodLogState:
-    """A pod of a task, and how far it was read; `over` if it prints no more."""
+    """A pod of a task, and how far its log was read; `over` says that it prints no more."""
 
     name: str
     over: bool = False
@@ -110,15 +115,15 @@ class PodLogState:
     read: bool = False
     gone: bool = False
     problem: ApiError | None = None
-    """Why the last request failed: the node or the API server does not answer."""
+    """The error of the last request if it failed: the node or the API server did not answer."""
 
 
 class PodLog:
     """The log of one task; not thread-safe.
 
     Args:
-        file: the copy, where its volume is mounted here.
-        counts: whether a line counts towards the wanted ones.
+        file: the copy of the log, if its volume is mounted here.
+        counts: whether a line counts towards the number of wanted lines.
     """
 
     def __init__(
@@ -144,21 +149,23 @@ class PodLog:
 
     @property
     def missing(self) -> bool:
-        """Whether there is no pod, or one that could not be read to its end."""
+        """Whether the task has no pod, or a pod whose log could not be read to its end."""
         return self._copy is None and (
             not self._pods or self.problem is not None or self.is_cut_off
         )
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether a pod was deleted before its end was read, and no copy exists."""
+        """Whether a pod was deleted before its log was read to the end, and no copy exists."""
         return self._copy is None and any(
             not pod.read and (pod.gone or not pod.here) for pod in self._pods.values()
         )
 
     @property
     def problem(self) -> ApiError | None:
-        """Why an existing pod's log could not be read; None if the log or its copy was read."""
+        """The error that kept an existing pod's log from being read; None if the log or its copy
+        was read.
+        """
         asked = (pod.problem for pod in self._pods.values() if pod.here)
         return next(filter(None, asked), None) if self._copy is None else None
 
@@ -184,7 +191,7 @@ class PodLog:
             pod.over = (found.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
     def seek_last(self, count: int) -> None:
-        """Move to where the last `count` lines that count begin."""
+        """Move to the beginning of the last `count` lines for which `counts` is true."""
         self._tail = count
         if self._copy is not None:
             self._copy.seek_last(count)
@@ -200,7 +207,9 @@ class PodLog:
         self._given, self._sought = 0, True
 
     def _last_of(self, pod: PodLogState, count: int) -> tuple[list[StampedLine], int, int]:
-        """Return lines of a pod's end, where the wanted ones begin, and how many of them count."""
+        """Return lines from the end of a pod's log, the index at which the wanted lines begin, and
+        how many of the wanted lines count.
+        """
         asked = count + _FEW
         while True:
             found = list(self._request(pod, tailLines=asked))
@@ -232,7 +241,9 @@ class PodLog:
             pod.read = over and not pod.gone and pod.problem is None
 
     def use_copy(self) -> None:
-        """Continue in the copy after the lines already given; do nothing if there is no copy."""
+        """Continue in the copy, after the lines that were already given; do nothing if there is no
+        copy.
+        """
         if self._copy is not None or self._file is None or not self._file.exists():
             return
         self._copy = TaskLog(self.task, [self._file], self._counts)
@@ -257,7 +268,7 @@ class PodLog:
         return lines
 
     def _grown(self, line: str) -> Sequence[LogLine]:
-        """Return what a line that was given last has gained."""
+        """Return the text that was added to the line that was given last."""
         more = line[len(self._last[-1]) :] if line.startswith(self._last[-1]) else ""
         return [LogLine(self.task, more)] if more else []
 
@@ -266,12 +277,13 @@ class PodLog:
     def _streams(self) -> Iterator[tuple[PodLogState, Iterator[StampedLine], bool]]:
         while self._open:
             yield self._open.popleft()
-        if self._sought:  # they have just been read
+        if self._sought:  # the lines have just been read
             self._sought = False
             return
         for pod in list(self._pods.values()):
             if pod.here and not pod.read:
-                over = pod.over  # before reading, so that nothing printed before is missed
+                # read before the log is, so that nothing printed before the end is missed
+                over = pod.over
                 yield pod, self._new_lines(pod), over
 
     def _new_lines(self, pod: PodLogState) -> Iterator[StampedLine]:
@@ -293,14 +305,17 @@ class PodLog:
                 return iter(new)
             if not cut and "sinceTime" in query:
                 break
-        return iter(found)  # its node has started a new file, so all of it is new
+        return iter(found)  # the node has started a new file, so all its lines are new
 
     def _queries(self, pod: PodLogState, said: list[StampedLine]) -> Iterator[dict[str, Any]]:
-        """Yield queries for ever more lines, until the marked line is found."""
+        """Yield queries, each for more lines than the one before, until the marked line is
+        found.
+        """
         if pod.quiet:
             yield {"tailLines": _FEW}
             if said and said[-1][0] < pod.mark.stamp:
-                # Its clock stepped back: by time a kubelet would hide what was printed since.
+                # The node's clock stepped back: a query by time would hide the lines printed since
+                # then.
                 yield {"tailLines": _RECENT}
                 yield {}
                 return
@@ -325,7 +340,7 @@ class PodLog:
                 pod.problem = error
             elif error.gone:
                 pod.gone = True
-            elif error.status != 400:  # 400: it has not started yet
+            elif error.status != 400:  # 400: the container has not started yet
                 raise
 
     def _advance(self, pod: PodLogState, line: StampedLine) -> LogLine:
@@ -341,7 +356,7 @@ class PodLog:
 
 
 def _printed_at(stamp: str) -> float | None:
-    """Return a node's time stamp in seconds since the epoch."""
+    """Convert a node's time stamp to seconds since the epoch."""
     try:
         zone = stamp[29:].replace("Z", "+00:00")
         return datetime.fromisoformat(stamp[:26] + zone).timestamp()

@@ -1,7 +1,8 @@
 """The schedules of a namespace: TFClusterSchedules, which the operator follows.
 
-A user has no right to a schedule's status. To change it, such as to pause, a verb writes a request
-into the spec. The schedule is then shown as if the operator had carried out the request already.
+A user has no right to a schedule's status. To change the status, such as to pause, this module
+writes a request into the spec. The schedule is then shown as if the operator had carried out the
+request already.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class KubernetesSchedules(Schedules):
     Args:
         api: the connection.
         namespace: the namespace.
-        with_image: returns a spec with the image that a launch from here gets.
+        with_image: returns a spec with the image that a launch from this process gets.
     """
 
     def __init__(self, api: Api, namespace: str, with_image: Callable[[Spec], Spec]) -> None:
@@ -103,7 +104,7 @@ class KubernetesSchedules(Schedules):
             raise self._explained(error, name) from None
 
     def _launch(self, launch: ScheduledLaunch) -> ScheduledLaunch:
-        """Return a launch with its image. Raises InvalidRequest if it is no snapshot."""
+        """Return a launch with its image. Raises InvalidRequest if its program is no snapshot."""
         if launch.track:
             raise InvalidRequest([self.track_problem()], _("the schedule was refused"))
         return replace(launch, spec=self._with_image(launch.spec))

@@ -1,8 +1,8 @@
 """Entry point of a supervisor: `python -I -S __main__.py RUN_FOLDER LOCK_FD READY_FD
 IMPORT_PATH...`.
 
-It detaches by a second fork, so that the launching process has no child to wait for. It runs
-isolated and without `site`, so that nothing of the user's (modules in the current folder,
+The supervisor detaches by a second fork, so that the launching process has no child to wait for. It
+runs isolated and without `site`, so that no code of the user (modules in the current folder,
 PYTHONPATH, .pth files) runs in it.
 """
 

@@ -1,12 +1,12 @@
 """The local backend: clusters as processes of this user on this machine.
 
-A launch takes capacity, name, number and devices in one step under the launch lock, and writes the
-record last; then a detached supervisor takes over. All answers come from the files in the state
+A launch reserves capacity, name, number and devices in one step under the launch lock, and writes
+the record last. Then a detached supervisor takes over. All answers come from the files in the state
 folder; nothing is kept in this process.
 
-A watch polls with `stat` five times a second. For fifty runs that costs less than a millisecond,
-works on any file system (inotify does not on NFS), and also detects a killed supervisor, which
-changes no file.
+A watch polls with `stat` five times a second. For fifty runs, a poll costs less than a millisecond.
+Polling works on any file system (inotify does not work on NFS), and also detects a killed
+supervisor, which changes no file.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from ..base import (
 )
 from ..run_names import is_record_expired
 from . import capacity, launch_facts, lost_supervisor, processes, quota
-from .store import RunFolder, Store
+from .run_store import RunFolder, Store
 
 if TYPE_CHECKING:
     from .notification_store import LocalNotifications
@@ -69,7 +69,7 @@ Stamps = tuple[state_files.Stamp | None, ...]
 
 
 def watch_run(folder: RunFolder) -> Iterator[TFCluster | None]:
-    """Yield the run now and at each change until it is released; None after each look without a
+    """Yield the run now and at each change until it is released; None after each poll without a
     change.
     """
     known = RunChanges()
@@ -85,7 +85,7 @@ def watch_all_runs(
     folders: Callable[[], Iterable[RunFolder]],
 ) -> Iterator[TFCluster | Removed | None]:
     """Yield each run in `folders()` now, at each change, and when it is deleted. Never ends. Yields
-    None after each look without a change.
+    None after each poll without a change.
     """
     known = RunChanges()
     while True:
@@ -105,7 +105,7 @@ def watch_all_runs(
 
 
 class RunChanges:
-    """The runs that a watch has reported, with the stamps of their files then."""
+    """The runs that a watch has reported, with the stamps that their files had then."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[Stamps, RunFolder, TFCluster]] = {}
@@ -138,13 +138,13 @@ class RunChanges:
             for key in self._seen.keys() - there
             if state_files.is_gone(
                 self._seen[key][1].path
-            )  # a volume that fails for now still has it
+            )  # a volume that cannot be read for the moment still has the run
         ]
         return [self._seen.pop(key)[2].metadata.name for key in gone]
 
 
 def _recheck(folder: RunFolder, cluster: TFCluster) -> TFCluster | None:
-    """Return the run, read again only if its supervisor is gone."""
+    """Return the run. It is read again only if its supervisor is gone."""
     lock_fd = folder.lock()
     if lock_fd is None:
         return replace(cluster, status=lost_supervisor.with_full_disks(folder, cluster.status))
@@ -198,7 +198,7 @@ class LocalBackend(Backend):
 
     def schedules(self) -> LocalSchedules:
         """See `Backend.schedules`."""
-        from .schedule_store import LocalSchedules  # with cronsim, which other verbs do not need
+        from .schedule_store import LocalSchedules  # imports cronsim, which other verbs do not need
 
         return LocalSchedules(self.state_dir)
 
@@ -241,7 +241,7 @@ class LocalBackend(Backend):
     def _facts(
         self, spec: Spec, runs: Sequence[tuple[RunFolder, TFCluster]], resume_from: Path | None
     ) -> checks.LocalFacts:
-        """Return the facts by which a launch is judged."""
+        """Return the facts for the checks of a launch."""
         return launch_facts.gather_facts(
             spec, runs, self._store.hours, self.folders, self.state_dir, resume_from
         )
@@ -262,11 +262,11 @@ class LocalBackend(Backend):
         """See `Backend.create`.
 
         Raises:
-            InvalidRequest: it asks for something that only Kubernetes has.
+            InvalidRequest: the request asks for something that only Kubernetes has.
             BackendUnavailable: the supervisor could not be started.
             TFClusterError: the state folder cannot be written.
         """
-        from .launch import Launch  # reads programs, which no other verb does
+        from .launch import Launch  # imports the reading of programs, which no other verb needs
 
         resume_from = self._output_of(request.spec.resume_from)
         launch = Launch(self._store, self.data_dir, self.log_dir, resume_from)
@@ -284,17 +284,20 @@ class LocalBackend(Backend):
             if request.run is None:
                 cluster = run_names.choose_name(cluster, request.name_given, running)
             verdict.check()
-            gpus = None if request.spec.after else facts.free_gpus  # assigned when it starts
+            # for a waiting run, GPUs are assigned at its start
+            gpus = None if request.spec.after else facts.free_gpus
             folder, lock_fd = launch.write(cluster, request, verdict.warnings, gpus)
         made = launch.hand_over(folder, lock_fd)
-        self.keep_time()  # it follows active runs, of which somebody may want to be told
+        # the clock process follows active runs, because rules of notifications may concern them
+        self.keep_time()
         return made
 
     def _made_before(self, request: LaunchRequest, run: int) -> TFCluster | None:
         """Return the run of this number if this request created it; None if the number is free.
 
         Raises:
-            NameTaken: another run has or had it, or the launch was interrupted before its tasks.
+            NameTaken: another run has or had the number, or the launch was interrupted before its
+                tasks started.
         """
         found = lost_supervisor.load_run(self._store.folder(request.cluster, run))
         if found is None and run >= self.next_number(request.cluster):
@@ -340,7 +343,8 @@ class LocalBackend(Backend):
                             ref=ref, why=error.strerror
                         )
                     ) from None
-        # Also if the process that wrote the stop died before it did this.
+        # Repeated for an earlier stop, because the process that wrote it may have died before this
+        # step.
         if not folder.wake():
             _terminate(folder, cluster)
         return lost_supervisor.load_run(folder) or cluster
@@ -349,7 +353,7 @@ class LocalBackend(Backend):
         """See `Backend.annotate`.
 
         Raises:
-            TFClusterError: it could not be written.
+            TFClusterError: the annotations could not be written.
         """
         folder, cluster = self._find(ref)
         try:
@@ -376,13 +380,14 @@ class LocalBackend(Backend):
         if cluster.status.released_at is None:
             raise run_names.still_has_tasks(cluster)
         self.check_delete(cluster, with_logs)
-        # Other launches need not wait for many checkpoints to go: as long as the record is there,
-        # its number is not given again.
+        # Removed without the launch lock, so that launches need not wait until many checkpoints are
+        # deleted. As long as the record exists, the run's number is not used again.
         if with_logs and (output := cluster.status.paths.get("output")):
             remove_output(cluster, Path(output))
         with self._store.launch_lock():
             folder, cluster = self._find(name)
-            if cluster.metadata.uid != uid:  # somebody was faster, and the name is another run's
+            # another deletion was faster, and another run has the name now
+            if cluster.metadata.uid != uid:
                 raise run_names.unknown_run_error(ref, [])
             self._store.remove(folder, results=with_logs)
         state_files.remove_empty(self._output(cluster))
@@ -467,7 +472,7 @@ class LocalBackend(Backend):
         return self.log_dir / cluster / str(run)
 
     def _output(self, cluster: TFCluster) -> Path:
-        """Return the output folder of a run; guessed if the record is damaged."""
+        """Return the output folder of a run; the most likely folder if the record is damaged."""
         told, of_run = cluster.status.paths.get("output"), cluster.metadata
         return Path(told) if told else self.log_dir / of_run.cluster / str(of_run.run)
 
@@ -478,14 +483,14 @@ _ENDS = {Cause.COMPLETED: TaskState.SUCCEEDED, Cause.STOPPED: TaskState.STOPPED}
 def _logs_of(
     folder: RunFolder, cluster: TFCluster, tasks: Sequence[str]
 ) -> dict[str, tuple[Path, Path]]:
-    """The log of each task, and the copy of it in the run's output."""
+    """Return the paths of the log of each task, and of its copy in the run's output."""
     copies = Path(cluster.status.paths.get("output", "/nonexistent"))
     return {t: (folder.tasks / f"{t}.log", copies / f"{t}.log") for t in tasks}
 
 
 def _terminate(folder: RunFolder, cluster: TFCluster) -> bool:
     """Signal the supervisor of a run if it does not read its pipe; return whether there is a
-    supervisor. A starting supervisor is left alone: it will find the written stop.
+    supervisor. A starting supervisor gets no signal: it will find the stop request on disk.
     """
     if cluster.status.phase is Phase.QUEUED:
         return False

@@ -1,12 +1,12 @@
-"""Capacity of this machine, and what is free of it: cores, memory, GPUs.
+"""Capacity of this machine, total and free: cores, memory, GPUs.
 
-What active runs may use counts as taken: memory that a run may still take up to its limits is not
-given twice, and memory used by other programs is not given at all. The numbers come from /proc, the
-runs' records and `nvidia-smi`.
+Everything that active runs may use counts as used: the memory that a run may still take up to its
+limits is not given to another run, and memory used by other programs is not given to any. The
+numbers come from /proc, the runs' records and `nvidia-smi`.
 
-A GPU belongs as a whole to one task of one active run, within what this process may see itself
-(CUDA_VISIBLE_DEVICES). Devices are named by UUID, because the numbers of CUDA and of nvidia-smi
-differ. Without nvidia-smi on PATH there are no GPUs.
+A GPU belongs as a whole to one task of one active run. Only GPUs that this process may see itself
+(CUDA_VISIBLE_DEVICES) are used. Devices are named by UUID, because the numbers of CUDA and of
+nvidia-smi differ. Without nvidia-smi on PATH there are no GPUs.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from ...quota.preflight import AvailableResources, Limit, cpu_of, gpu_of, memory
 from ...spec import Phase, Spec, TaskType, TFCluster
 from ...spec.names import task_name
 from . import processes, quota
-from .store import RunFolder
+from .hours_file import HoursFile
+from .run_store import RunFolder
 
 NVIDIA_SMI_TIMEOUT = 20.0
-"""Timeout in seconds of nvidia-smi; a driver that has to wake up takes several."""
+"""Timeout in seconds of nvidia-smi; a driver that has to wake up needs several seconds."""
 
 
 def has_gpu_driver() -> bool:
-    """Return whether this machine has the driver's tool."""
+    """Return whether this machine has nvidia-smi, the tool of the GPU driver."""
     return shutil.which("nvidia-smi") is not None
 
 
@@ -72,12 +73,12 @@ def gpu_devices() -> list[str]:
 MAX_TASKS = 100
 
 ActiveRuns = Sequence[tuple[RunFolder, TFCluster]]
-"""Runs with their folders; those that are not released take room."""
+"""Runs with their folders; runs that are not released use resources."""
 
 
 def measure(active: ActiveRuns, with_gpus: bool = True) -> tuple[AvailableResources, list[str]]:
-    """Return the capacity and the free GPUs. Without `with_gpus`, nvidia-smi, which may take a
-    second, is not called.
+    """Return the capacity and the free GPUs. Without `with_gpus`, do not call nvidia-smi, which may
+    take a second.
     """
     held = {cluster.metadata.name: _reserved_memory(cluster) for _, cluster in active}
     cores = float(_cores())
@@ -104,7 +105,9 @@ def measure(active: ActiveRuns, with_gpus: bool = True) -> tuple[AvailableResour
 
 
 def occupied_types(cluster: TFCluster) -> list[TaskType]:
-    """Return the task types that use something: all of an active run, else those still running."""
+    """Return the task types that use resources: all types of an active run, else the types of tasks
+    that still run.
+    """
     counts = cluster.status.counts
     if waits_to_start(cluster):
         return []
@@ -114,14 +117,14 @@ def occupied_types(cluster: TFCluster) -> list[TaskType]:
 
 
 def waits_to_start(cluster: TFCluster) -> bool:
-    """Return whether a run has taken no room yet: it waits for other runs, or for room after that.
-    Every other run has taken its room before its record exists.
+    """Return whether a run has reserved no resources yet, because it waits for other runs, or for
+    resources after that. Every other run has reserved its resources before its record exists.
     """
     return cluster.status.phase is Phase.QUEUED and bool(cluster.spec.after)
 
 
-def room_facts(spec: Spec, runs: ActiveRuns, hours: quota.HoursFile, now: float) -> RoomFacts:
-    """Return the facts that decide whether `spec` fits on this machine beside `runs`.
+def room_facts(spec: Spec, runs: ActiveRuns, hours: HoursFile, now: float) -> RoomFacts:
+    """Return the facts that decide whether `spec` fits on this machine together with `runs`.
 
     Raises:
         TFClusterError: the hub's limits cannot be read.
@@ -145,7 +148,7 @@ def room_facts(spec: Spec, runs: ActiveRuns, hours: quota.HoursFile, now: float)
 
 
 def assign_gpus(spec: Spec, free: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Assign devices to each task that requested some; the caller has checked the number."""
+    """Assign devices to each task that requested GPUs; the caller has checked the number."""
     left = list(free)
     given: dict[str, tuple[str, ...]] = {}
     for task_type, count in spec.replicas.counts.items():
@@ -174,7 +177,7 @@ def _cores() -> int:
 
 
 def _memory() -> tuple[float, float]:
-    """Return total and available memory in bytes, by /proc/meminfo."""
+    """Return the total and the available memory in bytes, from /proc/meminfo."""
     known: dict[str, float] = {}
     with contextlib.suppress(OSError, ValueError), open("/proc/meminfo") as file:
         for line in file:

@@ -1,11 +1,12 @@
-"""The clock process: one for each account, launches what is due, and sleeps in between.
+"""The clock process of an account, which launches the runs of due times and sleeps in between.
 
-A lock allows only one. It survives the shell that started it, also sends notifications
-(`notification_work`), and ends with the last schedule and the last rule of notifications. Before
-each launch it writes the due time and the name of the run into the schedule's status. Another clock
-process that finds an unfinished launch there continues it. An existing run with that name and due
-time counts as that launch. Launches happen in forked children, one at a time for each schedule, so
-that this process does not keep what a launch imports.
+A lock allows only one clock process. It survives the shell that started it, and ends when there is
+neither a schedule nor a rule of notifications. It also sends the notifications
+(`notification_work`). Before each launch, the process writes the due time and the name of the run
+into the schedule's status. Another clock process that finds an unfinished launch in a status
+continues the launch. An existing run with that name and due time counts as that launch. Launches
+happen in forked children, one at a time for each schedule, so that this process does not keep what
+a launch imports.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ from ...schedules.due import (
 from ...spec import Message, ScheduledRun, Stop, names
 from . import lost_supervisor, notification_work, schedule_store, supervisor_events
 from .notification_store import has_rules
+from .run_store import RunFolder, Store
 from .schedule_store import LocalSchedules, with_status
-from .store import RunFolder, Store
 from .supervisor_events import SupervisorEvents
 
 if TYPE_CHECKING:
@@ -58,12 +59,12 @@ if TYPE_CHECKING:
 LOOK_INTERVAL = 1.0
 """Seconds between two checks of active runs."""
 LONGEST_SLEEP = 60.0
-"""Maximum seconds until the clock process reads the machine's clock again, which may have
-been set.
+"""Maximum seconds until the clock process reads the machine's clock again, because the clock may
+have been set.
 """
 _PATIENCE = 5.0
-"""Seconds after which a run is read although none of its files changed: its supervisor may have
-died.
+"""Seconds after which a run is read even if none of its files changed, because its supervisor may
+have died.
 """
 _MOST_NAMES = 1000
 
@@ -110,7 +111,7 @@ class Clock:
             self._events.renew()
 
     def look(self) -> float | None:
-        """Handle each schedule; return the time of the next check, None if there is nothing to
+        """Handle each schedule; return the time of the next check; None if there is nothing to
         do.
         """
         wakes, schedules = [], []
@@ -255,7 +256,9 @@ def _stamps(folder: RunFolder) -> tuple[state_files.Stamp | None, ...]:
 
 
 def carry_out(schedules: LocalSchedules, name: str, stop: tuple[str, ...], now: Now) -> None:
-    """Stop runs and launch what a schedule's status says; only one process does so at a time."""
+    """Stop runs, and launch the occurrences that a schedule's status requests. Only one process
+    does so at a time.
+    """
     from .backend import LocalBackend  # a launch imports much that the clock process does not need
 
     folder = schedules.folder(name)
@@ -282,8 +285,8 @@ def _launch(
     occurrence: Occurrence,
     now: Now,
 ) -> None:
-    """Launch one due time. The name of its run is written first; a name that was written earlier is
-    used again.
+    """Launch the run of one due time. Its name is written before the launch; a name that was
+    written earlier is used again.
     """
     rules, cluster = schedule.rules, schedule.launch.cluster
 
@@ -376,7 +379,7 @@ def main(path: str, now: Now = time.time) -> None:
             clock.lock_fd = fd
             clock.run()
             os.close(fd)
-            # A schedule that was created just now may have found the lock taken.
+            # A process that created a schedule just now may have found the lock taken.
             left = LocalSchedules(state_dir, knocks=False).list() or has_rules(state_dir)
             if clock.was_ended or not left:
                 break

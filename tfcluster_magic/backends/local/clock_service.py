@@ -1,7 +1,7 @@
 """The systemd user unit of the clock process, which starts it at login or with the machine.
 
-The unit only starts the clock: the same single process that a shell would start. It ends with
-the last schedule. See systemd.service(5) and systemd.unit(5).
+The unit only starts the clock process, the same single process that a shell would start. The
+process ends with the last schedule. See systemd.service(5) and systemd.unit(5).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PATIENCE = 30.0
 
 
 def unit_file() -> Path:
-    """Return the path of the user's unit."""
+    """Return the path of the user's unit file."""
     config = os.environ.get("XDG_CONFIG_HOME", "")
     home = Path(config) if os.path.isabs(config) else Path.home() / ".config"
     return home / "systemd" / "user" / UNIT
@@ -77,8 +77,8 @@ def install(state_dir: Path) -> Path:
 
 
 def remove() -> Path | None:
-    """Disable the unit and delete it; return its path, None if there was none. A running clock
-    process goes on.
+    """Disable the unit and delete it; return its path; None if there was no unit. A running clock
+    process continues.
 
     Raises:
         Conflict: no systemd manages this account's services.
@@ -131,6 +131,8 @@ def _escaped(text: str) -> str:
 
 
 def _quoted(text: str, *, is_command: bool = True) -> str:
-    """Quote a word of a unit: systemd replaces specifiers, and variables in commands."""
+    """Quote a word for a unit file, because systemd replaces specifiers, and variables in
+    commands.
+    """
     text = _escaped(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return '"' + (text.replace("$", "$$") if is_command else text) + '"'

@@ -1,4 +1,5 @@
-"""A launch on disk: name, number and devices in one step, the record last, then its supervisor.
+"""A launch on disk: it reserves name, number and devices in one step, writes the record last, and
+then starts the supervisor.
 
 A launch that fails anywhere leaves no record, no process and no folder. It passes the run's lock to
 the supervisor, so that no reader ever finds a record without a supervisor. The supervisor survives
@@ -30,12 +31,12 @@ from ...spec import Metadata, Phase, Reason, Spec, Status, TFCluster, names, tas
 from ...spec.task_file import guard_path
 from . import capacity, lost_supervisor
 from .lost_supervisor import last_supervisor_lines
-from .store import RunFolder, Store
+from .run_store import RunFolder, Store
 from .task_processes import scrubbed
 
 START_TIMEOUT = 30.0
-"""Maximum seconds to wait for a supervisor's ready signal. A slow supervisor then goes on, as its
-lock shows.
+"""Maximum seconds to wait for a supervisor's ready signal. After that, a slow supervisor continues;
+its held lock shows that it lives.
 """
 _BOOTSTRAP = Path(__file__).with_name("__main__.py")
 
@@ -83,7 +84,7 @@ def start_supervisor(folder: RunFolder, lock_fd: int) -> None:
             )
         os.close(tell)
         tell = -1
-        process.wait()  # the first of the two forks; it ends at once
+        process.wait()  # `process` is the first of two forked processes and ends at once
         if _is_readable(ready) and not os.read(ready, 1):
             words = last_supervisor_lines(folder, lines=1)
             raise BackendUnavailable(
@@ -103,7 +104,7 @@ def start_supervisor(folder: RunFolder, lock_fd: int) -> None:
 
 def _is_readable(ready: int) -> bool:
     """Return whether there is data or an end of file within START_TIMEOUT."""
-    poll = select.poll()  # unlike select(), it takes the high descriptors of a busy kernel
+    poll = select.poll()  # unlike select(), poll() accepts the high descriptors of a busy kernel
     poll.register(ready, select.POLLIN)
     return bool(poll.poll(START_TIMEOUT * 1000))
 
@@ -155,7 +156,7 @@ def task_description(
 
 @dataclass
 class Launch:
-    """One launch under way; used under the launch lock until `write` has returned."""
+    """One launch in progress; used under the launch lock until `write` has returned."""
 
     store: Store
     data_dir: Path
@@ -174,7 +175,7 @@ class Launch:
         Raises:
             SetupRefused: the run's log folder cannot be created.
             BackendUnavailable: this Python does not know its own executable.
-            TFClusterError: the state folder or the program's snapshot fails.
+            TFClusterError: the state folder or the program's snapshot cannot be written.
         """
         folder: RunFolder | None = None
         lock_fd: int | None = None
@@ -250,7 +251,7 @@ class Launch:
         if spec.program is not None and (spec.program.files is not None or spec.program.is_stored):
             materialise(spec.program, folder.program, paths.home_dir(), folder_mode=0o755)
         elif spec.program is not None:
-            folder.program.mkdir(exist_ok=True)  # each task puts there what it fetches
+            folder.program.mkdir(exist_ok=True)  # each task stores in it what it downloads
         if free_gpus is not None:
             given = capacity.assign_gpus(spec, free_gpus)
             state_files.write(folder.gpus_file, msgspec.json.encode(given))
@@ -260,10 +261,10 @@ class Launch:
         state_files.write(folder.task_file, msgspec.json.encode(described))
 
     def hand_over(self, folder: RunFolder, lock_fd: int) -> TFCluster:
-        """Start the supervisor, and return the run as it then is.
+        """Start the supervisor, and return the run as it is after that.
 
         Raises:
-            BackendUnavailable: it did not start; then nothing is left of the run.
+            BackendUnavailable: the supervisor did not start. Then nothing is left of the run.
         """
         try:
             start_supervisor(folder, lock_fd)

@@ -1,4 +1,4 @@
-"""The facts by which a launch on this machine is judged (`launch_checks.local`), gathered once.
+"""The facts for the checks of a launch on this machine (`launch_checks.local`), gathered once.
 
 Nothing is created. Finding out whether a Python has TensorFlow does not import TensorFlow.
 """
@@ -19,7 +19,8 @@ from ...launch_checks.local import LocalFacts, TaskPython, WrittenFolder, emptie
 from ...spec import Spec, TFCluster
 from ...spec.task_file import guard_path
 from . import capacity, quota
-from .store import RunFolder
+from .hours_file import HoursFile
+from .run_store import RunFolder
 from .task_processes import scrubbed
 
 # -- the Python of the tasks -----------------------------------------------------------------------
@@ -27,7 +28,7 @@ from .task_processes import scrubbed
 
 def find_python(path: str | None) -> TaskPython:
     """Return the Python at `path`; without a path, the current one."""
-    from ...program.interpreters import find_modules  # which no other verb needs
+    from ...program.interpreters import find_modules  # needed by no other verb
 
     if path is None or path == sys.executable:
         found = importlib.util.find_spec("tensorflow") is not None
@@ -53,16 +54,16 @@ NEEDED_DISK = 1 << 20
 def gather_facts(
     spec: Spec,
     runs: Sequence[tuple[RunFolder, TFCluster]],
-    hours: quota.HoursFile,
+    hours: HoursFile,
     folders: Mapping[str, Path],
     state_dir: Path,
     resume_from: Path | None,
 ) -> LocalFacts:
-    """Return the facts by which this launch is judged.
+    """Return the facts for the checks of this launch.
 
     Args:
         spec: the spec to launch.
-        runs: all runs on record.
+        runs: all runs that have a record.
         hours: the ledger of hours.
         folders: the user's folders, by `storage.NAMES`.
         state_dir: the folder of the records.
@@ -74,7 +75,7 @@ def gather_facts(
     log_dir = folders["log"]
     facts = capacity.room_facts(spec, runs, hours, time.time())
     if spec.after:
-        facts = emptied(facts)  # what is free now says nothing about then
+        facts = emptied(facts)  # what is free now says nothing about the time of the start
     return LocalFacts(
         **vars(facts),
         volumes=quota.bounded_volumes(folders, state_dir, facts.limits),
@@ -88,7 +89,7 @@ def gather_facts(
 
 
 def host_warnings(log_dir: Path) -> list[str]:
-    """Return problems of this machine that are not bad enough to refuse a launch."""
+    """Return the problems of this machine that do not prevent a launch."""
     found = []
     if sys.platform != "linux":
         found.append(

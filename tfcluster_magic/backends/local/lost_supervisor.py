@@ -1,4 +1,4 @@
-"""The clean-up of a run whose supervisor is gone: killed, crashed, or lost with a reboot.
+"""The clean-up of a run whose supervisor was killed, crashed, or was lost with a reboot.
 
 If a record is not released and its lock is free, the first reader takes the lock, ends all
 processes and control groups, and writes the final status. A starting supervisor does not count as
@@ -20,7 +20,7 @@ from ...lifecycle import messages
 from ...quota import ledger
 from ...spec import Message, Phase, Reason, Status, TaskState, TFCluster, TypeCounts, Usage
 from . import memory_limits, processes
-from .store import RunFolder
+from .run_store import RunFolder
 
 _BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 _BOOT_ID_FORMAT = re.compile(rb"[0-9a-f-]{36}")
@@ -34,7 +34,9 @@ def write_boot_id(lock_fd: int) -> None:
 
 
 def load_run(folder: RunFolder) -> TFCluster | None:
-    """Return the run in `folder`, ended if its supervisor is gone. None if it is not a run."""
+    """Return the run in `folder`; None if the folder has no run. If the run's supervisor is gone,
+    end the run first.
+    """
     cluster = folder.load()
     if cluster is None or cluster.status.released_at is not None:
         return cluster
@@ -42,10 +44,11 @@ def load_run(folder: RunFolder) -> TFCluster | None:
     if lock_fd is None:
         return _with_supervisor(folder, cluster)
     try:
-        cluster = folder.load()  # it may have ended before we had the lock
+        cluster = folder.load()  # the run may have ended before we had the lock
         if cluster is None or cluster.status.released_at is not None:
             return cluster
-        if processes.supervisors(folder.path):  # its lock file was removed or replaced
+        # the supervisor lives, but its lock file was removed or replaced
+        if processes.supervisors(folder.path):
             return _with_supervisor(folder, cluster)
         for uid in folder.uids():
             if not processes.write_elsewhere(uid, folder.tasks):
@@ -65,8 +68,8 @@ def load_run(folder: RunFolder) -> TFCluster | None:
 
 
 def _with_supervisor(folder: RunFolder, cluster: TFCluster) -> TFCluster:
-    """Return a run whose supervisor lives, with warnings of full disks; ask the supervisor to
-    repair a damaged record.
+    """Return a run whose supervisor lives, with warnings about full disks. If its record is
+    damaged, ask the supervisor to repair it.
     """
     if cluster.status.reason is Reason.RECORD_DAMAGED:
         folder.wake()
@@ -74,8 +77,8 @@ def _with_supervisor(folder: RunFolder, cluster: TFCluster) -> TFCluster:
 
 
 def with_full_disks(folder: RunFolder, status: Status, *, full: bool = False) -> Status:
-    """Add warnings to a status about full disks, of the records or of the output. `full`: a write
-    to the records' disk failed, whatever space it reports (as with a quota).
+    """Add warnings to a status if the disk of the records or of the output is full. `full`: a write
+    to the disk of the records failed, even if it reports free space (as with a quota).
     """
     places = {folder.path, Path(status.paths.get("output") or folder.path)}
     mounts = {state_files.mount_point(place) for place in places if state_files.is_full(place)}
@@ -101,7 +104,7 @@ def _final_status(folder: RunFolder, cluster: TFCluster, boot: bytes, now: float
     else:
         phase, reason, ended = Phase.FAILED, Reason.SUPERVISOR_LOST, TaskState.FAILED
         message = Message("SupervisorLost", {"what": what, "name": name})
-        # A start writes the log first.
+        # The start of a run writes this log first.
         if before.phase is Phase.QUEUED and not folder.supervisor_log.exists():
             message = Message("LaunchInterrupted", {"name": name})
     final = replace(
@@ -144,7 +147,7 @@ def last_supervisor_lines(folder: RunFolder, lines: int) -> str:
 
 
 def _last_write(folder: RunFolder) -> float:
-    """Return when a task or the supervisor last wrote something; the same for every reader."""
+    """Return when a task or the supervisor last wrote a file. Every reader gets the same time."""
     signs = [0.0]
     with contextlib.suppress(OSError):
         signs += [each.lstat().st_mtime for each in folder.tasks.iterdir()]
@@ -152,7 +155,9 @@ def _last_write(folder: RunFolder) -> float:
 
 
 def _usage_until_last_write(folder: RunFolder, before: Usage | None) -> Usage | None:
-    """Return the usage until the last sign of the tasks: when the supervisor died is unknown."""
+    """Return the usage until the last write of the tasks, because the time at which the supervisor
+    died is unknown.
+    """
     if before is None:
         return None
     until = max(before.at, _last_write(folder))
@@ -163,7 +168,7 @@ def _usage_until_last_write(folder: RunFolder, before: Usage | None) -> Usage | 
 
 
 def _without_tasks(status: Status, ended: TaskState) -> Status:
-    """Return `status` without running tasks; those that were up have `ended`."""
+    """Return `status` without running tasks; tasks that were up get the state `ended`."""
     up = (TaskState.STARTING, TaskState.RUNNING)
     return replace(
         status,

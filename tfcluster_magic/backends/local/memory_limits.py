@@ -1,9 +1,9 @@
 """Memory limits of tasks, enforced by control groups or, without them, by the supervisor.
 
 A task above its limit is killed, and its exit names the limit and the usage. RLIMIT_AS does not
-work: TensorFlow reserves far more address space than memory. Control groups are created below a
-folder that this user may write (version 2 or 1). Every group of a run is removed, even after a
-crash: the folder is noted in the run's `cgroup` file.
+work: TensorFlow reserves far more address space than memory. Control groups (version 2 or 1) are
+created below a folder that this user may write. Every group of a run is removed, even after a
+crash: the run's file `cgroup` names the folder.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _PREFIX = "tfcluster-"
 
 @dataclass(frozen=True)
 class ControlGroupFiles:
-    """The file names of one version."""
+    """The names of the files in one version of control groups."""
 
     limit: str
-    swap: tuple[str, str | None]  # file name and content; None: same value as `limit`
+    swap: tuple[str, str | None]  # file name and content; if the content is None, that of `limit`
     events: str
     peak: str
 
@@ -60,7 +60,7 @@ class ControlGroup:
         return self.path / "cgroup.procs"
 
     def oom_kills(self) -> int:
-        """Return how many processes the kernel killed here for memory."""
+        """Return how many processes of the group the kernel killed for lack of memory."""
         with contextlib.suppress(OSError, ValueError, IndexError):
             for line in (self.path / _FILES[self.version].events).read_text().splitlines():
                 if line.startswith("oom_kill "):
@@ -124,8 +124,8 @@ def find_parent(proc: Path = Path("/proc/self")) -> ControlGroupParent | None:
 
 
 def remove_groups(parent: Path, uid: str, within: float = 5.0) -> list[Path]:
-    """Remove every group of this run below `parent`, and kill what is still in one. Return the
-    groups that have processes after `within` seconds, in uninterruptible waits.
+    """Remove every group of this run below `parent`, and kill the processes in these groups. Return
+    the groups that still have processes (in uninterruptible waits) after `within` seconds.
     """
     deadline = time.monotonic() + within
     while left := [path for path in parent.glob(f"{_PREFIX}{uid}-*") if not _remove_group(path)]:
@@ -133,12 +133,14 @@ def remove_groups(parent: Path, uid: str, within: float = 5.0) -> list[Path]:
             break
         for path in left:
             processes.kill(_members(path))
-        time.sleep(0.01)  # a killed process counts until it is torn down
+        time.sleep(0.01)  # a killed process counts until the kernel has removed it
     return left
 
 
 def remove_noted_groups(note: Path, uid: str) -> None:
-    """Remove the groups of a run below the folder that its supervisor noted in this file."""
+    """Remove the groups of a run below the folder that its supervisor wrote into the file
+    `note`.
+    """
     with contextlib.suppress(FileNotFoundError, state_files.Unreadable):
         parent = Path(os.fsdecode(state_files.read_bytes(note, most=4096)).replace("\0", ""))
         if (parent / "cgroup.procs").is_file():
@@ -163,7 +165,9 @@ def _remove_group(path: Path) -> bool:
 
 
 def _mount(line: str) -> tuple[str, str, str, Path]:
-    """Return kind, options, root and mount point of a line of mountinfo (proc(5))."""
+    """Return the file system type, options, root and mount point in a line of mountinfo
+    (proc(5)).
+    """
     before, _dash, after = line.partition(" - ")
     fields = before.split()
     kind, _source, options = after.split(" ", 2)
@@ -175,8 +179,8 @@ def _mounted_path(path: str, root: str, point: Path) -> Path:
 
 
 def _delegated_folder(own: Path, point: Path) -> Path:
-    """Return the nearest folder with delegated memory limits, beside or above our own group. In
-    version 2 a group cannot have both processes and limited children.
+    """Return the nearest folder with delegated memory limits. It is the parent of our own group or
+    a folder above: in version 2, a group cannot have both processes and children with limits.
     """
     for folder in (own.parent, *own.parent.parents):
         if not folder.is_relative_to(point):
@@ -188,8 +192,8 @@ def _delegated_folder(own: Path, point: Path) -> Path:
 
 
 def _is_usable(parent: ControlGroupParent) -> bool:
-    """Return whether a probe works: permission bits do not show read-only mounts and missing
-    controllers.
+    """Return whether a group can be created there. This is tried, because permission bits do not
+    show read-only mounts and missing controllers.
     """
     try:
         probe = parent.make(f"probe-{os.getpid()}", "0", 1 << 30)
@@ -200,8 +204,9 @@ def _is_usable(parent: ControlGroupParent) -> bool:
 
 
 # -- limits of one run's tasks ---------------------------------------------------------------------
-# Every 0.5 s the proportional memory (PSS) of a task's process tree is checked. Everything in it
-# but its `task.py` is killed, which then reports the task's last lines.
+# Every 0.5 s the proportional memory (PSS) of a task's process tree is checked. If it is above the
+# limit, all processes of the tree are killed except `task.py`, which then reports the task's last
+# lines.
 
 CHECK_INTERVAL = 0.5
 """Seconds between two checks of the memory of watched tasks."""
@@ -213,15 +218,17 @@ class MemoryGuard:
     def __init__(
         self, uid: str, limits: Mapping[str, int], parent: ControlGroupParent | None
     ) -> None:
-        """`limits`: bytes by task, for those that have one; `parent`: where to create groups."""
+        """Create the guard. `limits` has the bytes of each task with a limit; groups are created in
+        `parent`.
+        """
         self._uid, self._limits, self._parent = uid, limits, parent
         self._groups: dict[str, ControlGroup] = {}
         self._kills_before: dict[str, int] = {}
         self._ended: dict[str, int] = {}
 
     def admit(self, task: str) -> Path | None:
-        """Prepare a start; return the file to which the process writes its pid, None if it is
-        watched.
+        """Prepare a start; return the file to which the process writes its pid; None if the
+        supervisor watches its memory.
         """
         self._ended.pop(task, None)
         if task not in self._limits or self._parent is None:
@@ -240,19 +247,21 @@ class MemoryGuard:
         return [t for t in tasks if t in self._limits and t not in self._groups]
 
     def enforce(self, roots: dict[str, int]) -> None:
-        """Kill what is above its limit; `roots` are the pids of the watched tasks' `task.py`."""
+        """Kill the tasks that are above their limits; `roots` are the pids of the `task.py` of each
+        watched task.
+        """
         known = processes.snapshot() if roots else {}
         for task, root in roots.items():
             members = processes.tree(root, known)
             if processes.rss(members) <= self._limits[task]:
-                continue  # cheap, and never less than the PSS
+                continue  # RSS is cheap to read, and never less than PSS
             used = processes.pss(members)
             if used > self._limits[task]:
                 self._ended.setdefault(task, used)
                 processes.kill([pid for pid in members if pid != root] or [root])
 
     def explain(self, task: str, task_exit: TaskExit) -> TaskExit:
-        """Return `task_exit`, as out of memory if that was the cause."""
+        """Return `task_exit`, changed to out of memory if that was the cause."""
         used = self._ended.get(task)
         group = self._groups.get(task)
         if used is None and group is not None and group.oom_kills() > self._kills_before[task]:

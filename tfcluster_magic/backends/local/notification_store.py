@@ -1,8 +1,8 @@
 """The notification rules and deliveries of a user on this machine.
 
-`<state>/notifications/rules.json` holds the rules with their secrets, readable by the user alone.
-`deliveries.json` beside it holds the messages and their states. Nothing here sends a message on
-its own.
+`<state>/notifications/rules.json` holds the rules with their secrets, readable only by the user.
+`deliveries.json` in the same folder holds the messages and their states. This module sends a
+message only on request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def policy_file(state_dir: Path) -> Path:
 
 
 def has_rules(state_dir: Path) -> bool:
-    """Return whether there is a rule, and so work for the clock process."""
+    """Return whether there is a rule, so that the clock process is needed."""
     found = state_files.read(rules_file(state_dir), NotificationRules)
     return found is not None and bool(found.rules)
 
@@ -56,8 +56,8 @@ class DeliveryFile:
         its last change count as handled, so that nothing is sent again.
 
         Raises:
-            OSError: it cannot be read, or a newer version wrote it, so the sent messages are
-            unknown.
+            OSError: the file cannot be read, or a newer version wrote it. Then the messages
+                sent so far are unknown.
         """
         try:
             text = state_files.read_bytes(self.path)
@@ -109,7 +109,7 @@ class LocalNotifications(Notifications):
             return list(state_files.load(file, NotificationRules, exact=True).rules)
         except FileNotFoundError:
             return []
-        except state_files.Unreadable:  # its text may contain parts of a secret
+        except state_files.Unreadable:  # the error's text may contain parts of a secret
             text = _(
                 "the rules of notifications in {file} are damaged, or of a newer version: "
                 "remove the file, and add the rules again"
@@ -130,7 +130,9 @@ class LocalNotifications(Notifications):
         self._wake()
 
     def policy(self) -> NotificationPolicy:
-        """See `Notifications.policy`: the hub's for this user, else the account's own file."""
+        """See `Notifications.policy`: the hub's policy for this user, else the policy file of this
+        account.
+        """
         limits = quota.hub_limits()
         if limits is not None and limits.notifications is not None:
             return _hub_policy(limits.notifications)
@@ -149,7 +151,7 @@ class LocalNotifications(Notifications):
         return found.deliveries if found is not None else ()
 
     def test(self, rule: NotificationRule, request: TestRequest) -> None:
-        """See `Notifications.test`: from this process."""
+        """See `Notifications.test`: the message is sent from this process."""
         from ...notifications import attempts
 
         self.send(attempts.make_test(rule, request, time.time()), rule)

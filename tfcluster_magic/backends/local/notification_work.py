@@ -1,10 +1,10 @@
 """The clock process's work on notifications: it finds events and sends messages.
 
 A message is stored before its first attempt, and each attempt and its result are stored, too. A
-process that is killed therefore loses no message. It repeats one only if the receiver's answer does
-not arrive, or if it dies between this answer and the next write; both copies have the same id.
-Forked children send the messages, one child for each rule, so that a silent receiver delays no
-other one.
+process that is killed therefore loses no message. A message is repeated only if the receiver's
+answer does not arrive, or if the process dies between this answer and the next write. Both copies
+have the same id. Forked children send the messages, one child for each rule, so that a silent
+receiver delays no other receiver.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from ...schedules import Schedule
 from ...spec import names
 from . import lost_supervisor, quota
 from .notification_store import DeliveryFile, LocalNotifications, rules_file
-from .store import RunFolder, Store
+from .run_store import RunFolder, Store
 
 LOOK_INTERVAL = 1.0
 """Seconds between two checks of active runs, and between two children of one rule."""
 _PATIENCE = 5.0
-"""Seconds after which an active run is read although none of its files changed."""
+"""Seconds after which an active run is read even if none of its files changed."""
 _BUDGET_INTERVAL = 60.0
 """Seconds between two checks of the used hours."""
 _MOST_OF_LOG = 16 * 1024
@@ -43,7 +43,9 @@ Now = Callable[[], float]
 
 @dataclass
 class _SeenRun:
-    """A run as it was last read: when, its files' stamps, its uid and the usage of the ledger."""
+    """The last reading of a run: its time, the stamps of the run's files, the run's uid, and its
+    usage in the form of the ledger.
+    """
 
     stamps: tuple[state_files.Stamp | None, ...]
     read_at: float
@@ -73,14 +75,14 @@ class NotificationWatch:
 
     def look(self, schedules: Iterable[Schedule]) -> tuple[list[str], float | None]:
         """Store a delivery for each new event. Return the rules with due messages, and the time of
-        the next check; None without rules.
+        the next check (None if there are no rules).
         """
         changed = self._read_rules()
         if not self._rules and not changed:  # after a change, messages of removed rules are dropped
             return [], None
         wakes = [float("inf")]
         events = [event for each in schedules for event in occasions.schedule_events(each)]
-        with contextlib.suppress(TFClusterError):  # a folder that cannot be read for now
+        with contextlib.suppress(TFClusterError):  # the folder cannot be read for the moment
             events += self._run_events()
         if any(seen.active for seen in self._seen.values()):
             wakes.append(self._now() + LOOK_INTERVAL)
@@ -88,7 +90,7 @@ class NotificationWatch:
         return self._due(attempts.pending(kept), wakes) if self._rules else ([], None)
 
     def begins(self, rule: str) -> None:
-        """Note that a child of this rule begins."""
+        """Record that a child for this rule starts now."""
         self._began[rule] = time.monotonic()
 
     def _due(self, found: Sequence[Delivery], wakes: list[float]) -> tuple[list[str], float]:
@@ -109,7 +111,7 @@ class NotificationWatch:
             return False
         try:
             self._rules = self._notifications.rules()
-        except TFClusterError:  # it is read again at the next check
+        except TFClusterError:  # the file is read again at the next check
             return False
         self._rules_stamp = stamp
         self._seen.clear()
@@ -117,7 +119,9 @@ class NotificationWatch:
         return True
 
     def _run_events(self) -> list[NotableEvent]:
-        """Return the events of runs whose files have changed, and of active ones now and then."""
+        """Return the events of runs whose files have changed, and at longer intervals of all active
+        runs.
+        """
         found, there = list[NotableEvent](), set()
         for folder in self._store.folders():
             there.add(folder.path)
@@ -132,7 +136,8 @@ class NotificationWatch:
     def _read(
         self, folder: RunFolder, stamps: tuple[state_files.Stamp | None, ...]
     ) -> list[NotableEvent]:
-        # The stamps are read before the files, so a change meanwhile is found at the next check.
+        # The stamps are read before the files, so a change during the reading is found at the next
+        # check.
         seen = self._seen[folder.path] = _SeenRun(stamps, time.monotonic())
         cluster = lost_supervisor.load_run(folder)
         if cluster is None:
@@ -142,7 +147,9 @@ class NotificationWatch:
         return occasions.run_events(cluster, self._rules, self._now())
 
     def _noted(self, events: Sequence[NotableEvent]) -> Deliveries:
-        """Return the deliveries after these events, which are stored if anything changes."""
+        """Add the deliveries for these events, store all deliveries if any of them changed, and
+        return them.
+        """
         uids, now = {rule.uid for rule in self._rules}, self._now()
         used = self._used_hours()
 
@@ -154,12 +161,13 @@ class NotificationWatch:
         try:
             before = self._file.load()
             return before if whole(before) == before else self._file.change(whole)
-        except OSError:  # the sent messages are unknown, or the disk is full: send nothing for now
+        # the messages sent so far are unknown, or the disk is full: send nothing now
+        except OSError:
             self._seen.clear()
             return Deliveries()
 
     def _printed(self, event: NotableEvent) -> Printed:
-        """Return the last lines of a run's output, from its record or else from a log."""
+        """Return the last lines of a run's output, from its record, else from a log."""
         if event.lines or not event.uid:
             return event.task, event.lines
         cluster, number = names.parse_ref(event.about)
@@ -181,7 +189,7 @@ class NotificationWatch:
         return self._used
 
     def _count_hours(self) -> dict[str, tuple[float, float]]:
-        """Return the used hours, by the usage of runs as they were last read."""
+        """Return the used hours, computed from the last readings of the runs."""
         limits, now = quota.hub_limits(), self._now()
         if not quota.has_budget(limits):
             return {}
@@ -203,13 +211,13 @@ def send_due(state_dir: Path, name: str, now: Now) -> None:
     fd = state_files.lock_file(state_dir / "notifications" / f"{rule.uid}.lock")
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # a child of a clock process that was killed still sends
+    except OSError:  # the child of a killed clock process may still be sending
         os.close(fd)
         return
     # Resolving a name may take very long, and has no other time limit.
     signal.signal(signal.SIGALRM, _give_up_waiting)
     for delivery in _due_of(rule, file, now()):
-        if all(each.uid != rule.uid for each in notifications.rules()):  # it was removed
+        if all(each.uid != rule.uid for each in notifications.rules()):  # the rule was removed
             break
         signal.alarm(int(TIMEOUT * 2))
         try:
@@ -222,7 +230,7 @@ def send_due(state_dir: Path, name: str, now: Now) -> None:
 
 
 class _TooLong(Exception):
-    """Raised by the alarm: an attempt takes too long."""
+    """The error that the alarm raises if an attempt takes too long."""
 
 
 def _give_up_waiting(_signal: int, _frame: object) -> None:
@@ -239,7 +247,8 @@ def _send(
     """Send one message; store the attempt before, and its result afterwards. Raises OSError."""
     key, problem = delivery.key, ""
     begun = file.change(lambda before: attempts.begin(before, key, now()))
-    if key not in {each.key for each in attempts.pending(begun)}:  # its rule was removed
+    # the rule of the message was removed
+    if key not in {each.key for each in attempts.pending(begun)}:
         return
     try:
         notifications.send(delivery, rule)

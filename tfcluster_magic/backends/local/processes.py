@@ -1,4 +1,4 @@
-"""The processes of a run in /proc: how to find, measure and kill them.
+"""Finding, measuring and killing the processes of a run, by means of /proc.
 
 Every process of a run is found, even if reparented or in another session, by the run's uid in its
 environment, its ancestry, or its session. Without /proc (macOS) nothing is found.
@@ -23,7 +23,7 @@ SUPERVISOR = os.path.join("backends", "local", "__main__.py").encode()
 
 @dataclass(frozen=True)
 class Process:
-    """The fields of /proc/<pid>/stat that are needed here."""
+    """The fields of /proc/<pid>/stat that this module needs."""
 
     pid: int
     parent: int
@@ -45,7 +45,7 @@ def snapshot() -> dict[int, Process]:
 
 
 def of_run(uid: str, task: str | None = None) -> list[int]:
-    """Return other processes whose environment names this run, and this task if given."""
+    """Return the other processes whose environment names this run and, if given, this task."""
     marks = [f"{UID_VARIABLE}={uid}".encode()]
     if task is not None:
         marks.append(f"{TASK_VARIABLE}={task}".encode())
@@ -58,7 +58,7 @@ def of_run(uid: str, task: str | None = None) -> list[int]:
 
 
 def began(uid: str) -> dict[str, float]:
-    """Return when each task of this run that has processes was started, in seconds since 1970."""
+    """Return the start time of each task of this run that has processes, in seconds since 1970."""
     mark = f"{UID_VARIABLE}={uid}".encode()
     named = f"{TASK_VARIABLE}=".encode()
     found: dict[str, float] = {}
@@ -73,7 +73,7 @@ def began(uid: str) -> dict[str, float]:
 
 
 def _began_at(pid: int) -> float | None:
-    """Return when a process was started, in seconds since 1970; None if it is gone."""
+    """Return the start time of a process in seconds since 1970; None if it is gone."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -85,13 +85,13 @@ def _began_at(pid: int) -> float | None:
 
 
 def run_of(pid: int) -> str:
-    """Return the run uid in a process's environment; empty if there is none."""
+    """Return the run uid in a process's environment; empty if it has none."""
     return next(_uids(_words(pid, "environ")), "")
 
 
 def uids_of(tasks: Path) -> set[str]:
-    """Return the uids of runs whose tasks write their exit to this folder. This serves runs whose
-    record is unreadable.
+    """Return the uids of runs whose tasks write their exits to this folder. It is used for runs
+    whose record is unreadable.
     """
     place = _EXIT_VARIABLE + os.fsencode(tasks) + b"/"
     found: set[str] = set()
@@ -108,8 +108,8 @@ def _uids(variables: Iterable[bytes]) -> Iterator[str]:
 
 
 def write_elsewhere(uid: str, tasks: Path) -> bool:
-    """Return whether a task of this run writes its exit to another folder than this. Then the
-    record with this uid is a copy of that run's.
+    """Return whether a task of this run writes its exit to another folder than `tasks`. Then the
+    folder is a copy of the folder of the run with this uid.
     """
     mark = f"{UID_VARIABLE}={uid}".encode()
     for pid in _pids():
@@ -124,8 +124,8 @@ def write_elsewhere(uid: str, tasks: Path) -> bool:
 
 
 def supervisors(folder: Path) -> list[int]:
-    """Return the supervisors of the run in `folder`, found by command line, even without their
-    lock.
+    """Return the supervisors of the run in `folder`, found by their command lines, even if they
+    have lost the lock.
     """
     found = []
     for pid in _pids():
@@ -143,7 +143,7 @@ def supervisors(folder: Path) -> list[int]:
 
 
 def tree(root: int, processes: dict[int, Process] | None = None) -> list[int]:
-    """Return `root`, all its descendants, and whatever else is in its session."""
+    """Return `root`, all its descendants, and all other processes of its session."""
     known = snapshot() if processes is None else processes
     children: dict[int, list[int]] = {}
     for process in known.values():
@@ -170,8 +170,8 @@ def kill(pids: Iterable[int]) -> None:
 def end_all(
     uid: str, task: str | None = None, within: float = 5.0, spare: Collection[int] = ()
 ) -> list[int]:
-    """Kill every process of the run (or of one task), including those born meanwhile. Return what
-    is still there after `within` seconds: processes in uninterruptible waits.
+    """Kill every process of the run (or of one task), including new ones that start during this.
+    Return the processes that still exist after `within` seconds, in uninterruptible waits.
     """
     deadline = time.monotonic() + within
     while left := [pid for pid in of_run(uid, task) if pid not in spare]:
@@ -183,7 +183,9 @@ def end_all(
 
 
 def pss(pids: Iterable[int]) -> int:
-    """Return the memory of these processes in bytes, with shared pages counted in parts."""
+    """Return the memory of these processes in bytes, with shared pages divided among their
+    users.
+    """
     return sum(_memory_of(pid, "smaps_rollup", b"Pss:") for pid in pids)
 
 
@@ -201,7 +203,9 @@ def rss(pids: Iterable[int]) -> int:
 
 
 def anonymous(pids: Iterable[int]) -> int:
-    """Return the memory in bytes that is theirs alone and cannot be dropped (RssAnon)."""
+    """Return the memory in bytes that these processes do not share and the kernel cannot drop
+    (RssAnon).
+    """
     return sum(_memory_of(pid, "status", b"RssAnon:") for pid in pids)
 
 

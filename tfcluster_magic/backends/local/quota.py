@@ -1,17 +1,14 @@
 """Limits that the hub sets for this user on this machine: sizes, storage and hours.
 
-The hub names a file with the limits; without it there are none, and an unreadable file is an error.
-Hours are kept in `<state>/hours.json`. A run counts from its record and is written there before its
-record is deleted, so that nothing is counted twice or lost in between. Nothing is written while
-runs run.
+The hub names a file with the limits. Without such a file there are no limits; an unreadable file is
+an error. `hours_file` has the hours that count towards a budget.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -19,10 +16,9 @@ import msgspec
 from ... import state_files
 from ...errors import TFClusterError
 from ...i18n import _
-from ...quota import budgets, ledger
+from ...quota import budgets
 from ...quota.limits import LIMITS_VARIABLE, Limits
 from ...quota.storage import FolderUsage
-from ...spec import TFCluster, to_json
 from ...spec.quantities import parse_memory
 from .. import folder_sizes
 
@@ -62,79 +58,7 @@ def bounded_volumes(
     return folder_sizes.measure(bounded, state_dir, but=inside) if bounded else []
 
 
-# -- hours -----------------------------------------------------------------------------------------
-
-HOURS_FILE = "hours.json"
-
-
-class HoursFile:
-    """The ledger of one state folder; write it only under the launch lock."""
-
-    def __init__(self, state_dir: Path) -> None:
-        self._file = state_dir / HOURS_FILE
-
-    def record(self, cluster: TFCluster, there: Callable[[], Collection[str]]) -> bool:
-        """Record the hours and the number of a run whose record is being deleted.
-
-        `there` returns the uids of all recorded runs. Return False if writing fails: a full disk
-        must not keep anybody from deleting files. A damaged ledger is put aside, not overwritten.
-        """
-        group = ""
-        with contextlib.suppress(TFClusterError):
-            group = _group_and_budget(hub_limits())[0]
-        run, head = ledger.accounted_run(cluster, group), cluster.metadata
-        now = time.time()
-        before = kept = self._read()
-        if any(now > at + ledger.UID_RETENTION for at in kept.counted.values()):
-            kept = ledger.forget_runs(kept, there(), now)
-        told = ledger.remember_number(kept, head.cluster, head.run)
-        if run is not None:
-            told = ledger.end_run(told, head.uid, run, now)
-        if told is before:
-            return True
-        try:
-            try:
-                state_files.load(self._file, ledger.Ledger)
-            except state_files.Unreadable:
-                state_files.put_aside(self._file)
-            except FileNotFoundError:
-                pass
-            state_files.write(self._file, to_json(told), durable=True, alone=True)
-        except OSError:
-            return False
-        return True
-
-    def last_number(self, cluster: str) -> int:
-        """Return the highest recorded run number of this name; 0 if there is none."""
-        return self._read().numbers.get(cluster, 0)
-
-    def account(
-        self, clusters: Iterable[TFCluster], now: float, said: Limits | None
-    ) -> ledger.HoursAccount:
-        """Return the hours until `now`: of recorded runs and of those that still have a record."""
-        runs = ((each.metadata.uid, ledger.accounted_run(each)) for each in clusters)
-        return self.account_of(((uid, run) for uid, run in runs if run is not None), now, said)
-
-    def account_of(
-        self, runs: Iterable[tuple[str, ledger.AccountedRun]], now: float, said: Limits | None
-    ) -> ledger.HoursAccount:
-        """Return the account of hours from `runs`, pairs of a uid and a run whose usage is already
-        known.
-        """
-        (group, most), kept = _group_and_budget(said), self._read()
-        open_runs = (
-            msgspec.structs.replace(run, group=group)
-            for uid, run in runs
-            if uid not in kept.counted
-        )
-        days = ledger.add_runs(kept.days, open_runs, now)
-        return ledger.HoursAccount(days=days, group=group, budget=most)
-
-    def _read(self) -> ledger.Ledger:
-        return state_files.read(self._file, ledger.Ledger) or ledger.Ledger()
-
-
-def _group_and_budget(said: Limits | None) -> tuple[str, budgets.Budget | None]:
+def group_and_budget(said: Limits | None) -> tuple[str, budgets.Budget | None]:
     """Return the group and the budget of this process's user, as the hub set them."""
     if said is None:
         return "", None
@@ -145,4 +69,4 @@ def _group_and_budget(said: Limits | None) -> tuple[str, budgets.Budget | None]:
 
 def has_budget(said: Limits | None) -> bool:
     """Return whether the hub limits the hours of this process's user."""
-    return _group_and_budget(said)[1] is not None
+    return group_and_budget(said)[1] is not None

@@ -1,8 +1,8 @@
-"""Schedules on one machine: `<state>/schedules/<name>/`, and how the clock process is started.
+"""Schedules on one machine, in `<state>/schedules/<name>/`, and the start of the clock process.
 
-`schedule.json` has the rules and the launch, `status.json` the results of due times. Both are
-private to the user and replaced in one step, under the lock beside them. Every change wakes the
-clock process, or starts it. This module never launches a run.
+`schedule.json` has the rules and the launch, `status.json` the results of due times. Both files are
+private to the user. Each is replaced in one step, under a lock file in the same folder. Every
+change wakes the clock process, or starts it. This module never launches a run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BOOT = (
 
 
 class StoredSchedule(Model, frozen=True, kw_only=True):
-    """The content of `schedule.json`: everything but the status."""
+    """The content of `schedule.json`: everything except the status."""
 
     name: str
     uid: str
@@ -85,8 +85,8 @@ class ScheduleFolder:
         )
 
     def write(self, schedule: Schedule, before: Schedule | None) -> None:
-        """Write the differences from `before`, first the status, which must not be older than the
-        rules. Raises OSError.
+        """Write the differences from `before`, the status first, because it must not be older than
+        the rules. Raises OSError.
         """
         if before is None or schedule.status != before.status:
             state_files.write(self.status_file, to_json(schedule.status), durable=True)
@@ -101,7 +101,7 @@ class ScheduleFolder:
             state_files.write(self.record_file, to_json(stored), durable=True)
 
     def stamps(self) -> tuple[state_files.Stamp | None, ...]:
-        """Return marks that change whenever the schedule changes."""
+        """Return stamps of the files, which change whenever the schedule changes."""
         return state_files.stamp(self.record_file), state_files.stamp(self.status_file)
 
 
@@ -142,7 +142,7 @@ class LocalSchedules(Schedules):
         return found
 
     def find(self, name: str) -> Schedule | None:
-        """Return a schedule, None if there is none."""
+        """Return a schedule; None if there is none."""
         return self.folder(name).load() if names.is_valid(name) else None
 
     def create(self, schedule: Schedule) -> Schedule:
@@ -168,7 +168,7 @@ class LocalSchedules(Schedules):
                 before = self.get(name)
                 after = change(before)
                 folder.write(after, before)
-        except FileNotFoundError:  # it was deleted meanwhile
+        except FileNotFoundError:  # it was deleted in the meantime
             raise self._unknown(name) from None
         except OSError as error:
             raise self._unwritable(error) from None
@@ -220,7 +220,7 @@ def control_file(state_dir: Path) -> Path:
 
 
 def take_clock_lock(state_dir: Path) -> int | None:
-    """Take the clock process's lock; return its descriptor, None if a clock process is running."""
+    """Take the clock process's lock; return its descriptor; None if a clock process is running."""
     fd = state_files.lock_file(state_dir / "schedules" / "clock.lock")
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -231,20 +231,20 @@ def take_clock_lock(state_dir: Path) -> int | None:
 
 
 def keep_time(state_dir: Path) -> None:
-    """Wake the clock process of a state folder with schedules or rules of notifications; start it
-    if it does not run.
+    """If a state folder has schedules or rules of notifications, wake its clock process; start the
+    process if it does not run.
 
     Raises:
         BackendUnavailable: it cannot be started.
     """
     if not needs_clock(state_dir):
-        _knock(state_dir)  # the clock process ends when there is none left
+        _knock(state_dir)  # the clock process ends when there is nothing left to do
         return
     paths.private(state_dir / "schedules")
     try:
         fd = take_clock_lock(state_dir)
     except OSError:
-        return  # the folder is not ours to write: its owner's clock keeps its time
+        return  # we may not write to the folder: its owner's clock process does the work
     if fd is None:
         _knock(state_dir)
         return
@@ -260,7 +260,7 @@ def needs_clock(state_dir: Path) -> bool:
 
 
 def clock_pid(state_dir: Path) -> int | None:
-    """Return the pid of the clock process; None if it is not running. Does not touch its lock,
+    """Return the pid of the clock process; None if it is not running. This does not touch the lock,
     which a starting clock process needs.
     """
     with contextlib.suppress(OSError, ValueError):
@@ -310,7 +310,7 @@ def _start(state_dir: Path) -> None:
                 env=scrubbed(os.environ),
                 start_new_session=True,
             )
-        process.wait()  # the first of the two forks; it ends at once
+        process.wait()  # `process` is the first of two forked processes and ends at once
     except OSError as error:
         raise BackendUnavailable(
             _("the clock process of schedules could not start: {why}").format(why=error)

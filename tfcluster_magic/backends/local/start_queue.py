@@ -1,8 +1,9 @@
-"""The wait of a run before its start on this machine: for other runs (`after`), then for room.
+"""The wait of a run before its start on this machine: for other runs (`after`), then for free
+resources.
 
-Other launches are refused if there is no room. When a run has waited for others, its launch can no
-longer be refused, so its supervisor waits for room. Runs start in the order in which their wait for
-other runs ended. A waiting run takes no room.
+Other launches are refused if they do not fit. But when a run has waited for other runs, its launch
+can no longer be refused, so its supervisor waits for resources. Runs start in the order in which
+their wait for other runs ended. A waiting run reserves no resources.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ...lifecycle import SeenRun, waits_for_runs
 from ...lifecycle.dependencies import awaited_since
 from ...spec import Dependency, Message, Status, TFCluster, names
 from . import capacity, lost_supervisor
-from .store import RunFolder, Store
+from .run_store import RunFolder, Store
 
 
 class StartQueue:
@@ -44,8 +45,8 @@ class StartQueue:
 
     @contextmanager
     def room(self, status: Status) -> Iterator[Message | None]:
-        """Yield what the run still waits for. None means that it can start, and its GPUs are
-        assigned. No other run can take room within the context.
+        """Yield what the run still waits for; None if it can start, with its GPUs assigned. Within
+        the context, no other run can reserve resources.
         """
         with ExitStack() as held:
             try:

@@ -1,13 +1,14 @@
 """The supervisor of one run: it passes observations to the lifecycle and applies its decisions.
 
-It is the only writer of `status.json`, holds the run's lock as long as it lives, takes every task
-with it when it dies, and leaves nothing behind when the run is over. It sleeps until something
-happens or a requested time has come. It never runs the user's code.
+The supervisor is the only writer of `status.json` and holds the run's lock as long as it lives. Its
+tasks die with it, and no process is left when the run is over. It sleeps until something happens or
+a requested time has come. It never runs the user's code.
 
-In every turn it checks that the run's folder exists and is undamaged; a volume that fails for the
-moment counts as intact. Damaged files are written again, because other programs read them while the
-run goes on. A full disk never ends a run: a failed status write is tried again, and the end of the
-run is written to reserved space. If the folder is gone, nothing is written any more.
+In every turn, the supervisor checks that the run's folder exists and is undamaged; a volume that
+cannot be read for the moment counts as intact. Damaged files are written again, because other
+programs read them while the run is active. A full disk never ends a run: a failed write of the
+status is tried again, and the end of the run is written to reserved space. If the folder is gone,
+nothing is written any more.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ...lifecycle.dependencies import open_dependencies
 from ...progress.run_progress import newest_checkpoint
 from ...spec import Model, Phase, Spec, Status, Stop, TFCluster
 from . import lost_supervisor, supervisor_events, task_processes
-from .store import RunFolder
+from .run_store import RunFolder
 from .supervisor_events import SupervisorEvents
 from .task_processes import TaskGroup
 
@@ -64,7 +65,7 @@ class FolderIntegrity:
             return True
         record = self._folder.record_file
         if state_files.stamp(record) == self._contents[record][0]:
-            return False  # a record is written once
+            return False  # a record that exists never changes
         with contextlib.suppress(FileNotFoundError, state_files.Unreadable):
             return self._folder.load_record().metadata.uid != self._uid
         return False
@@ -74,12 +75,12 @@ class FolderIntegrity:
         self._contents[file] = state_files.stamp(file), content
 
     def restore(self) -> None:
-        """Write damaged files again, and take the lock again if its file was replaced."""
+        """Write damaged files again, and take the lock again if the lock file was replaced."""
         if self.is_lost:
             return
         for file, (stamp, content) in self._contents.items():
             if state_files.stamp(file) != stamp:
-                with contextlib.suppress(OSError):  # the disk fails: try again next time
+                with contextlib.suppress(OSError):  # the write fails: try again next time
                     state_files.write(file, content, spares=self._folder.spares)
                     self._contents[file] = state_files.stamp(file), content
         with contextlib.suppress(OSError):
@@ -95,7 +96,7 @@ class FolderIntegrity:
         except OSError:
             return
         fresh = self._folder.lock()
-        if fresh is not None:  # otherwise a reader holds it for a moment
+        if fresh is not None:  # otherwise a reader holds the lock for a moment
             lost_supervisor.write_boot_id(fresh)
             os.close(self._lock_fd)
             self._lock_fd = fresh
@@ -109,7 +110,7 @@ _RECORD_REMOVED = "the record of the run was removed"
 
 
 class StatusFileWriter:
-    """The status file of one run, as its only writer sees it."""
+    """The only writer of one run's status file."""
 
     def __init__(self, folder: RunFolder, integrity: FolderIntegrity) -> None:
         self._folder, self._integrity = folder, integrity
@@ -119,7 +120,7 @@ class StatusFileWriter:
         self._failed = False
 
     def put(self, status: Status, urgent: bool = False) -> None:
-        """Publish `status`, now or by `due`."""
+        """Write `status`, now or at the time `due`."""
         self._wanted = status
         if status == self._written:
             return
@@ -131,7 +132,7 @@ class StatusFileWriter:
             if self._integrity.is_lost:
                 raise FileNotFoundError(
                     errno.ENOENT, _RECORD_REMOVED
-                )  # another run's folder is there
+                )  # the folder at this path belongs to another run
             self._write(status, last=urgent or _begins_to_end(self._written, status))
         except OSError as error:
             if not self._failed:
@@ -141,7 +142,7 @@ class StatusFileWriter:
             self._written, self._failed, self._not_before = status, False, now + WRITE_INTERVAL
 
     def _write(self, status: Status, *, last: bool) -> None:
-        """Write a status; the `last` one also on a full disk, with a warning."""
+        """Write a status; the `last` status is written even on a full disk, with a warning."""
         try:
             text = self._folder.write_status(status, spare=False)
             self._folder.reserve()
@@ -202,7 +203,9 @@ class RecordingHeader(Model, frozen=True):
 
 
 class RecordedStep(Model, frozen=True):
-    """One decision: at `now` (epoch seconds), with the `stop` requested by then, from `seen`."""
+    """One decision, made at `now` (epoch seconds) from the observation `seen` and the `stop`
+    requested by then.
+    """
 
     now: float
     seen: Observation
@@ -216,7 +219,9 @@ def recorded_line(entry: RecordingHeader | RecordedStep) -> bytes:
 
 
 def replay(lines: Iterable[bytes]) -> Iterator[tuple[RecordedStep, Decision]]:
-    """Yield each recorded step with today's decision. Raises msgspec errors on foreign lines."""
+    """Yield each recorded step with the decision of the current code. Raises msgspec errors on
+    other lines.
+    """
     source = iter(lines)
     header = msgspec.json.decode(next(source), type=RecordingHeader)
     status = header.status
@@ -240,7 +245,7 @@ class DecisionRecorder:
         self._write(RecordingHeader(name=name, spec=spec, status=status))
 
     def note(self, now: float, seen: Observation, stop: Stop | None, decision: Decision) -> None:
-        """Write a decision unless it repeats the one before."""
+        """Write a decision unless it repeats the previous one."""
         made = (decision.status, decision.start, decision.stop, decision.done)
         if self._path is not None and made != self._last:
             self._last = made
@@ -265,23 +270,26 @@ TERMINATED = mark(
 )
 REMOVED = mark("its record was removed")
 PATROL_INTERVAL = 5.0
-"""Seconds after which the supervisor takes a turn although nothing happened. Nothing reports that
-its folder was removed, or that a client died after it wrote a stop, and the kernel accepts no sleep
-of weeks.
+"""Seconds after which the supervisor takes a turn even if nothing happened. No event reports that
+its folder was removed, or that a client died after it wrote a stop request. Also, the kernel
+accepts no sleep of weeks.
 """
 
 
 WAIT_INTERVAL = 1.0
-"""Seconds after which it takes a turn while the run waits for other runs or for free resources,
-which no other process reports.
+"""Seconds after which the supervisor takes a turn while the run waits for other runs or for
+resources, because no event reports changes of these.
 """
 
 
 def _start_queue(folder: RunFolder, cluster: TFCluster) -> StartQueue | None:
-    """Return the place in the queue of a run that waits for others; None for every other run."""
+    """Return the place in the start queue of a run that waits for others; None for every other
+    run.
+    """
     if not cluster.spec.after:
         return None
-    from .start_queue import StartQueue  # with what decides about room; supervisors stay small
+    # imports the checks of free resources; other supervisors stay small
+    from .start_queue import StartQueue
 
     return StartQueue(folder, cluster)
 
@@ -292,7 +300,8 @@ class Supervisor:
     def __init__(self, folder: RunFolder, lock_fd: int) -> None:
         """Prepare the tasks, unless the run waits for others. Raises OSError."""
         cluster = folder.load()
-        # An interrupted launch is undone, and the next one may have the folder by now.
+        # If this launch was interrupted, it was undone, and the next launch may have the folder by
+        # now.
         folder.load_record()
         if cluster is None or not os.path.samestat(os.stat(folder.lock_file), os.fstat(lock_fd)):
             raise RuntimeError(f"{folder.record_file} is not the record of this run")
@@ -302,7 +311,7 @@ class Supervisor:
         self._wakeups = SupervisorEvents(folder.control)
         self._status: Status = cluster.status
         self._queue = _start_queue(folder, cluster)
-        """Its place among the runs that wait; None once it has its room."""
+        """The run's place among the waiting runs; None once it has its resources."""
         if self._queue is None:
             self._prepare_tasks()
         self._output = Path(self._status.paths["output"])
@@ -340,7 +349,7 @@ class Supervisor:
             self._sleep(decision.wake_at)
 
     def _turn(self) -> Decision:
-        """Decide and act; repeat at once if that started something."""
+        """Decide and act; repeat at once if a task was started."""
         while True:
             decision = self._wait() if self._queue is not None else self._decide(self._observe())
             self._task_group.end(decision.stop)
@@ -366,23 +375,27 @@ class Supervisor:
         return decision
 
     def _wait(self) -> Decision:
-        """Decide on a run that waits: for other runs, then for room, which is then taken."""
+        """Decide on a run that waits: for other runs, then for resources. Once they are free,
+        reserve them.
+        """
         assert self._queue is not None
         left = open_dependencies(self._spec, self._status.awaited)
         runs = self._queue.awaited(left)
         decision = self._decide(replace(self._observe(), admitted=False, runs=runs))
         if self._status.phase is not Phase.QUEUED:
-            self._queue = None  # it was stopped, or cannot start any more
+            self._queue = None  # the run was stopped, or cannot start any more
             return decision
         if waits_for_runs(self._spec, self._status):
             return decision
-        self._publisher.put(self._status, urgent=True)  # by which the others know their turn
+        # other waiting runs learn the order from this status
+        self._publisher.put(self._status, urgent=True)
         with self._queue.room(self._status) as lack:
             if lack is not None:
                 return self._decide(replace(self._observe(), admitted=False, waiting_for=lack))
             self._prepare_tasks()
             decision = self._decide(self._observe())
-            self._publisher.put(self._status, urgent=True)  # before another run measures the room
+            # before another run measures the free resources
+            self._publisher.put(self._status, urgent=True)
         self._queue = None
         return decision
 
@@ -409,12 +422,14 @@ class Supervisor:
             self._take_stop(
                 Stop(reason=_(REMOVED), by=_("this machine"), at=supervisor_events.steady_now())
             )
-        else:  # also without a knock: a client may have written a stop and died before it knocked
+        # even if nothing woke us: a client may have written a stop request and died before it could
+        # wake us
+        else:
             self._take_stop(woken.stop)
 
     def _take_stop(self, asked: Stop | None) -> None:
-        """Make a stop request part of the spec; a written one goes first, and only the first
-        counts.
+        """Add a stop request to the spec. A request on disk takes precedence over `asked`, and only
+        the first one counts.
         """
         if self._spec.stop is not None:
             return
@@ -424,14 +439,14 @@ class Supervisor:
 
 
 def main(path: str, lock_fd: int, ready_fd: int) -> None:
-    """Supervise the run in `path`; `lock_fd` holds its lock, `ready_fd` gets a byte once it is
-    known.
+    """Supervise the run in `path`; `lock_fd` holds its lock, `ready_fd` gets a byte once the
+    supervisor is ready.
     """
     os.set_inheritable(lock_fd, False)
     os.set_inheritable(ready_fd, False)
     try:
         supervisor = Supervisor(RunFolder(Path(path)), lock_fd)
-        with contextlib.suppress(BrokenPipeError):  # the launcher has left
+        with contextlib.suppress(BrokenPipeError):  # the launcher has ended
             os.write(ready_fd, b"1")
         os.close(ready_fd)
         supervisor.run()
@@ -440,4 +455,4 @@ def main(path: str, lock_fd: int, ready_fd: int) -> None:
             traceback.print_exc(file=sys.stdout)
             sys.stdout.flush()
         os._exit(1)
-    os._exit(0)  # skips Python's finalization, which takes time and has nothing to do
+    os._exit(0)  # skips Python's finalization, which takes time and is not needed

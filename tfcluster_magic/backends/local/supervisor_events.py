@@ -1,8 +1,9 @@
 """Events that end a supervisor's sleep, and its steady clock.
 
-Events are an ended child, SIGTERM, a task's report and a line on `control`. None is missed while
-the supervisor is busy. This module owns the pipes, the FIFO and the signal handlers. The clock
-counts epoch seconds that go on evenly when the machine's clock is set, and while it sleeps.
+Events are an ended child, SIGTERM, a task's report and a line on `control`. No event is missed
+while the supervisor is busy. This module owns the pipes, the FIFO and the signal handlers. The
+clock counts epoch seconds. It continues evenly even if the machine's clock is set or the machine
+sleeps.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from ...spec import Stop, TaskExit
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _EPOCH = time.time() - time.clock_gettime(_STEADY)
 _JUMP = 1.0
-"""Threshold: a larger difference in seconds between the two clocks counts as a clock jump, not as
-time between two reads.
+"""Threshold in seconds: a larger difference between the two clocks counts as a jump of the
+machine's clock, not as the time between two reads.
 """
 
 
@@ -102,19 +103,21 @@ class SupervisorEvents:
             self._selector.register(fd, selectors.EVENT_READ)
 
     def _open(self) -> int:
-        """Open the pipe for knocks, and put aside anything else in its place. Raises OSError."""
+        """Open the pipe by which other processes wake the supervisor, and rename anything else in
+        its place. Raises OSError.
+        """
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISFIFO(os.lstat(self._path).st_mode):
                 state_files.put_aside(self._path)
         with contextlib.suppress(FileExistsError):
             os.mkfifo(self._path, 0o600)
-        # Open for writing as well, so that it never reaches end of file.
+        # Opened for writing as well, so that the pipe never reaches end of file.
         how = os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(self._path, how)
 
     def renew(self) -> None:
-        """Open the pipe again if somebody has removed it or put something else in its place. If the
-        disk takes no pipe, SIGTERM and the written stop remain.
+        """Open the pipe again if somebody has removed it or put something else in its place. If no
+        pipe can be created on the disk, SIGTERM and a stop request on disk still work.
         """
         with contextlib.suppress(OSError):
             try:
@@ -146,7 +149,7 @@ class SupervisorEvents:
         self._partial = self._partial[-_LONGEST_REPORT:]
         found = []
         for line in lines:
-            # Programs may write anything there; only task.py's lines count.
+            # Programs may write anything there; only the lines of task.py count.
             with contextlib.suppress(state_files.Unreadable):
                 found.append(_parse_report(line))
         return tuple(found)
@@ -154,7 +157,8 @@ class SupervisorEvents:
 
 def _parse_report(line: bytes) -> TaskReport:
     report = state_files.decode(line, TaskReport, exact=True)
-    if report.event == "exit":  # the termination message is beside the report's own fields
+    # the fields of the termination message are in the same object as the report's own
+    if report.event == "exit":
         fields = state_files.decode(line, dict[str, object])
         message = {k: v for k, v in fields.items() if k not in TaskReport.__struct_fields__}
         report.exit = state_files.decode(msgspec.json.encode(message), TaskExit, exact=True)
@@ -168,7 +172,7 @@ def _ignore_signal(number: int, frame: object) -> None:
 def _drain(fd: int) -> bytes:
     drained = b""
     with contextlib.suppress(BlockingIOError):
-        while len(drained) < _MOST_READ:  # a fast writer must not hold us up
+        while len(drained) < _MOST_READ:  # a fast writer must not keep the loop from ending
             drained += os.read(fd, 65536)
     return drained
 

@@ -1,13 +1,14 @@
 """Tasks as processes: ports, environment, start and exit, and all tasks of a run as one group.
 
-Starting or ending a task twice is harmless. Nothing of an attempt outlives it, because it would
-keep the port of the next, and at the end no process of the run is left. The lifecycle decides from
-what is observed here.
+Starting or ending a task twice is harmless. No process of an attempt outlives the attempt, because
+it would keep the port of the next attempt. At the end, no process of the run is left. The lifecycle
+decides; this module observes the tasks and carries out the decisions.
 
-Ports belong to one run from before its tasks start until it is over. The supervisor binds each (but
-never listens on it) with SO_REUSEPORT for as long as it lives. The kernel does not give out a bound
-port for port 0, and refuses it to other accounts and to sockets without SO_REUSEPORT. A task binds
-its own port as if it were free, by `runtime/loopback_guard.c`.
+Ports belong to one run from before its tasks start until it is over. As long as it lives, the
+supervisor binds each port with SO_REUSEPORT, but never listens on it. The kernel does not choose a
+bound port for a program that asks for any free port, and refuses a bound port to other accounts and
+to sockets without SO_REUSEPORT. A task can bind its own port as if it were free, because of
+`runtime/loopback_guard.c`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from ...spec.task_file import RUNTIME
 from . import memory_limits, processes, supervisor_events
 from .memory_limits import CHECK_INTERVAL, MemoryGuard
 from .processes import TASK_VARIABLE, UID_VARIABLE
-from .store import RunFolder
+from .run_store import RunFolder
 from .supervisor_events import TaskReport
 
 LOOPBACK = "127.0.0.1"
@@ -75,8 +76,8 @@ def _bind_port() -> socket.socket:
 # -- one task --------------------------------------------------------------------------------------
 # A task runs in a session of its own, dies with the supervisor (parent-death signal), leaves no
 # core file, has none of the notebook server's credentials, and writes to its log file, or nowhere
-# if that cannot be opened. It is forked by hand: the supervisor has one thread, and `subprocess` is
-# larger than this.
+# if that cannot be opened. This module calls fork itself: that is safe, because the supervisor has
+# one thread, and `subprocess` would take more memory than this code.
 
 PRIVATE_PREFIXES = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
 RUN_VARIABLES = frozenset(
@@ -116,7 +117,7 @@ class TaskProcess:
 
     @property
     def stop_asked(self) -> bool:
-        """Whether it was asked to end."""
+        """Whether the task was asked to end."""
         return self.kill_at is not None
 
     @property
@@ -147,8 +148,8 @@ def task_environment(
     termination_log: Path,
     gpus: Sequence[str] | None,
 ) -> dict[str, str]:
-    """Return the environment of a task's `task.py`. `gpus`: device ids, () for none of the existing
-    ones, None for a machine without any (then the variable is left alone).
+    """Return the environment of a task's `task.py`. `gpus` are device ids; () hides all GPUs from
+    the task, None leaves CUDA_VISIBLE_DEVICES unchanged.
     """
     env = scrubbed(environ)
     env.update(
@@ -166,7 +167,7 @@ def task_environment(
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that none escapes."""
+    """Become the parent of every descendant whose own parent ends, so that no process escapes."""
     if _prctl is not None:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -180,11 +181,11 @@ def spawn(
     members: Path | None,
 ) -> int:
     """Start a task and return its pid. Raises OSError if no process can be created. `keep_fd` is
-    inherited; `members` is the file of a control group to join.
+    inherited; `members` is the file by which the task joins a control group.
     """
     parent = os.getpid()
-    # The child inherits the supervisor's handlers, which would swallow a stop. Blocked, the signal
-    # waits until the child has reset them.
+    # The child inherits the supervisor's handlers, which would swallow a stop. While the signals
+    # are blocked, they wait until the child has reset the handlers.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SUPERVISOR_SIGNALS)
     try:
         pid = os.fork()
@@ -205,7 +206,9 @@ def _exec_task(
     parent: int,
     mask: set[int | signal.Signals],
 ) -> NoReturn:
-    """Set up the child process and execute the task. Nothing may return or raise out of here."""
+    """Set up the child process and execute the task. This function must neither return nor
+    raise.
+    """
     try:
         signal.set_wakeup_fd(-1)
         for number in _SUPERVISOR_SIGNALS:
@@ -213,9 +216,9 @@ def _exec_task(
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.setsid()
         if _prctl is not None:
-            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # until task.py asks for its own
+            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # until task.py sets its own
         if os.getppid() != parent:
-            os._exit(1)  # it died before the signal was set up
+            os._exit(1)  # the supervisor died before the signal was set up
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         output = _open_log(log)
         os.dup2(output, 1)
@@ -245,14 +248,15 @@ def _open_log(log: Path) -> int:
         why = "it is not a regular file"
     except OSError as error:
         why = str(error)
-    with contextlib.suppress(OSError):  # the supervisor's log is on the same disk
+    # the supervisor's log is on the same disk, which may be full
+    with contextlib.suppress(OSError):
         print(f"cannot write {log}: {why}", file=sys.stderr, flush=True)
     return os.open(os.devnull, os.O_WRONLY)
 
 
 # -- exit status -----------------------------------------------------------------------------------
-# It is read from the termination message (its file, or the task's report if the disk is full), else
-# from the kernel's wait status.
+# The exit status is read from the termination message (its file, or the task's report if the disk
+# is full), else from the kernel's wait status.
 
 _MOST_LINES = 20
 _MOST_CHARACTERS = 500
@@ -314,14 +318,15 @@ class TaskGroup:
     """The processes of one run."""
 
     def __init__(self, folder: RunFolder, uid: str, spec: Spec, cwd: Path, report_fd: int) -> None:
-        """Become the subreaper of all its processes. Raises OSError."""
+        """Become the subreaper of all processes of the run. Raises OSError."""
         self._folder, self._uid, self._spec, self._cwd = folder, uid, spec, cwd
         self._report_fd = report_fd
         self._tasks: dict[str, TaskProcess] = {}
         limits = _memory_limits(spec)
         parent = memory_limits.find_parent() if limits else None
         if parent is not None:
-            state_files.write(folder.cgroup_file, os.fsencode(parent.path))  # if we crash
+            # for the clean-up if we crash
+            state_files.write(folder.cgroup_file, os.fsencode(parent.path))
         self._memory = MemoryGuard(uid, limits, parent)
         self._next_memory_check: float | None = None
         self.used = 0.0
@@ -351,7 +356,7 @@ class TaskGroup:
 
     @property
     def cores(self) -> dict[str, float]:
-        """The cores that a task without a CPU request counts for, by type."""
+        """The number of cores that count for a task without a CPU request, by task type."""
         asked = {t: self._spec.replicas.of(t).resources.cpu for t in self._spec.replicas.counts}
         return {t.value: DEFAULT_CORES for t, cpu in asked.items() if not cpu}
 
@@ -386,25 +391,26 @@ class TaskGroup:
 
     @cached_property
     def _gpus(self) -> dict[str, tuple[str, ...]] | None:
-        """The devices of each task, which are assigned before the first one starts."""
+        """The devices of each task, which are assigned before the first task starts."""
         return state_files.read(self._folder.gpus_file, dict[str, tuple[str, ...]])
 
     def _gpus_of(self, task: TaskProcess) -> tuple[str, ...] | None:
-        """Return a task's devices; None leaves CUDA_VISIBLE_DEVICES to the user."""
+        """Return a task's devices; None if the user's value of CUDA_VISIBLE_DEVICES stays."""
         if self._gpus is None:
             return None
         given = self._gpus.get(task.name, ())
         return None if not given and "CUDA_VISIBLE_DEVICES" in self._spec.env else given
 
     def end(self, names: Iterable[str]) -> None:
-        """Ask tasks to end; `enforce_limits` kills those that outlast the grace period."""
+        """Ask tasks to end; `enforce_limits` kills tasks that outlast the grace period."""
         for name in names:
             task = self._tasks[name]
             if task.exit is None and task.pid is not None and not task.stop_asked:
                 task.kill_at = (
                     supervisor_events.steady_now() + self._spec.lifecycle.grace + KILL_MARGIN
                 )
-                os.kill(task.pid, signal.SIGTERM)  # not reaped, so the pid is still its own
+                # the task is not reaped yet, so no other process has its pid
+                os.kill(task.pid, signal.SIGTERM)
 
     def take_reports(self, reports: Iterable[TaskReport]) -> None:
         """Store the reports of tasks."""
@@ -470,7 +476,7 @@ class TaskGroup:
         return min(filter(None, [self._next_memory_check, *kills]), default=None)
 
     def enforce_limits(self) -> None:
-        """Kill what was asked to end and did not, and what uses more memory than it may."""
+        """Kill tasks that outlast their grace period, and tasks above their memory limits."""
         now = supervisor_events.steady_now()
         if self._next_memory_check is not None and now >= self._next_memory_check:
             roots = {task.name: task.pid for task in self._alive() if task.pid is not None}
@@ -479,14 +485,15 @@ class TaskGroup:
         for task in self._alive():
             if task.pid is not None and task.kill_at is not None and now >= task.kill_at:
                 task.killed = True
-                task.kill_at = now + 1.0  # again, for what was born meanwhile
+                # kill again then, for processes that started in the meantime
+                task.kill_at = now + 1.0
                 members = processes.tree(task.pid)
                 processes.kill({*members, *processes.of_run(self._uid, task.name)})
 
     def clean_up(self) -> None:
-        """Leave no process and no control group of the run."""
+        """End every process and remove every control group of the run."""
         processes.end_all(self._uid)
-        # Processes that hid their environment are still our descendants, since we adopt orphans.
+        # Processes that hide their environment are still our descendants, because we adopt orphans.
         processes.kill(pid for pid in processes.tree(os.getpid()) if pid != os.getpid())
         self._memory.close()
 
@@ -511,7 +518,9 @@ def _memory_limits(spec: Spec) -> dict[str, int]:
 
 
 def _ended_children() -> Iterable[tuple[int, int, float]]:
-    """Yield each ended child: pid, wait status, and CPU seconds with its own reaped children."""
+    """Yield each ended child: pid, wait status, and CPU seconds, including those of the children
+    that it reaped.
+    """
     while True:
         try:
             pid, wait_status, used = os.wait4(-1, os.WNOHANG)

@@ -36,7 +36,7 @@ def _complete_runs(
     param: click.Parameter,  # noqa: ARG001 - click's signature
     incomplete: str,
 ) -> list[CompletionItem]:
-    """Return OWNER/RUN of each active run; none if the hub does not answer."""
+    """Return OWNER/RUN of each active run; empty if the hub does not answer."""
     return complete_names(ctx, incomplete, "clusters", "phase", active=True)
 
 

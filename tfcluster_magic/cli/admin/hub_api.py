@@ -1,9 +1,9 @@
 """A client of the admin console's API, and the options and tables that all `admin` verbs share.
 
 The token is sent only to the hub that was named and is never printed; redirects are refused.
-Without a token, the error says how to make one. The hub of this machine is asked without a proxy.
-Its token is sent only if the kernel reports that a program of this account or of root listens
-there.
+Without a token, the error says how to make one. Requests to the hub of this machine do not go
+through a proxy. The token of that hub is sent only if the kernel reports that a program of this
+account or of root listens at the hub's address.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ..group import VerbGroup, paragraphs
 from ..terminal import Terminal
 
 if TYPE_CHECKING:
-    import sockets  # imported by bare name, as the runtime's modules import each other
+    import sockets  # imported by its bare name, as the modules of the runtime import each other
 else:  # runtime/ is a folder of scripts, not a package
     sockets = import_module("tfcluster_magic.runtime.sockets")
 
@@ -68,7 +68,7 @@ class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class _OwnConnection(http.client.HTTPConnection):
-    """A connection to a program of this account or of root; other programs receive nothing."""
+    """A connection to a program of this account or of root; nothing is sent to other programs."""
 
     def connect(self) -> None:
         """Connect. Raise NotAllowed if another account runs the listener, or its account is
@@ -111,7 +111,7 @@ class HubAPI:
     Args:
         url: the hub's address, without a slash at the end.
         token: an API token of the hub.
-        own: whether it is the hub of this machine, whose address is in its state folder.
+        own: whether the hub runs on this machine, with its address in its state folder.
     """
 
     url: str
@@ -123,7 +123,7 @@ class HubAPI:
         cls, url: str | None, token_file: str | None, environ: Mapping[str, str] | None = None
     ) -> HubAPI:
         """Find hub and token in the arguments, else in the environment, else in the state folder of
-        this machine's hub, which keeps a token for the account that runs it.
+        this machine's hub. That folder has a token for the account that runs the hub.
 
         Raises:
             UsageError: no hub address or no token was found.
@@ -151,13 +151,13 @@ class HubAPI:
     def ask(
         self, method: str, path: str, words: Any = (), body: dict[str, Any] | None = None
     ) -> Any:
-        """Send a request and return the decoded JSON. Raises as `blocks`."""
+        """Send a request and return the decoded JSON. Raises the errors of `blocks`."""
         return json.loads(self.raw(method, path, words, body))
 
     def raw(
         self, method: str, path: str, words: Any = (), body: dict[str, Any] | None = None
     ) -> bytes:
-        """Send a request and return the body. Raises as `blocks`."""
+        """Send a request and return the body. Raises the errors of `blocks`."""
         return b"".join(self.blocks(method, path, words, body))
 
     def blocks(
@@ -214,8 +214,8 @@ def token_help(url: str) -> str:
 
 
 def _connect_address(url: str) -> tuple[str, str]:
-    """Return the address to connect to, and the Host header. Names below localhost mean this
-    machine, as in browsers, although not every resolver knows them.
+    """Return the address to connect to, and the Host header. Names that end in `.localhost` mean
+    this machine, as in browsers, although not every resolver knows them.
     """
     parts = urlsplit(url)
     if not (parts.hostname or "").endswith(".localhost"):
@@ -291,8 +291,8 @@ def hub_options(command: F) -> F:
 
 
 def page_options(first: str) -> Callable[[F], F]:
-    """Add `--sort`, `--limit` and `--offset` for a table; `first` is the column that sorts it by
-    default.
+    """Add `--sort`, `--limit` and `--offset` for a table; `first` is the default column of
+    `--sort`.
     """
 
     def add(command: F) -> F:
@@ -320,8 +320,8 @@ def show_page(
     row: Callable[[dict[str, Any]], Sequence[str]],
     none: str,
 ) -> None:
-    """Print one page of a console table (`none` if the table is empty) and the number of other
-    rows.
+    """Print one page of a console table and the number of other rows; print `none` if the table is
+    empty.
     """
     if form != "table":
         terminal.emit(document(told, form))
@@ -338,8 +338,8 @@ def show_page(
 def complete_names(
     ctx: click.Context, incomplete: str, path: str, state: str, *, active: bool = False
 ) -> list[CompletionItem]:
-    """Return OWNER/NAME of each row at `path` with its `state`, `active` only of active ones; none
-    if the hub does not answer.
+    """Return OWNER/NAME of each row at `path` with the field `state` as its help; with `active`,
+    only of active rows. Empty if the hub does not answer.
     """
     try:
         hub = HubAPI.of(ctx.params.get("hub"), ctx.params.get("token_file"))
@@ -369,8 +369,8 @@ def _owner_and_name(reference: str, otherwise: str) -> tuple[str, str]:
 
 
 def tell_results(terminal: Terminal, told: dict[str, Any], form: str, done: str) -> None:
-    """Print what became of each object of a change; `done` is the sentence about a `{name}` that
-    was changed.
+    """Print the result of a change for each object; `done` is the sentence about an object `{name}`
+    that was changed.
     """
     if form != "table":
         terminal.emit(document(told, form))

@@ -32,7 +32,7 @@ def _complete_schedules(
     param: click.Parameter,  # noqa: ARG001 - click's signature
     incomplete: str,
 ) -> list[CompletionItem]:
-    """Return OWNER/SCHEDULE of each schedule; none if the hub does not answer."""
+    """Return OWNER/SCHEDULE of each schedule; empty if the hub does not answer."""
     return complete_names(ctx, incomplete, "schedules", "state")
 
 
@@ -86,7 +86,7 @@ def _row(terminal: Terminal, row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _standing(row: dict[str, Any]) -> str:
-    """Return the state of a schedule: who paused it and why, or what is wrong with it."""
+    """Return the state of a schedule: who paused it and why, or the problem that it has."""
     if row["state"] == "Active":
         return _("active")
     if row["state"] == "Invalid":

@@ -225,7 +225,7 @@ class AccountsUnreadable(TFClusterError):
 
 
 class LinkRefused(TFClusterError):
-    """The code of a link is used, replaced, expired, or was never issued."""
+    """The code of a link was used or replaced, has expired, or was never issued."""
 
 
 class PasswordReplaced(TFClusterError):
@@ -431,7 +431,7 @@ class AccountStore:
                 )
             )
         owner = state_files.OURS
-        if os.geteuid() == 0 and self.path.exists():  # root, for its hub
+        if os.geteuid() == 0 and self.path.exists():  # keep the hub's account as owner
             there = self.path.stat()
             owner = (there.st_uid, there.st_gid)
         state_files.write(self.path, text, durable=True, alone=True, owner=owner)

@@ -1,8 +1,8 @@
 """`python -m tfcluster_magic.hub accounts`: commands that manage the hub's accounts from a shell.
 
-Each link is printed once and not stored. A command takes effect at once, even if the hub is down: a
-starting hub does its part before it answers requests. The commands need write access to the hub's
-state folder.
+Each link is printed once and not stored. A command takes effect at once, even if the hub is down:
+at its next start, the hub does its part before it answers requests. The commands need write access
+to the hub's state folder.
 """
 
 from __future__ import annotations
@@ -193,7 +193,8 @@ def hub_address(folder: Path, url: str | None) -> str:
 def _link(
     place: tuple[Path, str | None], name: str, *, admin: bool = False, reset: bool = True
 ) -> None:
-    """Print a link once the old sessions are ended, or will be before the hub answers again.
+    """Print a link. First the old sessions are ended; a hub that is down ends them at its next
+    start, before it answers requests.
 
     Raises:
         Conflict: without `reset`, the account has a password.

@@ -66,7 +66,7 @@ class _Page(BaseHandler):
 
 
 class SignInPage(LoginHandler):
-    """JupyterHub's sign-in page, which by itself answers 500 to a form without a name."""
+    """JupyterHub's sign-in page, which would otherwise answer 500 to a form without a name."""
 
     async def post(self) -> None:
         """Sign in; treat a missing name as a wrong name."""
@@ -112,7 +112,9 @@ class SetPassword(_Page):
         return self.typed(name, admin=admin)
 
     async def _of(self, code: str) -> tuple[str, bool]:
-        """Return the account of the link, and whether it is or becomes an administrator's."""
+        """Return the account of the link, and whether the account is or becomes an
+        administrator's.
+        """
         name, admin = await self.authenticator.in_thread(self.authenticator.store.invited, code)
         return name, admin or self.authenticator.administers(self.db, name)
 
@@ -269,8 +271,8 @@ def console_page(handler: Any) -> str:
 
 
 async def make_links(handler: Any, names: list[str], *, reset: bool) -> dict[str, str]:
-    """Return codes of new links by name, after ending the sessions they reset. Raises
-    InvalidRequest. Without `reset`, accounts that have a password keep it and get no code.
+    """Return codes of new links by name, after ending the sessions of accounts that are reset.
+    Raises InvalidRequest. Without `reset`, accounts that have a password keep it and get no code.
     """
     authenticator = handler.authenticator
     codes: dict[str, str] = await authenticator.in_thread(
@@ -283,6 +285,6 @@ async def make_links(handler: Any, names: list[str], *, reset: bool) -> dict[str
 
 
 def address(handler: Any, code: str) -> str:
-    """Return the link, on the host that its maker's browser used."""
+    """Return the link, with the host name that the browser of the link's maker used."""
     request = handler.request  # the request may have passed an ingress with TLS
     return link(f"{get_browser_protocol(request)}://{request.host}{handler.base_url}", code)

@@ -1,7 +1,7 @@
-"""JupyterHub's authenticator for the hub's own accounts, with throttling against guesses.
+"""JupyterHub's authenticator for the hub's own accounts.
 
-Passwords are compared in threads, in queues that do not delay each other. An attacker who guesses
-cannot lock out the account's owner.
+Passwords are compared in threads, in queues that do not delay each other; `guess_limits` counts the
+tries.
 """
 
 from __future__ import annotations
@@ -12,13 +12,8 @@ import os
 import secrets
 import sys
 import threading
-import time
-from collections import OrderedDict, deque
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from enum import Enum
-from ipaddress import IPv6Address, IPv6Network, ip_address
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -40,154 +35,7 @@ from .accounts import (
     allowed_name,
     normalized_name,
 )
-
-KEYS = 10_000
-"""Maximum remembered keys; the key used longest ago is dropped first."""
-
-
-class Throttle:
-    """Counts of tries by key: an account, an address or a browser.
-
-    Args:
-        tries: how many tries are allowed within the window.
-        window: in seconds.
-        clock: returns monotonic seconds.
-    """
-
-    def __init__(
-        self, tries: int, window: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.tries = tries
-        self.window = window
-        self._clock = clock
-        self._times: OrderedDict[str, deque[float]] = OrderedDict()
-
-    def wait(self, key: str) -> float:
-        """Return the seconds until the next try of this key is allowed; 0 if it is allowed now."""
-        times = self._times.get(key)
-        if times is None or len(times) < self.tries:
-            return 0.0
-        return max(0.0, times[0] + self.window - self._clock())
-
-    def begin(self, key: str) -> None:
-        """Count a try."""
-        times = self._times.setdefault(key, deque(maxlen=self.tries))
-        times.append(self._clock())
-        self._times.move_to_end(key)
-        if len(self._times) > KEYS:
-            self._times.popitem(last=False)
-
-    def forgive(self, key: str) -> None:
-        """Take back the count of one attempt that was not a guess."""
-        if times := self._times.get(key):
-            times.pop()
-
-    def forget(self, key: str) -> None:
-        """Take back the count of all attempts of a key whose user knows the password."""
-        self._times.pop(key, None)
-
-
-class HashQueue(Enum):
-    """The queue in which a password waits to be compared; queues do not delay each other."""
-
-    KNOWN = "known"
-    """Browsers in which the account has signed in before."""
-    NEW = "new"
-    NOISY = "noisy"
-    """Addresses with many wrong passwords; they share a single thread."""
-
-
-class TooManyTries(Exception):
-    """The try is refused; `seconds` is when the next one is allowed."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(seconds)
-        self.seconds = seconds
-
-
-class SignInLimits:
-    """Limits of sign-in tries.
-
-    Args:
-        each: tries for an account from one address or known browser, within `window`.
-        strangers: tries for an account from all unknown browsers, within `long_window`.
-        noisy: tries from an address within `window`, after which it gets the slow queue.
-        window, long_window: in seconds.
-        clock: returns monotonic seconds.
-    """
-
-    def __init__(
-        self,
-        each: int,
-        strangers: int,
-        noisy: int,
-        window: float,
-        long_window: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._known = Throttle(each, window, clock)
-        self._pair = Throttle(each, window, clock)
-        self._account = Throttle(strangers, long_window, clock)
-        self._address = Throttle(noisy, window, clock)
-
-    def begin(
-        self, name: str, address: str, browser: str | None
-    ) -> tuple[HashQueue, SignInAttempt]:
-        """Count a try. `browser` is the mark of a browser in which the account has signed in
-        before, or None.
-
-        Raises:
-            TooManyTries: the try has to wait, even with the right password.
-        """
-        address = network(address)
-        if browser is not None and not self._known.wait(browser):
-            self._known.begin(browser)
-            return HashQueue.KNOWN, SignInAttempt(forget=((self._known, browser),))
-        pair = f"{address}\0{name}"
-        if wait := max(self._pair.wait(pair), self._account.wait(name)):
-            raise TooManyTries(wait)
-        noisy = self._address.wait(address) > 0
-        self._pair.begin(pair)
-        self._account.begin(name)
-        self._address.begin(address)
-        # Forgive one try only: otherwise each sign-in of the account's owner would let a guesser
-        # start again.
-        forgive = ((self._account, name), (self._address, address))
-        return HashQueue.NOISY if noisy else HashQueue.NEW, SignInAttempt(
-            ((self._pair, pair),), forgive
-        )
-
-
-def network(address: str) -> str:
-    """Return the key of an address. For IPv6 it is the /64, which one customer controls."""
-    try:
-        found = ip_address(address)
-    except ValueError:  # a Unix socket has no address
-        return address
-    if isinstance(found, IPv6Address):
-        return str(found.ipv4_mapped or IPv6Network((found, 64), strict=False))
-    return address
-
-
-class SignInAttempt:
-    """An attempt to sign in whose result is not known yet."""
-
-    def __init__(
-        self,
-        forget: tuple[tuple[Throttle, str], ...] = (),
-        forgive: tuple[tuple[Throttle, str], ...] = (),
-    ) -> None:
-        self._forget, self._forgive = forget, forgive
-
-    def right(self) -> None:
-        """Take back the count of the attempt, because the password was right."""
-        for throttle, key in self._forget:
-            throttle.forget(key)
-        for throttle, key in self._forgive:
-            throttle.forgive(key)
-
-
-# -- sign-in
+from .guess_limits import HashQueue, SignInLimits, TooManyTries
 
 LONGEST_QUEUE = 256
 """Maximum passwords that wait in a queue; more are refused."""
@@ -274,7 +122,7 @@ class AccountsAuthenticator(Authenticator):
         before = _session(handler.db, name)
         stored = await asyncio.to_thread(self._stored, name)
         browser = self._browser(handler, name, stored)
-        try:  # so that a long name takes no memory
+        try:  # the name is cut, so that a long one takes no memory
             queue, tried = self._tries.begin(name[:100], handler.request.remote_ip, browser)
         except TooManyTries as refusal:
             raise refused(429, too_many(refusal.seconds)) from None
@@ -352,7 +200,7 @@ class AccountsAuthenticator(Authenticator):
     async def in_thread(
         self, function: Any, *words: object, queue: HashQueue = HashQueue.KNOWN
     ) -> Any:
-        """Run code that hashes passwords or writes accounts in a thread.
+        """Run `function`, which hashes passwords or writes accounts, in a thread of `queue`.
 
         Raises:
             HTTPError: 503 if the queue is full.

@@ -3,8 +3,8 @@
 The hub or a command notes a removal or a reset in the account file. The hub carries it out within
 seconds, or at its next start before it answers requests. Then it deletes the note. A removal stops
 the user's notebooks, ends sessions and rights, and calls the spawners' hooks. A reset ends the
-account's sessions, its tokens and the tokens made with them. Notebooks go on and admit only people
-who sign in again (see `visitors`).
+account's sessions, its tokens and the tokens made with them. Notebooks keep running and admit only
+people who sign in again (see `visitors`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Revocation:
         while True:
             await asyncio.sleep(EVERY)
             try:
-                while self._untold and getattr(self._app, "http_server", None):  # listens
+                while self._untold and getattr(self._app, "http_server", None):  # the hub listens
                     await self._tell(self._untold.pop())
                 for name, with_data in (await asyncio.to_thread(self._store.removed)).items():
                     if await delete_user(self._app, name, with_data=with_data):

@@ -1,9 +1,9 @@
-"""A notebook's identity provider, which asks the hub about its visitors again on request.
+"""A notebook's identity provider. On request, it checks its visitors with the hub again.
 
 JupyterHub's own class caches the hub's answers for five minutes and does not check open websockets.
 Here an answer is cached for a minute, and websockets of visitors whom the hub no longer knows are
-closed. A request by the hub (`shared_settings.RECHECK`) triggers both at once. Kernels go on. The
-same request from anybody else only makes the notebook ask the hub once more.
+closed. A request by the hub (`shared_settings.RECHECK`) triggers both at once. Kernels keep
+running. If anybody else sends this request, the notebook only asks the hub once more.
 """
 
 from __future__ import annotations

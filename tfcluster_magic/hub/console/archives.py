@@ -1,8 +1,8 @@
 """Archives of users' data, in a folder of their own, each with its checksum beside it.
 
 An archive is finished only after it has been read back and every file in it has matched its
-manifest; nothing is deleted before. A failed archive leaves no file that looks finished: the next
-console to start removes what a killed one left.
+manifest. No data is deleted before that. A failed archive leaves no file that looks finished: the
+next console to start removes what a killed one left.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Archive(Model, frozen=True, omit_defaults=False):
 
 
 class Archives:
-    """The archives of one hub in a folder; for one event loop, and the folder's only user."""
+    """The archives of one hub in a folder. Use one instance for a folder, in one event loop."""
 
     def __init__(self, folder: Path, pack: Pack) -> None:
         self._folder, self._pack = folder, pack

@@ -1,8 +1,9 @@
 """A cache of one expensive reading, such as all runs or all storage of a site.
 
-At most one reading is in progress for any number of callers. Nobody waits while a recent one is
-cached, and readings take only a part of the source's time. A caller that asks for current data
-waits for it. Data of people who are no longer hub users is never shown.
+At most one reading is in progress for any number of callers. Nobody waits while a recent reading is
+cached. After each reading there is a pause in proportion to its duration, so that the source has
+time for others. A caller that asks for current data waits for it. Data of people who are no longer
+hub users is never shown.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class CachedReading(Generic[T]):
         read: reads everything as it is now.
         fresh: seconds for which a reading is current.
         old: seconds after which callers wait for a new reading.
-        patience: seconds that callers wait for a new reading before that.
+        patience: seconds that callers wait for a new reading while the cached one is younger than
+            `old`.
         keep: seconds after which a reading is dropped; None keeps it.
     """
 
@@ -70,8 +72,8 @@ class CachedReading(Generic[T]):
     async def glance(self, patience: float) -> tuple[T, float]:
         """Return a reading and its age in seconds. Raises what `read` raises.
 
-        It is a current one as from `seen` if that arrives within `patience`, otherwise the newest
-        cached one while a new one is read.
+        The reading is current, as from `seen`, if it arrives within `patience`. Otherwise it is the
+        newest cached one, while a new one is read.
         """
         looking = asyncio.ensure_future(self.seen())
         if self._will_do:
@@ -125,7 +127,7 @@ class CachedReading(Generic[T]):
             self._forgetting = loop.call_later(self._keep, self._kept.clear)
 
 
-# -- runs: current, or at once those of the last reading.
+# -- runs: the current ones, or, without waiting, those of the last reading.
 # The last reading is labelled as such, dropped after ten minutes, and outdated by any change that
 # the console makes. Stopping a run asks the site and never relies on these rows.
 

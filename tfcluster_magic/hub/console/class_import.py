@@ -230,7 +230,7 @@ class ClassImport:
         return told
 
     async def _portion(self, plans: Sequence[ImportedLine]) -> list[ImportedLine]:
-        """Carry out a batch; if that fails, carry out each line alone."""
+        """Carry out a batch; if that fails, carry out each line separately."""
         made: set[str] = set()
         try:
             return await self._together(plans, made)

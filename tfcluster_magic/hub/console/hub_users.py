@@ -103,7 +103,7 @@ class HubUsers:
             return None
 
     async def allow(self, names: Collection[str]) -> None:
-        """Add names to that list, all of them or none."""
+        """Add names to the list of people who may sign in: all of them or none."""
         await self.ask("POST", "allowed", {"names": list(names)})
 
     async def make(self, names: Collection[str]) -> frozenset[str]:
@@ -134,8 +134,8 @@ class HubUsers:
         self.expire()
 
     async def links(self, names: Collection[str], *, reset: bool = False) -> dict[str, str]:
-        """Return links that set the passwords of these accounts, creating them if needed; all or
-        none.
+        """Return links that set the passwords of these accounts, for all or none of them; create
+        missing accounts.
 
         An account that has a password keeps it and gets no link; with `reset` the link replaces it.
         """

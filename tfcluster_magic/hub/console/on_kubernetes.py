@@ -1,7 +1,7 @@
 """The console on Kubernetes: the site's policy, probes, and serving.
 
-Separate from `__main__`, because the Kubernetes client is optional. It writes one ConfigMap and
-nothing else: the hub creates namespaces, and tenancy applies overrides.
+This module is separate from `__main__`, because the Kubernetes client is optional. The console
+writes one ConfigMap and nothing else: the hub creates namespaces, and tenancy applies overrides.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from ..shared_settings import base_url
 from ..tenancy import entitlement_sources, namespace_objects
 from ..tenancy.entitlement_sources import ACCEPTED_POLICY_MAP, POLICY_KEY
 from ..tenancy.entitlements import HubPolicy
-from ..tenancy.policy import Override, PolicyMistake, parse_policy
+from ..tenancy.overrides import Override
+from ..tenancy.policy import PolicyMistake, parse_policy
 from ..user_limits import SitePolicy
 from . import service
 from .hub_users import HubUsers

@@ -55,8 +55,8 @@ def pack(
     records: Mapping[str, str] | None = None,
     beside: Mapping[str, str] | None = None,
 ) -> None:
-    """Write an archive of folders and of texts by name; `beside` names what is missing and why.
-    Raises OSError if `out` cannot be written.
+    """Write an archive of `folders` and of the texts in `records`; `beside` names what is missing
+    and why. Raises OSError if `out` cannot be written.
     """
     files: list[dict[str, Any]] = []
     missed = [{"path": name, "why": why} for name, why in (beside or {}).items()]

@@ -1,7 +1,7 @@
 """Sends a user's claims as a tar.gz to a client with the token; the program of an archive's pod.
 
-It writes nothing, connects to nobody, serves the data once and ends, also if no client comes. The
-end of the chunked answer means that the archive is complete.
+It writes nothing, connects to nobody, serves the data once and then ends. It also ends if no client
+comes. The end of the chunked answer means that the archive is complete.
 
     POST /   Authorization: token …   {"records": {name: text}, "missed": {name: why}}
 """

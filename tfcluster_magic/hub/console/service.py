@@ -59,7 +59,9 @@ ACCESS = f"access:services!service={CONSOLE}"
 
 
 def configure(c: Config, *, port: int, owner: str, state: Path) -> None:
-    """Configure a console on this loopback port, or a free one if it is taken; 0 for none."""
+    """Configure a console on this loopback port, or on a free one if the port is taken; with 0,
+    configure none.
+    """
     if not port:
         return
     try:

@@ -1,7 +1,8 @@
 """The console's tables of runs, schedules, users and storage. Pure.
 
-Each has columns, filters, an order and pages. All wrong query parameters are reported together,
-with what is allowed. Sorting is stable: rows with equal keys keep the same order in each reading.
+Each table has columns, filters, an order and pages. All wrong query parameters are reported
+together, with what is allowed. Sorting is stable: rows with equal keys keep the same order in each
+reading.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class Filter(Generic[R]):
         fits: whether a row matches the given values.
         choices: the allowed values; empty for any.
         many: whether it takes several values, separated by commas or repeated.
-        counted: the value of a row; a page then counts the rows of each choice that the other
-            filters leave.
+        counted: the value of a row; a page then counts, for each choice, the rows that match the
+            other filters.
     """
 
     name: str
@@ -215,7 +216,9 @@ def _filtered(rows: list[R], word: Filter[R], query: Query) -> list[R]:
 
 
 KEPT: Filter[Any] = Filter("kept", choices=("true", "false"))
-"""For tables with runs: whether the last reading is enough if a new one takes long."""
+"""The filter that says, for tables with runs, whether the last reading is enough if a new one takes
+long.
+"""
 
 
 # ---- runs
@@ -467,7 +470,9 @@ STORAGE: Table[StorageRow] = Table(
 
 
 def storage_rows(filled: SiteStorage, allowed: Mapping[str, Mapping[str, int]]) -> list[StorageRow]:
-    """Return a row for each folder; `allowed` has limits by user that the site does not know."""
+    """Return a row for each folder; `allowed` has the limits that the site does not know, by
+    user.
+    """
     found = []
     for owner, volumes in filled.users.items():
         for each in volumes:

@@ -2,8 +2,8 @@
 
 A pod is created only in a provisioned namespace of its user. The progress page says within two
 seconds why a pod does not start, and a failure says what to do. A pod on a lost node is given up,
-and its user is told. KubeSpawner's watch covers the pods of all users; events are read only for a
-pod that is starting.
+and its user gets a message. KubeSpawner's watch covers the pods of all users; events are read only
+for a pod that is starting.
 """
 
 from __future__ import annotations

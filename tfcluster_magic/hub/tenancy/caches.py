@@ -85,7 +85,7 @@ def mounted_at(found: Object) -> str:
 
 
 def must_grow(wanted: Object, found: Object) -> bool:
-    """Return whether a claim is smaller than the wanted size. A larger claim is left alone."""
+    """Return whether a claim is smaller than the wanted size. A larger claim is not changed."""
     return _size(found) < _size(wanted)
 
 

@@ -41,7 +41,7 @@ from .namespace_objects import (
     namespace_annotations,
     tenant_objects,
 )
-from .policy import entitled
+from .overrides import entitled
 from .provisioning import PullSecrets
 
 Object = dict[str, Any]
@@ -277,7 +277,8 @@ class Tenancy:
         there = self.caches.there(name)
         problems = self._give_secrets(head, entitlement, there)
         secret = notification_secret.empty_secret({MANAGED_BY: MANAGER, HUB: self._home})
-        # It is neither read nor watched: a change of the digest makes it, and with an upgrade anew.
+        # The Secret is neither read nor watched. It is made when the digest changes, as after an
+        # upgrade.
         digest = _digest([*wanted, secret])
         if not removed and (head.get("annotations") or {}).get(PROVISIONED) != digest:
             problems += provisioning.make_secret(self._api, name, secret)

@@ -20,7 +20,8 @@ from ...kube.api.client import Api, ApiError, Object, find_object, path
 from ...kube.api.informer import CacheUpdate, Informer
 from ...kube.controller.work_queue import BackgroundThread
 from .entitlements import HubPolicy
-from .policy import Override, PolicyMistake, encode_overrides, parse_policy, read_overrides
+from .overrides import Override, encode_overrides, read_overrides
+from .policy import PolicyMistake, parse_policy
 
 POLICY_MAP, ACCEPTED_POLICY_MAP = "tfcluster-hub-policy", "tfcluster-hub-accepted"
 POLICY_KEY = "policy.yaml"
@@ -124,7 +125,7 @@ class AcceptedPolicy:
 
 
 # -- overrides: the ConfigMap that the admin console writes.
-# An unreadable one is logged and changes nothing.
+# An unreadable ConfigMap is logged and changes nothing.
 
 OVERRIDES_MAP = "tfcluster-hub-overrides"
 OVERRIDES_KEY = "overrides.json"

@@ -97,7 +97,7 @@ ARCHIVE = f"{labels.GROUP}/archive"
 """Label of the pod that sends a user's data to the console; its value is "true"."""
 NOTEBOOK_PORT, HUB_PORT, ARCHIVE_PORT = 8888, 8081, 8889
 HUB_APP, PROXY_APP, CONSOLE_APP = "tfcluster-hub", "tfcluster-proxy", "tfcluster-console"
-"""Label `app` of these pods."""
+"""The values of the label `app` of the pods of hub, proxy and console."""
 
 
 class ApiServerAddress(msgspec.Struct, frozen=True):
@@ -124,7 +124,7 @@ def tenant_objects(
 ) -> list[Object]:
     """Return every object of a tenant except copies of secrets.
 
-    A removed user gets no rights; the operator keeps its own, to end what runs.
+    A removed user gets no rights; the operator keeps its rights, to end the user's tasks.
     """
     found: list[Object] = []
     for shared in entitlement.grant.shared_data:

@@ -1,9 +1,8 @@
 """Provisions a tenant's namespace, and clears the namespace of a removed user.
 
 It creates, changes and removes objects, copies pull secrets by name, makes the Secret for
-notifications, and explains pending claims. A
-namespace is deleted only if its annotation or the policy says to delete the data, and only after
-its runs.
+notifications, and explains pending claims. A namespace is deleted only if its annotation or the
+policy says to delete the data, and only after its runs have been deleted.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def provision(
         there: our objects as they are.
         classes: the storage classes of the cluster.
         certain: whether the user's groups are known. If not, existing objects that depend on the
-            group are left alone.
+            group are not changed.
 
     Raises:
         ApiError: the API server does not answer.

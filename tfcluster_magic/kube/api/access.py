@@ -148,7 +148,7 @@ def explain_api_error(error: ApiError, what: str = "", *, server: str = "") -> T
 
     Args:
         error: an error of the API server or of a proxy before it.
-        what: the requested object, `digits-2 in namespace alice`, for a 404.
+        what: the requested object, such as `digits-2 in namespace alice`, for status 404.
         server: the server's address, `Api.server`.
     """
     if error.unanswered:
@@ -200,7 +200,7 @@ def _unanswered(error: ApiError, server: str) -> BackendUnavailable:
 
 
 def _network_error_text(message: str) -> str:
-    """Return the text of a network error without names of Python objects."""
+    """Return the text of a network error, with the names of Python objects removed."""
     if found := re.search(r"\[Errno -?\d+\] ([^'\")]+)", message):
         return found.group(1)
     if "certificate verify failed" in message:
@@ -269,7 +269,9 @@ def _missing(error: ApiError, what: str) -> TFClusterError:
 
 
 def schema_problems(error: ApiError) -> list[Problem]:
-    """Return the problems that a 422 lists by field: violations of the schema or its rules."""
+    """Return the problems that a response with status 422 lists by field: violations of the schema
+    or its rules.
+    """
     found: list[Problem] = []
     for cause in error.details.get("causes") or []:
         value, allowed = _value_and_rule(str(cause.get("message", "")))

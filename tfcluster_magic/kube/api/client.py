@@ -1,4 +1,4 @@
-"""A small client of the Kubernetes API: JSON verbs on paths, with timeouts, and watches.
+"""A small client of the Kubernetes API: JSON requests and watches, with timeouts.
 
 Every call has a timeout. An answer is the plain JSON object, and a refusal is an `ApiError` with
 the API's own status and message; `access` explains errors to users. The official client handles
@@ -87,14 +87,14 @@ Object = dict[str, Any]
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 20.0
 WATCH_SECONDS = 40
-"""Seconds after which the server ends a watch, after a bookmark, so that a dead watch is
+"""Seconds after which the server sends a bookmark and ends a watch, so that a dead watch is
 noticed.
 """
 SILENCE = 10.0
-"""Further seconds without a byte after which a watch counts as dead."""
+"""Seconds, after WATCH_SECONDS without a byte, after which a watch counts as dead."""
 FIRST_PAGE, PAGE = 50, 200
-"""Number of objects in the first page of a list, and maximum in any other page. Ref: api-concepts,
-"Retrieving large results sets in chunks".
+"""Number of objects in the first page of a list, and the maximum number in each later page. Ref:
+api-concepts, "Retrieving large results sets in chunks".
 """
 PAGE_BYTES = 8 * 1024 * 1024
 """Target size of a page: the number of objects is adapted so that a list of large objects is never
@@ -225,7 +225,7 @@ class Api:
         return self._json("PATCH", where, operations, query, ANSWER_SECONDS, kind)
 
     def apply(self, where: str, body: Object, manager: str) -> Object:
-        """Apply `body` to an object, whose fields in it then belong to `manager`. Raises ApiError.
+        """Apply `body` to an object; `manager` then owns the fields in `body`. Raises ApiError.
 
         Ref: https://kubernetes.io/docs/reference/using-api/server-side-apply/
         """
@@ -235,8 +235,8 @@ class Api:
     def delete(
         self, where: str, *, uid: str = "", propagation: str = "Background", **query: object
     ) -> Object:
-        """Delete an object; with `uid`, only if the object has it (409: the name has another uid
-        now).
+        """Delete an object; with `uid`, only if the object has this uid (409: the name has another
+        uid now).
         """
         body: Object = {"propagationPolicy": propagation}
         if uid:
@@ -257,7 +257,8 @@ class Api:
         """Yield changes after `version` until the server ends the watch after WATCH_SECONDS.
 
         Raises:
-            ApiError: 410 if that version is too old: list again. 0 if the watch went silent.
+            ApiError: status 410: the version is too old, so list again; status 0: the watch went
+                silent.
         """
         asked = {
             "watch": "1",
@@ -380,8 +381,8 @@ def _refusal(status: int, said: bytes | Object) -> ApiError:
     )
 
 
-# Reading and deleting objects that may be gone already: that is no error here. A deleted object
-# with finalizers stays, with a deletionTimestamp, until the last finalizer is removed. Ref:
+# Reading and deleting objects that may be gone already; their absence is no error here. A deleted
+# object with finalizers stays, with a deletionTimestamp, until the last finalizer is removed. Ref:
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/
 
 COLLECTOR_FINALIZERS = ("foregroundDeletion", "orphan")
@@ -403,7 +404,7 @@ def foreign_finalizers(found: Mapping[str, Any]) -> list[str]:
 
 
 def find_object(api: Api, where: str) -> Object | None:
-    """Return one object, or None if it does not exist. Raises ApiError."""
+    """Return one object; None if it does not exist. Raises ApiError."""
     try:
         return api.get(where)
     except ApiError as error:
@@ -430,7 +431,7 @@ def may_create(api: Api, namespace: str, group: str, resource: str, **more: Any)
 
 
 def discard_object(api: Api, where: str, uid: str) -> None:
-    """Delete the object of this uid; another object of that name stays. Raises ApiError."""
+    """Delete the object with this uid; another object of the same name stays. Raises ApiError."""
     try:
         api.delete(where, uid=uid)
     except ApiError as error:

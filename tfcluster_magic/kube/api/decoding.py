@@ -127,7 +127,7 @@ def condition(found: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 # Trimming of objects for caches: a cache of 600 pods takes a few MiB. The given object is never
-# changed, and every field that `status`, `fit` and the waiting reasons read is kept.
+# changed, and every field that `kube.status` and the checks of free resources read is kept.
 
 Object = dict[str, Any]
 
@@ -167,11 +167,9 @@ _OF_RECORD = (
     *("deletionTimestamp", "finalizers"),
 )
 _TOLD_BYTES = 16 * 1024
-"""Maximum characters of our own annotations; longer ones are dropped, and a launch writes shorter
-ones.
-"""
+"""Maximum characters of one of our annotations. A longer one is ignored; no launch writes one."""
 _SHOWN = ("interpreter", *(f"program.{name}" for name in ("source", "entrypoint", "path", "url")))
-"""Texts that turns read; each has at most 4096 characters."""
+"""Texts that the operator's turns read; each has at most 4096 characters."""
 _PAYLOAD = {each.path for each in PAYLOAD if each.names[0] != "pods"}.difference(_SHOWN)
 """Texts of any length that only the tasks need. They are read again when tasks are created."""
 _OF_ENDED_SPEC = ("mode", "replicas", "lifecycle", "stop")
@@ -180,11 +178,11 @@ _OF_ENDED_STATUS = (
     "observedGeneration",
 )
 _LONGEST_SHOWN = 100
-"""Maximum characters kept of a pod annotation; a refusal shows no more."""
+"""Maximum characters kept of a pod annotation, as many as a refusal shows."""
 
 
 def trim_tfcluster(found: Object) -> Object:
-    """Return a TFCluster as turns read it.
+    """Return a TFCluster with only the fields that the operator's turns read.
 
     The result lacks environment, arguments and program, which may fill a record. A run that is over
     keeps only what accounting, retention and counts need.
@@ -208,7 +206,9 @@ def trim_tfcluster(found: Object) -> Object:
 
 
 def _own_annotations(head: Object) -> Object:
-    """Return the annotations of TFCluster and of Kubernetes' Jobs. No others are read here."""
+    """Return the annotations of TFCluster and of Kubernetes' Jobs. No other annotations are read
+    from the cache.
+    """
     ours = (f"{GROUP}/", "batch.kubernetes.io/")
     return {
         key: value

@@ -28,7 +28,9 @@ and the next watch would start at once.
 """
 FORGOTTEN = 410
 TOO_LARGE = "ResourceVersionTooLarge"
-"""A cause in an error's details: the server was restored and is behind our last version."""
+"""A cause in an error's details. It means that the server was restored to a state before our last
+version.
+"""
 
 log = logging.getLogger(__name__)
 Key = tuple[str, str]
@@ -37,8 +39,8 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class CacheUpdate:
-    """A change: `old` is None for a new object, `new` is None for a deleted one. A deletion that
-    the watch did not see (`observed`) may be of a newer state than `old`.
+    """A change: `old` is None for a new object, `new` is None for a deleted one. If the watch did
+    not see a deletion (`observed` is false), the object may have changed after `old`.
     """
 
     old: Object | None
@@ -83,7 +85,7 @@ class Informer:
         shape: the fields to decode; all others are skipped.
         selector: label selector; empty for all objects.
         fields: field selector such as `metadata.name=digits-2`; empty for all objects.
-        trim: returns what to keep of an object; called once for each.
+        trim: returns what to keep of an object; called once for each version of an object.
         group: returns the key under which `of` finds an object, such as its run.
         optional: no warning if the cluster lacks this kind.
         changed: called on the informer's thread with each change; its errors are logged.
@@ -116,7 +118,7 @@ class Informer:
         self.synced = threading.Event()
         """Set once the cache holds a whole list."""
         self.problem: ApiError | None = None
-        """Why the cache is not up to date; None while it is."""
+        """The error that keeps the cache from being up to date; None while it is up to date."""
         self.heard = time.monotonic()
         """The monotonic time at which the server last sent something."""
         self._thread = threading.Thread(target=self._run, name=f"informer {where}", daemon=True)
@@ -225,7 +227,7 @@ class Informer:
     def _put(self, key: Key, new: Object | None, *, observed: bool = True) -> None:
         old = self._objects.get(key)
         if old and new and _uid(old) != _uid(new):
-            self._put(key, None, observed=False)  # deleted and created again
+            self._put(key, None, observed=False)  # the object was deleted and created again
         with self._lock:
             old = self._objects.pop(key, None)
             if old is not None:

@@ -13,41 +13,43 @@ from ...spec import NAME_PATTERN, TaskType
 
 GROUP = "tfcluster.dev"
 COUNTED_RECORDS = f"count/tfclusters.{GROUP}"
-"""Key of a ResourceQuota: how many TFClusters a namespace may have."""
+"""Key of a ResourceQuota for the number of TFClusters that a namespace may have."""
 COUNTED_SCHEDULES = f"count/tfclusterschedules.{GROUP}"
-"""Key of a ResourceQuota: how many TFClusterSchedules a namespace may have."""
+"""Key of a ResourceQuota for the number of TFClusterSchedules that a namespace may have."""
 VERSION = "v1beta1"
 NAME = f"{GROUP}/name"
 """Label of every object and pod of a run: the run's name, `digits-2`."""
 UID = f"{GROUP}/uid"
-"""Label of the same objects: the run's uid, which differs if the run was deleted and created
-again.
+"""Label of every object and pod of a run: the run's uid, which changes if the run is deleted and
+created again.
 """
 TASK_TYPE = f"{GROUP}/task-type"
 TASK = f"{GROUP}/task"
 """Label of a pod without a Job index: `worker-3`."""
 TENANT = f"{GROUP}/tenant"
-"""Label of a namespace, "true": the operator may run there and publishes its options."""
+"""Label of a namespace; "true": the operator runs tasks in the namespace and publishes its options
+there.
+"""
 OPERATOR = ("tfcluster-system", "operator")
 """Namespace and name of the operator's service account."""
 OPERATOR_ROLE = "tfcluster-operator-tenant"
-"""The ClusterRole that a RoleBinding of the same name grants to the operator in such a
-namespace.
+"""The ClusterRole that a RoleBinding of the same name grants to the operator in a namespace with
+the label `TENANT`.
 """
 NOTEBOOK = f"{GROUP}/notebook"
-"""Label of the owner's notebook pods, "true": they may connect to port 2222 of the tasks."""
+"""Label of the owner's notebook pods; "true": the pods may connect to port 2222 of the tasks."""
 FOR_TASKS = f"{GROUP}/for-tasks"
-"""Label of secrets that tasks may use, "true"."""
+"""Label of secrets; "true": tasks may use the secret."""
 MOUNTED_AT = f"{GROUP}/mounted-at"
-"""Annotation of a claim that every task of its namespace mounts read-only: the path."""
+"""Annotation of a claim: the path at which every task of its namespace mounts it read-only."""
 QUEUE = f"{GROUP}/queue"
 """Annotation of a namespace: Volcano's queue of its tasks, instead of the policy's."""
 PRIORITY_CLASS = f"{GROUP}/priority-class"
 """Annotation of a namespace: the priority class of its tasks, instead of the policy's."""
 REQUIRE_DIGEST = f"{GROUP}/require-digest"
-"""Annotation of a namespace, "true": images that its runs name need a digest."""
+"""Annotation of a namespace; "true": images that its runs name need a digest."""
 USER_GROUP = f"{GROUP}/group"
-"""Annotation of a namespace: the group of its user that decides in the hub's policy."""
+"""Annotation of a namespace: its user's group, whose grants in the hub's policy apply."""
 BUDGET = f"{GROUP}/budget"
 """Annotation of a namespace: the CPU- and GPU-hours of its user, `budget.Budget` as JSON."""
 USER = f"{GROUP}/user"
@@ -55,27 +57,27 @@ USER = f"{GROUP}/user"
 SCHEDULE = f"{GROUP}/schedule"
 """Label of a run that a schedule launched: the schedule's name."""
 SCHEDULE_UID = f"{GROUP}/schedule-uid"
-"""Label of such a run: the schedule's uid."""
+"""Label of a run that a schedule launched: the schedule's uid."""
 DUE = f"{GROUP}/due"
-"""Label of such a run: the due time in UTC, `20261127T020000Z`."""
+"""Label of a run that a schedule launched: the due time in UTC, `20261127T020000Z`."""
 INDEX = "batch.kubernetes.io/job-completion-index"
 INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
-"""Annotation of a pod: how many pods of its index the Job counted before it."""
+"""Annotation of a pod: the number of failures that the Job counted at its index before this pod."""
 INDEX_IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
-"""Annotation of a pod: how many of these were lost to disruptions, if the Job counts them
-separately.
+"""Annotation of a pod: the number of disruptions at its index before this pod, if the Job counts
+them apart from failures.
 """
 OPTIONS = "tfcluster-options"
 """The ConfigMap in each tenant's namespace with the launch options and what fits now."""
 NOTIFICATIONS = "tfcluster-notifications"
 """The Secret in each user's namespace with the rules of notifications."""
 NOTIFIED = f"{GROUP}/notifications"
-"""Label of that Secret, "true"."""
+"""Label of the Secret `NOTIFICATIONS`: "true"."""
 PORT = 2222
 """The port of TensorFlow servers in pods."""
 CLIENT_PORTS = (2230, 2249)
-"""First and last port at which In-Graph servers reach notebooks that drive them by strategies; one
-port for each kernel of a notebook.
+"""First and last port at which In-Graph servers reach a notebook that drives them by a strategy.
+Each kernel of the notebook uses one port.
 """
 CONTAINER = "tensorflow"
 
@@ -89,8 +91,8 @@ def opt_in_command(namespace: str, *, label: bool = True, bind: bool = True) -> 
 
     Args:
         namespace: the namespace.
-        label: whether it lacks the label.
-        bind: whether it lacks the RoleBinding.
+        label: whether the namespace lacks the label.
+        bind: whether the namespace lacks the RoleBinding.
     """
     home, account = OPERATOR
     commands = [f"kubectl label namespace {namespace} {TENANT}=true"] if label else []
@@ -110,19 +112,19 @@ def job_name(run: str, task_type: TaskType) -> str:
 def files_name(run: str, uid: str) -> str:
     """Return the name of a run's ConfigMap, which no later run of that name shares.
 
-    A kubelet keeps an immutable ConfigMap while a pod uses it, and would give its files to new pods
-    that name it.
+    A kubelet caches an immutable ConfigMap while a pod uses it. New pods that name the same
+    ConfigMap would get the old files.
     """
     return f"{run}-{uid[:8]}" if uid else run
 
 
 def host_name(run: str, task_type: TaskType, index: int) -> str:
-    """Return the address at which other tasks find this one: `digits-2-worker-3.digits-2`."""
+    """Return the address at which other tasks reach a task: `digits-2-worker-3.digits-2`."""
     return f"{job_name(run, task_type)}-{index}.{run}"
 
 
 def run_labels(run: str, uid: str, task_type: TaskType | None = None) -> dict[str, str]:
-    """Return the labels of a run's object; without a uid, those of a printed manifest."""
+    """Return the labels of a run's object; without a uid, the labels of a printed manifest."""
     found = {
         "app.kubernetes.io/name": "tfcluster",
         "app.kubernetes.io/instance": run,

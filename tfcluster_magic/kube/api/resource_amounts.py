@@ -45,7 +45,7 @@ def plus(*parts: Mapping[str, float]) -> Amounts:
 
 
 def minus(whole: Mapping[str, float], part: Mapping[str, float]) -> Amounts:
-    """Return what is left of each resource of `whole`, at least 0."""
+    """Return `whole` minus `part` for each resource of `whole`, at least 0."""
     return {name: max(0.0, value - part.get(name, 0.0)) for name, value in whole.items()}
 
 
@@ -103,7 +103,7 @@ def format_amount(key: str, value: float) -> str:
 
 
 def format_amounts(each: Mapping[str, float]) -> str:
-    """Return the requests of one task as text, without the pod itself."""
+    """Return the requests of one task as text, without the resource `pods`."""
     order = sorted(each, key=lambda key: (key != CPU, key != MEMORY, key))
     return ", ".join(format_amount(key, each[key]) for key in order if each[key] and key != PODS)
 

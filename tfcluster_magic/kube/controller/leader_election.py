@@ -1,10 +1,10 @@
 """Leader election by a Lease: one controller of a kind acts at a time.
 
 A leader stops acting before anybody else may begin: it gives up `DEADLINE` after *sending* its last
-renewal, five seconds before the Lease is free. A delayed write is refused if somebody else has
-written meanwhile. A process that ends normally releases the Lease. A process that restarts with the
-same identity (a container in its pod) takes the Lease up again. Clocks of different machines are
-never compared: a Lease is free when it stayed unchanged for its whole duration.
+renewal, five seconds before the Lease is free. A delayed write is refused if another process has
+written in the meantime. A process that ends normally releases the Lease. A process that restarts
+with the same identity (a container in its pod) takes the Lease up again. Clocks of different
+machines are never compared: a Lease is free when it stayed unchanged for its whole duration.
 
 Every signed-in account may read the operator's Lease. If the Lease is older than `SILENT_AFTER`, no
 operator is alive. Its age is the difference of two times by the API server's clock: the last write
@@ -103,7 +103,9 @@ class Leader:
         self._lost = lost
         self._renewed = float("-inf")
         self.unwatched = 0.0
-        """Seconds without a leader before this process, by the clocks of both machines."""
+        """Seconds between the previous leader's last renewal, by that leader's clock, and the
+        acquisition by this process, by its own clock.
+        """
         self._seen: tuple[object, ...] = ()
         self._seen_at = 0.0
         self._ending = threading.Event()
@@ -120,7 +122,9 @@ class Leader:
         return not begun or self._ending.is_set() or self._thread.is_alive()
 
     def acquire(self) -> bool:
-        """Wait for the Lease and return True; return False if `release` was called meanwhile."""
+        """Wait for the Lease and return True; return False if `release` was called in the
+        meantime.
+        """
         waits = False
         while not self._ending.is_set():
             try:

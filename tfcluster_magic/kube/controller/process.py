@@ -170,7 +170,7 @@ def lease_identity(asked: argparse.Namespace) -> str:
 
 
 def exit_without_lease() -> NoReturn:
-    """Exit at once, because the Lease is lost and a turn in progress would be a second writer."""
+    """Exit at once: the Lease is lost, and a turn in progress would write beside the new leader."""
     os._exit(LOST_LEASE)
 
 
@@ -181,7 +181,7 @@ class RunnableController(Protocol):
     """A controller that a process can run."""
 
     def follow(self) -> None:
-        """Start the watches. Raises ApiError; then the caller calls it again."""
+        """Start the watches. If this raises ApiError, the caller calls it again."""
 
     def begin(self) -> None:
         """Start acting."""
@@ -199,7 +199,7 @@ class RunnableController(Protocol):
 
     @property
     def problems(self) -> list[str]:
-        """Why the caches are incomplete."""
+        """The reasons why the caches are incomplete."""
 
 
 class ControllerProcess:

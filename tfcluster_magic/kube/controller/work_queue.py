@@ -169,11 +169,13 @@ WORKERS = 8
 MOST_OF_ONE = WORKERS - 2
 """Maximum workers for one share at a time; the others are for other shares."""
 SHARE, LONGEST_REST = 0.05, 0.3
-"""Maximum fraction of a core that turns of one constantly changing key use, and its longest pause
-in seconds. Hundreds of starting pods are thus handled together.
+"""Maximum fraction of a core that the turns of one constantly changing key use, and the key's
+longest pause in seconds. Hundreds of starting pods are thus handled together.
 """
 CHANGING, LONGEST_OF_MANY = 50.0, 1.0
-"""Maximum turns per second of all constantly changing keys, and their longest pause in seconds."""
+"""Maximum turns per second of all constantly changing keys, and the longest pause of such a key in
+seconds.
+"""
 
 
 def rest_seconds(used: float, others: int) -> float:

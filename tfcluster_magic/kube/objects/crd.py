@@ -1,9 +1,9 @@
 """The CustomResourceDefinition of TFCluster, generated from the models. Pure.
 
-`kubectl apply` refuses the same specs as `%tfcluster launch`, in the same words, before anything is
-stored. Only `stop` of a stored spec can change. Rules that a schema cannot express are in CEL;
-`launch.validation` has the same rules, and a test compares both. `spec.resource_form` defines
-names, units and types of fields.
+`kubectl apply` refuses the same specs as `%tfcluster launch`, with the same messages, before
+anything is stored. Only `stop` of a stored spec can change. Rules that a schema cannot express are
+in CEL; `launch.validation` has the same rules, and a test compares both. `spec.resource_form`
+defines names, units and types of fields.
 
 Ref:
 https://kubernetes.io/docs/reference/kubernetes-api/extend-resources/custom-resource-definition-v1/
@@ -105,7 +105,7 @@ def _node(
     default = told.get("default")
     if strict and (default or (default == {} and "properties" in made)):
         made["default"] = default
-    if strict and isinstance(default, (bool, int)) and not default:  # omitted fields of objects
+    if strict and isinstance(default, (bool, int)) and not default:  # objects omit such fields
         made["description"] = _default_told(made.get("description", ""), default)
     if made["type"] == "integer":
         made["format"] = "int32" if made.get("maximum", 2**31) < 2**31 else "int64"
@@ -223,7 +223,7 @@ _MOUNTS = (
 
 
 def _is_there(root: str, row: PayloadField) -> str:
-    """Return a CEL expression that is true if a field of the table exists."""
+    """Return a CEL expression that is true if a field of the table `PAYLOAD` exists."""
     last = len(row.names) if row.is_optional else len(row.names) - 1
     return " && ".join(f"has({'.'.join((root, *row.names[: n + 1]))})" for n in range(last))
 
@@ -246,16 +246,16 @@ def _characters(root: str, row: PayloadField) -> str:
 
 
 _PAYLOAD = " + ".join(_characters("self", row) for row in PAYLOAD)
-"""Maximum characters of all texts without a limit of their own. `k8s/base/admission.yaml` limits
-their bytes, which would cost too much in CEL here.
+"""CEL expression for the characters of all texts that have no limit of their own.
+`k8s/base/admission.yaml` limits their bytes; counting bytes here would cost too much in CEL.
 """
 
 
 def policy_variables() -> dict[str, str]:
     """Return the variables of `k8s/base/admission.yaml` that count bytes, as CEL expressions.
 
-    They count the texts of the table in the variable `spec`, the contents of files, the sum of
-    both, the overhead of base64, and labels and annotations before and after the change.
+    They count the texts of the table `PAYLOAD` in the variable `spec`, the contents of files, the
+    sum of both, the overhead of base64, and labels and annotations before and after the change.
     """
     root = "variables.spec"
     marks = (PayloadField("labels", Texts.MAP), PayloadField("annotations", Texts.MAP))
@@ -480,13 +480,13 @@ QUANTITY_RULES = (
 """Rules for quantities, which may be texts or integers: a JSON type cannot check them."""
 
 WHOLE = ("spec.env", "spec.program.files", "spec.pods.annotations", "status")
-"""Fields that managedFields records as a whole; one record for each key would take as much room as
+"""Fields that managedFields records as a whole; one record for each key would take as much space as
 the keys.
 
 Ref: https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy
 """
 TEXTS_WITHOUT_NUL = ("env[]", "program.arguments[]", "program.command[]")
-"""Texts without NUL characters, which a pattern checks: in CEL that would cost too much."""
+"""Texts that may have no NUL characters. A pattern checks them, because CEL would cost too much."""
 NAME_RULE = CelRule(
     "metadata.name",
     f"{cel_matches('self', RUN_PATTERN)} && !self.matches(r'-[0-9]+-[0-9]+$')",
@@ -611,7 +611,7 @@ def object_schema() -> Object:
 
 
 def condition_schema(types: str) -> Object:
-    """Return the schema of conditions; `types` says what each type means."""
+    """Return the schema of conditions; the text `types` says what each type of condition means."""
     return {
         "type": "array",
         "x-kubernetes-list-type": "map",

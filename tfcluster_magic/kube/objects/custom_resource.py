@@ -218,7 +218,7 @@ def write_launch_notes(warnings: Sequence[str], inferred: Sequence[Message]) -> 
 
 
 def write_by_hand(cluster: str, run: int, spec: Spec) -> Object:
-    """Return the object as a person would write it, with a program's text as text."""
+    """Return the object as a person would write it: the program's text is not in base64."""
     made = write(cluster, run, spec)
     if spec.program is not None:
         written = snapshots.readable_program(spec.program)
@@ -227,8 +227,8 @@ def write_by_hand(cluster: str, run: int, spec: Spec) -> Object:
 
 
 def program_without_texts(spec: Spec) -> Object | None:
-    """Return a program in the resource's form without texts of any length; the result can be read
-    again. A command keeps the start of its first word.
+    """Return a spec's program in the resource's form, without the texts that have no limit of
+    length. The result is still a valid program: a command keeps the start of its first word.
     """
     program = spec.program
     if program is None:
@@ -289,9 +289,9 @@ def _written(status: Status, generation: int, before: Mapping[str, Any], words: 
 
 
 # -- a status that is too large --------------------------------------------------------------------
-# Last lines of programs and twenty ended tasks can be too large together. The least important
-# texts, and texts that logs or annotations have too, are removed first. Everything that decides
-# about the run stays.
+# The last lines of programs and twenty ended tasks can together make a status too large. The least
+# important texts, and texts that logs or annotations have too, are removed first. Everything that
+# decides about the run stays.
 
 _FEW, _SHORT, _LINE, _SENTENCES = 10, 80, 200, 1000
 """Limits of shorter forms: events; characters of a text, a first line and the message."""
@@ -336,7 +336,7 @@ def _in_few_words_of_others(status: Status) -> Status:
 
 
 def _with_problems(most: int) -> Callable[[Status], Status]:
-    """Return a function that shortens a refusal to this number of problems."""
+    """Return a function that shortens a refusal to `most` problems."""
 
     def shorter(status: Status) -> Status:
         parts = tuple(
@@ -408,7 +408,7 @@ def _cut(value: Any) -> Any:
 
 
 def is_released(found: Mapping[str, Any]) -> bool:
-    """Return whether an object's run has released everything."""
+    """Return whether an object's run has released all its resources."""
     return (found.get("status") or {}).get("releasedTime") is not None
 
 
@@ -428,7 +428,7 @@ def seconds_of(found: Mapping[str, Any], name: str) -> float | None:
 
 def usage_of(found: Mapping[str, Any]) -> Usage | None:
     """Return how long the tasks of an object's run have used resources; None if they never used
-    any.
+    resources.
     """
     said = (found.get("status") or {}).get("usage")
     try:
@@ -565,7 +565,7 @@ _PHASES = (
     ("running_at", Phase.RUNNING),
     ("started_at", Phase.STARTING),
 )
-"""Replacement of an unknown phase, by the fields that the status has."""
+"""The phases that replace an unknown one: the first whose field the status has."""
 _REASONS = {
     Phase.QUEUED: Reason.QUEUED,
     Phase.STARTING: Reason.STARTING,
@@ -578,8 +578,8 @@ _REASONS = {
 
 
 def _ending(spec: Spec, head: Mapping[str, Any]) -> Spec:
-    """Return the spec; if the record is being deleted, with a stop request. A finalizer may keep
-    the record for ever, but its tasks must end.
+    """Return the spec; add a stop request if the record is being deleted. A finalizer may keep the
+    record for ever, but its tasks must end.
     """
     if spec.stop is not None or not is_deleted({"metadata": head}):
         return spec
@@ -598,7 +598,7 @@ def _newer(told: Sequence[str]) -> list[str]:
 
 
 def _warned(head: Mapping[str, Any]) -> list[str]:
-    """Return the warnings of the launch. Anybody may have written anything there."""
+    """Return the warnings of the launch. Anybody may have written anything into the annotation."""
     try:
         said = json.loads((head.get("annotations") or {}).get(WARNINGS, "[]"))
     except (ValueError, RecursionError):
@@ -607,7 +607,7 @@ def _warned(head: Mapping[str, Any]) -> list[str]:
 
 
 def _with_unpinned(told: tuple[Message, ...], spec: Spec) -> tuple[Message, ...]:
-    """Return the messages, and another one if the program is not a snapshot."""
+    """Return the messages, with one more if the program is not a snapshot."""
     more = snapshots.unpinned_messages(spec.program)
     return (*told, *(each for each in more if each not in told))
 

@@ -1,7 +1,7 @@
-"""References of container images, and patterns that admit some. Pure.
+"""References of container images, and patterns that admit images. Pure.
 
 A reference is parsed as container runtimes parse it (registry, repository, tag, digest). Otherwise
-a text could look allowed here and mean another image to a runtime.
+a text could look allowed here and name another image for a runtime.
 
 Ref: https://github.com/distribution/reference/blob/main/reference.go
 """
@@ -28,7 +28,7 @@ _LONGEST = 255
 
 @dataclass(frozen=True)
 class ImageReference:
-    """An image or a pattern of images; the tag or digest is empty if it was not given."""
+    """An image or a pattern of images; the tag and the digest are empty if not given."""
 
     registry: str
     repository: tuple[str, ...]
@@ -74,8 +74,8 @@ def _split(text: str) -> ImageReference:
     )
     if not is_registry:
         first, others = DOCKER_HUB, [first, *others]
-    # Host names are case-insensitive, but a capital letter alone shows that the first part is a
-    # registry.
+    # Host names are case-insensitive. But if only a capital letter shows that the first part is a
+    # registry, the letter stays.
     registry = first.lower() if any(mark in first for mark in ".:") else first
     if registry == f"index.{DOCKER_HUB}":
         registry = DOCKER_HUB
@@ -114,7 +114,7 @@ def admits_image(pattern: str, image: ImageReference) -> bool:
 
     `*` matches inside one part of the registry or repository; `**` as a whole part matches one or
     more parts. A pattern without wildcards is one image. A pattern with a tag admits no digest,
-    because a runtime ignores the tag beside a digest.
+    because a runtime ignores the tag of an image with a digest.
     """
     if pattern_mistake(pattern):
         return False

@@ -1,7 +1,7 @@
 """Manifests of a run for kubectl, in one of two layouts or by a user's own template. Pure.
 
-The output can be applied unchanged in any namespace. Such a run has no uid, no owner and no
-operator. Rendering needs no cluster and reads only the template.
+The output can be applied unchanged in any namespace. A run from such a manifest has no uid, no
+owner and no operator. Rendering needs no cluster and reads only the template.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PER_TASK_ADDRESS_PATTERN = "{name}-{type}-{index}"
 
 
 def objects_per_task(cluster: TFCluster, policy: Policy, *, namespace: str) -> list[Object]:
-    """Return all objects, with one workload for each task in display order. Raises as
+    """Return all objects, with one workload for each task in display order. Raises the errors of
     `run_objects.objects_of_run`.
     """
     content = task_files(cluster, policy, PER_TASK_ADDRESS_PATTERN)
@@ -113,8 +113,8 @@ def render_template(cluster: TFCluster, policy: Policy, file: Path) -> str:
     """Render the user's template in `file`; docs/how-to/kubernetes-render.md lists its variables.
 
     Raises:
-        InvalidRequest: the template cannot be read or rendered; the message has file and line. Also
-            as in `render_manifests`.
+        InvalidRequest: the template cannot be read or rendered; the message has file and line.
+            Other errors are those of `render_manifests`.
     """
     paper = without_identity(cluster)
     names = _template_names(paper, policy)

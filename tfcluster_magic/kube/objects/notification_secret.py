@@ -2,8 +2,8 @@
 
 Each user's namespace has one, `labels.NOTIFICATIONS`. The user writes the rules, with the URLs and
 secrets of receivers, and requests for tests. The notifier alone writes the deliveries, so that
-nobody invents an event (k8s/base/admission-notifier.yaml). Patches carry the version that they are
-based on, so that a concurrent change is refused and not lost. No error contains a part of the
+nobody can forge an event (k8s/base/admission-notifier.yaml). Patches carry the version that they
+are based on, so that a concurrent change is refused and not lost. No error contains a part of the
 content.
 """
 
@@ -77,7 +77,7 @@ def read_test(found: Object) -> TestRequest | None:
 
 
 def trim(found: Object) -> Object:
-    """Return what is read of a Secret; nothing of one that is too large."""
+    """Return a Secret with only the data that is read here; without data if that is too large."""
     head, data = found["metadata"], found.get("data") or {}
     names = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
     kept = {key: data[key] for key in (RULES_KEY, TEST_KEY, DELIVERIES_KEY) if key in data}
@@ -130,7 +130,7 @@ def setup_command(namespace: str) -> str:
 
 
 def published_policy(policy: NotificationPolicy) -> str:
-    """Return the part of the policy that users may know, for `POLICY_KEY`."""
+    """Return the value of `POLICY_KEY`: the policy without what users may not know."""
     smtp = policy.smtp
     if smtp is not None:
         smtp = msgspec.structs.replace(smtp, username="", password_file="")
@@ -139,8 +139,8 @@ def published_policy(policy: NotificationPolicy) -> str:
 
 
 def read_published_policy(options: Object) -> NotificationPolicy:
-    """Return the policy in the ConfigMap of options; the default if an older or newer operator
-    wrote it: the notifier has the last word.
+    """Return the policy in the ConfigMap of options. If another release wrote an unreadable one,
+    return the default: the notifier checks against its own policy anyway.
     """
     try:
         return _POLICY.decode((options.get("data") or {}).get(POLICY_KEY, "{}"))

@@ -100,8 +100,8 @@ def task_files(cluster: TFCluster, policy: Policy, addresses: str = ADDRESS_PATT
 def runtime_archive() -> str:
     """Return the runtime's sources as a zip that Python can run, in base64.
 
-    Pods list each file of a ConfigMap, so one file makes them smaller. A zip also takes a third of
-    the size. Ref: https://docs.python.org/3/library/zipapp.html
+    A pod lists each file of a ConfigMap, so a single file makes pods smaller. A zip also takes only
+    a third of the space. Ref: https://docs.python.org/3/library/zipapp.html
     """
     found = io.BytesIO()
     with zipfile.ZipFile(found, "w") as packed:
@@ -273,8 +273,8 @@ def _start_port(spec: Spec) -> int:
 
 
 def _always_pulls(spec: Spec, policy: Policy) -> bool:
-    """Return whether each pod asks the registry for its image. Otherwise everybody who knows the
-    name of an image could run it on a node that pulled it with another user's secret.
+    """Return whether each pod asks the registry for its image. Without that, anybody who knows an
+    image's name could run the image on a node that pulled it with another user's secret.
     """
     if spec.pods is not None and spec.pods.image_pull_secrets:
         return True
@@ -287,7 +287,7 @@ def opens_port(cluster: TFCluster, task_type: TaskType) -> bool:
     works.
 
     `runtime/task_config.py` follows the same rule. If the program was not inspected, each task
-    decides itself, and opens the port at once if it need not wait.
+    decides for itself whether to wait, and opens the port at once if it does not wait.
     """
     spec, program = cluster.spec, cluster.spec.program
     peers = spec.replicas.total - spec.replicas.evaluator.count
@@ -320,14 +320,16 @@ def cpu_quantity(cpu: float) -> str:
 def counts_disruptions_apart(cluster: TFCluster) -> bool:
     """Return whether Jobs count disruptions apart from failures.
 
-    They do so only without parameter servers, because each variable costs the API server 4 % of a
-    pod.
+    They do so only without parameter servers, because each variable costs the API server 4 % of the
+    work for a pod.
     """
     return TaskType.PS not in cluster.spec.replicas.counts
 
 
 def _counted(cluster: TFCluster) -> list[Object]:
-    """Return variables that say how often a Job has replaced this pod, from its annotations."""
+    """Return the variables that say how often the Job has replaced this pod. Their values are
+    annotations of the pod.
+    """
     said = [("TFCLUSTER_INDEX_FAILURES", labels.INDEX_FAILURES)]
     if counts_disruptions_apart(cluster):
         said.append(("TFCLUSTER_INDEX_IGNORED", labels.INDEX_IGNORED_FAILURES))
@@ -356,10 +358,10 @@ def _mounts(
     name = labels.files_name(cluster.metadata.name, cluster.metadata.uid)
     asked = cluster.spec.pods or Pods()
     own = {"name": name, "items": list(items), "defaultMode": 0o444}
-    # /tmp belongs to the image: a volume would be a tenth of a task's cost for the API server.
+    # /tmp stays in the image: a volume would add a tenth to the API server's work for a task.
     found = {FILES_VOLUME: [Mount({"configMap": own}, FILES_ROOT, read_only=True)]}
     for each in _shared(cluster, policy):
-        # The volume is read-only too, so that the kubelet does not change owners of its files.
+        # The volume is read-only too, so that the kubelet does not change the owners of its files.
         source = {"persistentVolumeClaim": {"claimName": each.claim, "readOnly": True}}
         found.setdefault(f"claim-{each.claim}", []).append(Mount(source, each.path, True))
     data_claim = data_claim_name(cluster) if asked.data_claim else policy.data_claim
@@ -372,7 +374,7 @@ def _mounts(
     ):
         if claim:
             found.setdefault(f"claim-{claim}", []).append(Mount(_claim(claim), path, reads))
-    if not policy.log_claim:  # the run's folder must exist, if only as long as the pod
+    if not policy.log_claim:  # the run's folder must exist, even if it is deleted with the pod
         found["log"] = [Mount({"emptyDir": {"sizeLimit": policy.log_size}}, policy.log_path)]
     for volume in asked.volumes:
         if volume.sub_path:
@@ -424,8 +426,8 @@ def _volume_mounts(mounts: Mapping[str, Sequence[Mount]]) -> list[Object]:
 
 
 def _volume_names(mounts: Mapping[str, Sequence[Mount]]) -> dict[str, str]:
-    """Return the name of each volume. Volume names cannot have the dots and 253 characters of claim
-    names; such volumes are numbered.
+    """Return the name of each volume. A claim's name may have dots and 253 characters, which a
+    volume's name may not; the volumes of such claims are numbered.
     """
     found = {}
     for number, key in enumerate(mounts):
@@ -451,8 +453,8 @@ def _near(cluster: TFCluster, task_type: TaskType) -> Object | None:
     """Return the affinity term for the pods of a run with parameter servers.
 
     Workers prefer each other's node too, because workers placed before any parameter server would
-    be spread. The term has a single label, because every pod of a large run carries it and the
-    scheduler reads it. So it selects evaluators too, but they prefer no node themselves.
+    be spread. The term has a single label, because every pod of a large run carries the term and
+    the scheduler reads each. So it selects evaluators too, but they prefer no node themselves.
     """
     if task_type is TaskType.EVALUATOR or TaskType.PS not in cluster.spec.replicas.counts:
         return None

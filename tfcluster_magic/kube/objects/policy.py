@@ -27,16 +27,16 @@ MountPath = Annotated[str, Meta(pattern="^/[^:]+$")]
 
 
 class SharedClaim(Model, frozen=True):
-    """A claim that every task mounts read-only by default, and its path."""
+    """A claim that every task mounts read-only by default, and the path at which tasks mount it."""
 
     claim: Annotated[str, Meta(min_length=1)]
     """The claim's name in the run's namespace."""
     path: MountPath
-    """Where tasks mount it."""
+    """The path at which tasks mount the claim."""
 
 
 class MonitoringPolicy(Model, frozen=True):
-    """Where users see graphs of their runs."""
+    """The monitoring that shows users graphs of their runs."""
 
     grafana_url: Annotated[str, Meta(pattern=r"^(https?://[^\s?#@]+)?$")] = ""
     """The address of a Grafana that has the dashboard of `k8s/monitoring/dashboard-run.json`, such
@@ -69,13 +69,13 @@ class Policy(Model, frozen=True):
     data_claim: ClaimName = "data"
     """The claim of data sets in the run's namespace. An empty name mounts no claim."""
     data_path: MountPath = "/data"
-    """Where tasks mount the claim of data sets."""
+    """The path at which tasks mount the claim of data sets."""
     data_read_only: bool = True
     """Whether tasks mount the claim of data sets read-only."""
     log_claim: ClaimName = "log"
     """The claim of all output. If empty, output stays on the task's node."""
     log_path: MountPath = "/log"
-    """Where tasks mount the claim of output."""
+    """The path at which tasks mount the claim of output."""
     log_size: Annotated[str, Meta(pattern=MEMORY_PATTERN)] = "10Gi"
     """With `logClaim: ""`: the most output of a task on its node's disk. A task with more output is
     evicted.
@@ -83,14 +83,14 @@ class Policy(Model, frozen=True):
     workspace_claim: ClaimName = "workspace"
     """The claim of the user's home. An empty name mounts no claim."""
     workspace_path: MountPath = "/home/jovyan"
-    """Where tasks mount the user's home, read-only; the same path as in the notebook."""
+    """The path at which tasks mount the user's home read-only; the same path as in the notebook."""
     shared_data: tuple[SharedClaim, ...] = ()
     """Claims that every task mounts read-only, besides claims of the run's namespace with the
     annotation `tfcluster.dev/mounted-at`.
     """
     storage_class: str = ""
-    """The StorageClass of data claims that are made for one run. If empty, the cluster's
-    default.
+    """The StorageClass of data claims that are made for one run. If empty, the cluster's default
+    StorageClass.
     """
     default_cpu: Annotated[float, Meta(gt=0, le=1024)] = 0.5
     """Cores of a task that requests none."""
@@ -105,8 +105,8 @@ class Policy(Model, frozen=True):
     max_stall_timeout: PositiveSeconds | None = None
     """The longest `stallTimeout` that a run may set, in seconds."""
     max_grace: PositiveSeconds = 600.0
-    """The longest `grace` that a run may set, in seconds. After a stop, tasks keep their place on a
-    node for so long.
+    """The longest `grace` that a run may set, in seconds. After a stop, tasks may keep their place
+    on a node for that time.
     """
     max_reclaim_after: Annotated[float, Meta(ge=0, le=3600)] = 3600.0
     """The longest `reclaimAfter` that a run may set, in seconds. Kubernetes itself removes the
@@ -141,8 +141,8 @@ class Policy(Model, frozen=True):
     fs_group: Annotated[int, Meta(ge=0)] | None = 100
     """The group id of the files on the volumes of tasks."""
     gang: bool | Literal["auto"] = "auto"
-    """Start all tasks or none, by Volcano: `auto` if the cluster has it; true always, so that
-    launches wait without it; false never.
+    """Whether Volcano starts all tasks of a run or none. `auto`: if the cluster has Volcano; true:
+    always, and launches wait while Volcano is missing; false: never.
     """
     queue: str = "default"
     """Volcano's queue of tasks. A namespace's annotation `tfcluster.dev/queue` takes precedence."""
@@ -159,7 +159,7 @@ class Policy(Model, frozen=True):
 
 
 def uses_gangs(policy: Policy) -> bool:
-    """Return whether tasks are made for Volcano. `auto` counts as no until it is resolved."""
+    """Return whether tasks are made for Volcano. `auto` counts as false until it is resolved."""
     return policy.gang is True
 
 

@@ -26,7 +26,7 @@ Object = dict[str, Any]
 
 TTL_SECONDS = 3600
 """Seconds for which succeeded Jobs of workers and chief stay if no operator reclaims them. The
-parameter servers stay as long.
+parameter servers stay for the same time.
 """
 RETRIES = 1_000_000
 """Number of failures of an index after which a Job would give up; the lifecycle decides much
@@ -56,8 +56,8 @@ def objects_of_run(cluster: TFCluster, policy: Policy, *, namespace: str) -> lis
 def shared_objects(
     cluster: TFCluster, policy: Policy, content: TaskFiles, *, namespace: str
 ) -> list[Object]:
-    """Return a run's objects other than its tasks and their addresses. The ConfigMap comes
-    first.
+    """Return a run's objects except the Jobs of its tasks and the Service of their addresses. The
+    ConfigMap comes first.
     """
     found = [
         _config_map(cluster, content, namespace),
@@ -81,8 +81,8 @@ def ps_job(
 ) -> Object | None:
     """Return the parameter servers' Job; None if the run has no parameter servers.
 
-    `owners` must be the Jobs of workers and chief as the API has them. When the last owner's TTL
-    ends, Kubernetes deletes the parameter servers too, even without an operator.
+    `owners` must be the Jobs of workers and chief as the API has them. When the TTL of the last
+    owner ends, Kubernetes also deletes the parameter servers, even without an operator.
     """
     if not cluster.spec.replicas.ps.count:
         return None
@@ -204,7 +204,8 @@ def pod_group(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
         metadata=_own(cluster, namespace),
         count=cluster.spec.replicas.total,
         queue=policy.queue,
-        priority_class=policy.priority_class,  # Volcano does not read this from the pods
+        # Volcano does not read the priority class from the pods
+        priority_class=policy.priority_class,
         resources={
             name: pod_template.cpu_quantity(amount)
             if name == resource_amounts.CPU

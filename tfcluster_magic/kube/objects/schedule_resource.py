@@ -189,7 +189,8 @@ msgspec.json.Decoder(Schedule)
 
 
 def read(found: Mapping[str, Any], now: float) -> Schedule:
-    """Return the schedule of an object, with requests in its spec that its status lacks.
+    """Return the schedule of an object. Its status includes the requests of its spec that the
+    operator has not carried out yet.
 
     An invalid schedule is returned too, with the mistake in `status.problem`. If its status is
     unreadable, its cursor is far in the future, so that no due time runs twice.
@@ -331,12 +332,12 @@ def _with_requests(
 ) -> ScheduleStatus:
     """Return the status with the spec's requests that the operator has not carried out yet.
 
-    Requests from before the creation were made to another schedule, of which this one is a copy.
+    Requests from before the creation belong to another schedule, of which this one is a copy.
 
     Args:
         spec: the spec.
         told: the status of the resource, with the requests that were carried out.
-        status: the same, as a model.
+        status: the same status as a model.
         created: when the schedule was created.
         now: the time.
     """
@@ -379,7 +380,9 @@ def _asked_runs(
     created: float,
     now: float,
 ) -> Iterator[Occurrence]:
-    """Yield an occurrence for each requested run since the creation that was not launched yet."""
+    """Yield an occurrence for each run that was requested since the creation and not launched
+    yet.
+    """
     taken = epoch_seconds(told.get("takenRunTime")) or 0.0
     known = {each.key for each in status.occurrences}
     waiting = sum(
@@ -404,7 +407,9 @@ def _stored(at: float) -> float:
 
 
 def _begun(spec: ScheduleSpec, asked: BackfillRequest, now: float) -> Backfill:
-    """Return a starting backfill; one with too many due times, or without any, has ended."""
+    """Return the backfill that starts for a request. If it has too many due times or none, it has
+    ended already.
+    """
     times = CronTimes(spec.cron, spec.time_zone)
     end = min(asked.end, now)
     total = times.count(asked.start - 1, end, MOST_BACKFILL + 1)
@@ -559,7 +564,7 @@ def write_status(found: Mapping[str, Any], schedule: Schedule, now: float) -> Ob
     made = _lean(resource_form.write(ScheduleStatus, msgspec.to_builtins(status)))
     made |= {"observedCron": spec.cron, "observedTimeZone": spec.time_zone}
     runs = [at for at in spec.run_times if status.paused is None and at <= now + FUTURE]
-    # A schedule that paused itself in this turn had carried out the requests before.
+    # A schedule that paused itself in this turn had carried out its requests before the pause.
     runs += [each.due for each in status.occurrences if each.kind is OccurrenceKind.MANUAL]
     if newest := max([epoch_seconds(before.get("takenRunTime")) or 0.0, *runs]):
         made["takenRunTime"] = format_time(newest)
@@ -665,8 +670,8 @@ def _bounded(made: Object) -> Object:
 
 
 def run_spec(found: Mapping[str, Any], times: Mapping[str, Any]) -> Object:
-    """Return the spec of a run in the resource's form, with its placeholders filled in. Other
-    fields of the template stay unchanged and are checked like those of any run.
+    """Return the spec of a run in the resource's form, with its placeholders filled in. All other
+    text of the template stays unchanged and is checked as in any run.
     """
     spec: Object = copy.deepcopy(found["spec"]["template"].get("spec") or {})
     if spec.get("env"):
@@ -679,8 +684,8 @@ def run_spec(found: Mapping[str, Any], times: Mapping[str, Any]) -> Object:
 
 
 def trim(found: Object, known: Object | None) -> Object:
-    """Return a schedule for a cache: its template is checked and left out, and the rest is JSON
-    text, which takes a tenth of the memory of objects. `known` is its cached state.
+    """Return a schedule for a cache: its template is checked and left out. The rest is JSON text,
+    which takes a tenth of the memory that objects take. `known` is its cached state.
     """
     head = found["metadata"]
     made: Object = {"metadata": {key: head[key] for key in _CACHED if key in head}}

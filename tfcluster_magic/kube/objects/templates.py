@@ -1,5 +1,5 @@
-"""Rendering of YAML templates. Pure. A value never becomes structure, because it enters the output
-only through the filters `json` and `yaml`. An undefined name is an error.
+"""Rendering of YAML templates. Pure. A value can never add YAML structure, because it enters the
+output only through the filters `json` and `yaml`. An undefined name is an error.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class _Dumper(yaml.SafeDumper):
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
     if _UNPRINTABLE.search(text):
-        style = '"'  # other styles print these unchanged, and readers take them for line breaks
+        # other styles print these characters unchanged, and readers take them for line breaks
+        style = '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -60,7 +61,7 @@ def as_yaml(value: object) -> QuotedText:
     """Return a value as YAML, whole lines; keys keep their order."""
     _defined(value)
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
-    return QuotedText(text)  # with its last line break, which may be a value's
+    return QuotedText(text)  # the last line break stays, because it may belong to a value
 
 
 def yaml_documents(values: list[dict[str, Any]]) -> str:
@@ -107,7 +108,7 @@ def render_object(template: str, **values: object) -> dict[str, Any]:
 
 # -- parsing a template's text only once -----------------------------------------------------------
 # The text is parsed with a mark in place of each value; the result is the same for all values that
-# take the same branches. Parsing the values too was a quarter of the operator's cost of a launch.
+# take the same branches. Parsing the values too was a quarter of the operator's work for a launch.
 
 _MARK = "\ue000"
 """A private-use character of Unicode, which none of our templates has."""

@@ -29,7 +29,7 @@ _DISK = re.compile(r"ephemeral local storage usage exceeds the total limit of co
 
 
 def disruption_detail(reason: str, message: str, node: str) -> Clause:
-    """Return a sentence for the reason and message of a disruption."""
+    """Return a sentence that explains the reason and the message of a disruption."""
     if found := _PRESSURE.search(message):
         return Message("NodeWasLowOn", {"node": node, "resource": found.group(1)})
     if found := _VOLUME.search(message):
@@ -51,14 +51,20 @@ Object = dict[str, Any]
 
 DISRUPTION = "DisruptionTarget"
 DELETED_BY_SOMEBODY = "DeletedBySomebody"
-"""Our own reason in that condition: somebody deleted the pod, not the run or Kubernetes."""
+"""Our own reason in the condition `DISRUPTION`: somebody deleted the pod, neither the run nor
+Kubernetes.
+"""
 _LOST = {"DeletionByTaintManager", "DeletionByPodGC", "NodeLost"}
 _OVER = ("Succeeded", "Failed")
 _NEVER_RAN = {"StartError", "ContainerCannotRun"}
 _UNKNOWN = {"ContainerStatusUnknown", "Unknown"}
-"""Reason of a kubelet or containerd that restarted and did not find the container again."""
+"""Reasons that a kubelet or containerd gives if it did not find the container after its own
+restart.
+"""
 _UNSEEN = 255
-"""Containerd's exit code for a container whose shim was killed; other ends leave a message."""
+"""Containerd's exit code for a container whose shim was killed. A task that exits with this code
+itself leaves a termination message.
+"""
 _SIGNAL = 128
 
 
@@ -77,7 +83,9 @@ def is_over(pod: Mapping[str, Any]) -> bool:
 
 
 def disruption(pod: Object) -> tuple[str, str] | None:
-    """Return reason and message of an end from outside: eviction, preemption, a lost node."""
+    """Return the reason and the message if the pod's end came from outside: eviction, preemption, a
+    lost node.
+    """
     told = condition(pod, DISRUPTION)
     if told.get("status") == "True":
         return str(told.get("reason", "")), str(told.get("message", ""))

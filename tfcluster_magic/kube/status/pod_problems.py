@@ -23,7 +23,9 @@ Object = Mapping[str, Any]
 
 MOST_WORDS = 300
 FOR_GOOD, BY_SOMEBODY, BY_ITSELF, GOES_ON = range(4)
-"""Ranks: never starts in this form; needs a user's action; waits for resources; is starting."""
+"""Ranks of problems: the pod can never start as it is; it needs a user's action; it waits for
+resources; it is starting.
+"""
 _TIDIED = re.compile(
     r"rpc error: code = \w+ desc = |failed to create (?:containerd|shim) task: |"
     r"OCI runtime create failed: |runc create failed: |: unknown$"
@@ -32,12 +34,14 @@ _TIDIED = re.compile(
 
 @dataclass(frozen=True)
 class PodContext:
-    """The subject of a message: a task type, the requests of one such task, and the nodes."""
+    """The facts that a message may name: a task type, the requests of one task of the type, and the
+    nodes.
+    """
 
     task_type: str = "worker"
     amounts: Amounts = field(default_factory=dict)
     nodes: Sequence[Amounts] = ()
-    """The total that each node has for pods."""
+    """The total resources that each node has for pods."""
     free: Sequence[Amounts] | None = None
     """The free resources of each node, if known."""
     selector: Mapping[str, str] = field(default_factory=dict)
@@ -55,7 +59,7 @@ class PodContext:
 @dataclass(frozen=True)
 class PodProblem:
     """Why a pod does not run, as a clause without subject and full stop. `reason` is Kubernetes'
-    own word; `words` are a registry's, such as `not found`.
+    own reason; `words` is a registry's text, such as `not found`.
     """
 
     rank: int
@@ -83,13 +87,15 @@ def quote_kubernetes(words: str) -> Message:
 
 
 def shorten_message(words: str) -> str:
-    """Return Kubernetes' words on one line, without the names of its layers."""
+    """Return Kubernetes' words on one line, without the prefixes that layers of the container
+    runtime add.
+    """
     line = _TIDIED.sub("", " ".join(words.split()))
     return (line[: MOST_WORDS - 1] + "…" if len(line) > MOST_WORDS else line).rstrip(".")
 
 
 # Unschedulable: why no node takes a pod. The scheduler's condition lists one reason for each group
-# of nodes; at most three are shown, the most telling first.
+# of nodes; at most three are shown, the most informative first.
 # Ref: https://kubernetes.io/docs/concepts/scheduling-eviction/scheduling-framework/#filter
 
 MOST_PARTS = 3
@@ -97,7 +103,9 @@ UNSCHEDULABLE = "Unschedulable"
 _AFTER_REASONS = re.compile(r"\.? (?:no new claims to deallocate|preemption: |not found$).*$")
 _NODES = re.compile(r"nodes are (?:un)?available: ")
 _GANG = re.compile(r"in gang unschedulable|minAvailable|pod group")
-"""Volcano's words. For some tasks they name what nodes lack, as Kubernetes' scheduler does."""
+"""Signs of a message from Volcano. For some tasks such a message names what nodes lack, as one from
+Kubernetes' scheduler does.
+"""
 _COUNTED = re.compile(r", (?=\d+ )")
 
 
@@ -128,7 +136,9 @@ def unschedulable_problem(words: str, asked: PodContext) -> PodProblem:
 
 
 def _too_small(names: list[str], asked: PodContext) -> tuple[int, Message]:
-    """Return the clause for missing resources; it is permanent if no node has as much in total."""
+    """Return the clause for missing resources; the problem is permanent if no node has as much in
+    total.
+    """
     wanted = {name: asked.amounts.get(name, 0.0) for name in names}
     most = {name: max((n.get(name, 0.0) for n in asked.nodes), default=0.0) for name in names}
     over = [name for name in names if wanted[name] > most[name]]
@@ -268,7 +278,7 @@ def _claims_of_mode(asked: PodContext, mode: str) -> list[str | Message]:
     return [*([n for n, m in modes.items() if mode in m] or sorted(asked.claims))]
 
 
-# Container waiting: why a pod that has a node does not run, by its container's state and events.
+# Container waiting: the container's state and events say why a pod that has a node does not run.
 # Ref: https://kubernetes.io/docs/concepts/containers/images/#imagepullbackoff
 
 STARTING_REASONS = {"ContainerCreating", "PodInitializing", ""}
@@ -451,7 +461,7 @@ EVENT_RULES: tuple[ProblemRule, ...] = (
 )
 
 
-# Failed create: why a Job cannot create its pods, by its FailedCreate events.
+# Failed create: a Job's FailedCreate events say why it cannot create its pods.
 # Ref: https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/
 
 FAILED_CREATE = "FailedCreate"
@@ -514,7 +524,7 @@ _BOUND = re.compile(
 
 
 def _limit_range(found: re.Match[str], asked: PodContext) -> Message:
-    """Return all violated bounds of a LimitRange, each with the option that fixes it."""
+    """Return all violated bounds of a LimitRange, each with the option to change."""
     parts: list[str | Message] = []
     options = []
     for kind, name, bound, has in _BOUND.findall(found.string):

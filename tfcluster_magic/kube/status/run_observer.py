@@ -1,8 +1,9 @@
 """Pods and Jobs of one run as the lifecycle sees them: attempts, readiness, ends. Pure.
 
-Pods of an index count as attempts in the order of their creation. Each end is reported before the
-next attempt, even if both are seen at once, and is kept when its pod is gone. After a restart of
-the operator, a new `RunObserver` reports the same from the record, the pods and the Jobs.
+Pods of an index count as attempts in the order of their creation. The end of each attempt is
+reported before the next attempt, even if both are seen at once. A known end is kept when its pod is
+gone. After a restart of the operator, a new `RunObserver` reports the same from the record, the
+pods and the Jobs.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def requested_cores(pod: Object) -> float:
 
 @dataclass
 class _SeenTask:
-    """The stored facts about a task: its newest pod, and how the pod ended."""
+    """The stored facts about a task: its newest pod, and the pod's end."""
 
     uid: str
     attempt: int
@@ -72,8 +73,8 @@ class RunObserver:
         return {t for t, job in jobs.items() if t not in self._asked and not is_suspended(job)}
 
     def set_back(self, tasks: Iterable[str], status: Status) -> None:
-        """Count these tasks as an older attempt, because they end together with their group's older
-        attempt.
+        """Count these tasks as an older attempt, because they end together with the older attempt
+        of their group.
         """
         for task in tasks:
             self._known[task].attempt = min(self._known[task].attempt, _wanted(task, status) - 1)
@@ -123,8 +124,8 @@ class RunObserver:
     def _in_turn(self, task: str, pods: Sequence[Object], status: Status) -> Object | None:
         """Return the pod to observe: the newest, once the ends of earlier pods were reported.
 
-        A busy Job is faster than a turn, and no end in an active run may be missed. None means that
-        the known pod is gone and its end must be reported first.
+        A Job may create several pods of an index between two turns, and no end in an active run may
+        be missed. None means that the known pod is gone and its end must be reported first.
         """
         known = self._known.get(task)
         if not pods or status.phase not in (Phase.STARTING, Phase.RUNNING):
@@ -202,7 +203,7 @@ def pods_counted_before(pod: Object) -> int:
 
 def _by_age(pods: Iterable[Object], known: AbstractSet[str]) -> dict[str, list[Object]]:
     """Return the pods of each task, oldest first. Creation times are whole seconds, so other signs
-    decide between equal ones.
+    decide between pods with equal times.
     """
 
     def age(pod: Object) -> tuple[object, ...]:
@@ -231,7 +232,9 @@ def _wanted(task: str, status: Status) -> int:
 
 
 def _told_attempt(task: str, pod: Object, status: Status) -> int | None:
-    """Return the recorded attempt of a pod that ended, which is found by the time of its end."""
+    """Return the attempt of an ended pod, from the recorded failure that has the same end time;
+    None if there is none.
+    """
     ended = pod_exit(pod, asked=False, now=0.0).finished_at
     same = [f for f in status.failures if f.task == task and f.exit.finished_at == ended]
     return same[-1].attempt if same else None
@@ -248,7 +251,7 @@ def _attempt_of_found(task: str, pod: Object, job: Object | None, status: Status
 
 
 def _without_pod(task: str, job: Object | None) -> TaskExit | None:
-    """Return the end of a task that its Job counts as succeeded."""
+    """Return the end of a task without a pod, if its Job counts the task as succeeded."""
     if job is None or parse_task(task)[1] not in completed_indexes(job):
         return None
     at = epoch_seconds(job["status"].get("completionTime")) or epoch_seconds(
@@ -285,7 +288,7 @@ def _never_had_a_pod(task: str, status: Status) -> bool:
 
 
 def _state(pod: Object) -> tuple[TaskState, bool]:
-    """Return the state of a pod that is not over, and whether its task is up."""
+    """Return the state of a task whose pod has not ended, and whether the task is up."""
     told = container_status(pod)
     if "running" not in told.get("state", {}):
         return TaskState.PENDING, False

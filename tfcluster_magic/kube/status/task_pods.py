@@ -60,7 +60,8 @@ def may_have_unseen_pods(
     """Return whether Jobs may have created tasks that caches do not have yet.
 
     `seen` are tasks of the current attempt; `find` reads a Job that is not among `jobs`. A
-    suspended Job counts as empty once it has asked all its pods to end; some may still be ending.
+    suspended Job counts as empty once it has asked all its pods to end, even if some are still
+    ending.
     """
     if len(seen) == spec.replicas.total:
         return False

@@ -1,4 +1,4 @@
-"""Reasons why tasks of a run wait, from pods, Jobs, their events and last lines. Pure.
+"""Reasons why tasks of a run wait, from pods, Jobs, events and the last lines of logs. Pure.
 
 There is one sentence for each distinct reason, with the tasks concerned; the most important comes
 first. 600 pods that wait for the same thing lead to one question (`open_questions`).
@@ -26,7 +26,7 @@ from .task_pods import LOG_QUESTION
 PEER_NOT_UP = "PeerNotUp"
 _ADDRESS = re.compile(r"waiting for the address of (.+)$")
 _WAIT_IS_OVER = re.compile(r"every address is there$|going on without the address of ")
-"""Line that ends this wait; TensorFlow may print nothing for long afterwards."""
+"""Line that ends the wait for addresses; TensorFlow may print nothing for long afterwards."""
 _HOST = re.compile(r"[a-z0-9-]+?-((?:ps|worker|chief|evaluator)-\d+)\.")
 _SESSION = re.compile(r"still waiting for response from worker: /job:(\w+)/replica:\d+/task:(\d+)")
 TENSORFLOW_WAITS = re.compile(
@@ -80,8 +80,8 @@ def oddity_in_output(task: str, lines: Sequence[str]) -> Message | None:
 
 
 def peer_in_output(lines: Sequence[str], tasks: Mapping[str, Object]) -> PodProblem | None:
-    """Return the other task for which a task waits that is not up, from its last lines; the last
-    mention counts.
+    """Return the other task that is not up and for which a task waits, by the task's last lines.
+    The last mention counts.
     """
     for line in reversed(lines):
         if found := _SESSION.search(line):
@@ -145,8 +145,8 @@ class Question:
 class WaitingFacts:
     """Further facts, besides pods and Jobs.
 
-    `claims` are by name, each with the newest words of its events as `said`; `lines` are last lines
-    of output by pod uid; `free` is what each node has left, if known.
+    `claims` are by name, each with the message of its newest event as `said`; `lines` are last
+    lines of output by pod uid; `free` is what each node has left, if known.
     """
 
     nodes: Sequence[Object] = ()
@@ -191,7 +191,9 @@ def explain_waiting(
 
 
 def _tasks_of(problem: PodProblem, found: dict[bytes, tuple[PodProblem, list[str]]]) -> list[str]:
-    """Return the list of tasks with this problem, which is in `found`."""
+    """Return the tasks with this problem in `found`, a list to append to; add an empty list for a
+    new problem.
+    """
     key = msgspec.json.encode(problem)
     return found.setdefault(key, (problem, []))[1]
 
@@ -203,11 +205,14 @@ def open_questions(
     events: Mapping[str, Sequence[Object]] | None = None,
 ) -> list[Question]:
     """Return the objects to read to explain more: one for each state, at most MOST_QUESTIONS.
-    `events` are those of pods read before; they may lead to their claims.
+    `events` are events of pods that were read before; they may show that the claims of a pod must
+    be read.
     """
     tasks = task_pods.newest_pods(pods)
     newest: dict[str, float] = {}
-    """Time of the newest pod of each type: a Job that creates pods needs no request."""
+    """Creation time of the newest pod of each type: the events of a Job that still creates pods are
+    not read.
+    """
     for pod in tasks.values():
         made = epoch_seconds(pod["metadata"].get("creationTimestamp")) or 0.0
         newest[task_pods.task_type_of(pod)] = max(

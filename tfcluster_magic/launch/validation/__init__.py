@@ -1,9 +1,9 @@
 """Validation of untrusted data: it returns a `Spec`, or every problem at once.
 
 Each problem has its field, its value and what is allowed. Shapes and bounds come from `spec/` and
-are checked by `schema`; the rules between fields are in `rules`. Every interface uses it, so a
-form, a YAML file and a command line get the same errors; the custom resource's schema repeats the
-rules for kubectl.
+are checked by `schema`; the rules between fields are in `rules`. Every user interface uses this
+package, so a form, a YAML file and a command line get the same errors. The custom resource's schema
+repeats the rules for kubectl.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rules between the fields of a spec with a valid schema.
 
-A rule returns problems, and raises nothing. Those for pods refuse invalid pods and mounts over
-folders that every task needs. The administrator's policy is not known here.
+A rule returns problems and raises no errors. The rules for pods refuse invalid pods and mounts over
+folders that every task needs. These rules do not know the administrator's policy.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from ...spec.record_size import payload_sizes
 from ...spec.spec import PAYLOAD_BYTES
 
 RESERVED_MOUNTS = ("/tfcluster", "/data", "/log", "/proc", "/sys", "/dev")
-"""Nothing may be mounted at or below these."""
+"""Folders at or below which nothing may be mounted."""
 SYSTEM_FOLDERS = (
     "/bin", "/boot", "/etc", "/home", "/lib", "/lib64", "/opt", "/root", "/run", "/sbin", "/srv",
     "/tmp", "/usr", "/var",  # noqa: S108 - no temporary file is made here
 )  # fmt: skip
-"""Nothing may be mounted at these, because it would hide the image's content; below them it may."""
+"""Folders at which nothing may be mounted, because a mount would hide the image's content. Mounts
+below these folders are allowed.
+"""
 RESERVED_ANNOTATIONS = ("tfcluster.dev/", "batch.kubernetes.io/")
 SMALLEST_CLAIM = "1Mi"
 MOST_TASKS = 1000
@@ -177,7 +179,7 @@ class OnlyIn(NamedTuple):
 
     @property
     def field(self) -> str:
-        """Its name in JSON."""
+        """The field's name in JSON."""
         return Spec.__struct_encode_fields__[Spec.__struct_fields__.index(self.attribute)]
 
 
@@ -190,7 +192,7 @@ ONLY_IN = (
         Message("NoFlagsInGraph"),
     ),
 )
-"""All such fields; `kube/objects/crd.py` makes the same rules in CEL."""
+"""The fields that only one mode may change; `kube/objects/crd.py` makes the same rules in CEL."""
 
 
 def _only_in(spec: Spec) -> list[Problem]:
@@ -244,7 +246,7 @@ def _forms(spec: Spec) -> list[Problem]:
 
 
 PROGRAM_FORMS = ("inline", "command", "path", "url", "files")
-"""The forms of a program; without any it is a snapshot in the workspace."""
+"""The fields that give a program. A program with none of them is a snapshot in the workspace."""
 
 
 def _files(spec: Spec) -> list[Problem]:
@@ -327,8 +329,8 @@ _RULES = (
 
 
 def check_rules(spec: Spec, *, is_launch: bool = True) -> list[Problem]:
-    """Return every problem between the fields of a spec with a valid schema. Its size is checked
-    only at launch: a run that another release accepted goes on.
+    """Return every problem between the fields of a spec with a valid schema. The size of the spec
+    is checked only at launch, so that a run that another release accepted continues.
     """
     rules = (*_RULES, _payload) if is_launch else _RULES
     return [problem for rule in rules for problem in rule(spec)]

@@ -1,5 +1,5 @@
-"""Checks of types, bounds and patterns of untrusted data. msgspec alone would stop at the first
-problem; here each leaf gets one.
+"""Checks of types, bounds and patterns of untrusted data. msgspec would stop at the first problem;
+this module finds a problem for each invalid value.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ def _check_field(field: FieldInfo, value: object, path: str, problems: list[Prob
 
 
 def _allowed(field: FieldInfo) -> Message | None:
-    """Return what is allowed, where msgspec's own words would be a regular expression or less."""
+    """Return what is allowed, for a field whose message from msgspec would show only a regular
+    expression or no allowed values.
+    """
     for candidate in (field.type, *get_args(field.type)):
         if isinstance(candidate, type) and issubclass(candidate, enum.Enum):
             return Message("UseOneOf", {"words": [str(member.value) for member in candidate]})
@@ -112,7 +114,9 @@ PATTERN_RULES: Mapping[str, Message] = {
     KEY_PATTERN: Message("KeyOfSecret"),
     ANNOTATION_PATTERN: Message("AnnotationNames"),
 }
-"""The texts that explain the models' patterns; none for fields that no user writes by hand."""
+"""The messages that explain the models' patterns. Patterns of fields that no user writes by hand
+are not listed.
+"""
 
 
 def _in_words(text: str) -> Clause:

@@ -50,7 +50,7 @@ class ReconcileContext:
     metrics: OperatorMetrics = field(default_factory=OperatorMetrics)
     write_limit: WriteRateLimit = field(default_factory=WriteRateLimit)
     cleanup_at: dict[str, float] = field(default_factory=dict)
-    """By uid: when to look for leftovers of ended runs."""
+    """The time at which to look for leftovers of each ended run, by uid."""
 
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FatalProblem:
-    """Why a run can never start; `released` if none of its objects exist."""
+    """Why a run can never start; `released` is true if none of its objects exist."""
 
     words: Clause
     released: bool

@@ -34,9 +34,11 @@ class AwaitedRuns:
         self._runs, self._wake = runs, wake
         self._lock = threading.Lock()
         self._waiting: dict[Key, dict[Key, Sight]] = {}
-        """By awaited run: the runs that wait for it, and the state in which each last saw it."""
+        """The runs that wait for each awaited run, each with the state in which it last saw the
+        awaited run.
+        """
         self._awaited: dict[Key, Sequence[Key]] = {}
-        """By waiting run: the runs that it waits for."""
+        """The runs for which each waiting run waits."""
 
     def __len__(self) -> int:
         """Return how many runs wait."""
@@ -54,7 +56,7 @@ class AwaitedRuns:
                 self._awaited[key] = keys
                 for each, sight in sights.items():
                     self._waiting.setdefault(each, {})[key] = sight
-            # A change before the registration has caused no turn.
+            # A change before the registration has caused no turn, so the states are compared again.
             if sights == {each: self._sight(each) for each in keys}:
                 return {each[1]: sight for each, sight in sights.items() if sight is not None}
 
@@ -70,7 +72,7 @@ class AwaitedRuns:
         return circle_of(key[1], waits_for)
 
     def changed(self, key: Key) -> None:
-        """Wake the runs that wait for this one, if it has changed since they saw it."""
+        """Wake the runs that wait for this one and have not seen its present state."""
         if key not in self._waiting:
             return
         now = self._sight(key)

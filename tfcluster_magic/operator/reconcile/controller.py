@@ -15,8 +15,8 @@ from ...kube.api.client import Api, ApiError, path
 from ...kube.api.informer import backoff_seconds
 from ...kube.controller.work_queue import BackgroundThread, KeyedWorkers
 from ...kube.objects.policy import Policy
-from ..accounting import Accountant
 from ..cluster_state import REFUSED, ClusterCaches, ClusterState, Key
+from ..hours_ledgers import Accountant
 from ..network_policy_probe import EnforcementCheck
 from ..pending_tasks import PendingTaskDiagnosis
 from ..scheduling.admission import Admission

@@ -53,7 +53,7 @@ def lost_job_message(
     over: Container[TaskType],
     seen: Container[TaskType],
 ) -> Message | None:
-    """Return why a run cannot go on without its missing Jobs; None if it can."""
+    """Return why a run cannot continue without its missing Jobs; None if it can."""
     mains = types_served_by_ps(cluster)
     missing = [each for each in gone if each not in over]
     if all(each in over for each in mains):
@@ -125,8 +125,8 @@ class JobControl:
     def unusable_types(
         self, decision: Decision, seen: Observation, jobs: Mapping[TaskType, Object]
     ) -> list[TaskType]:
-        """Return the types whose Jobs cannot start the tasks to start. A Job never starts a
-        succeeded index again. Types with a running task are left out.
+        """Return the types whose Jobs cannot start the tasks that the decision starts, because a
+        Job never starts a succeeded index again. Types with a running task are left out.
         """
         alive = {parse_task(task.name)[0] for task in seen.tasks.values() if task.alive}
         starts = [parse_task(each.task) for each in decision.start]
@@ -191,9 +191,9 @@ def report_deleted_pods(
 
     Pods on a lost node are marked as failed, because nobody will ever report their end. A pod that
     somebody deleted is marked as disrupted: its end then counts as no failure, even if nobody sees
-    it. In any case its Job replaces it 10 s after its end. `going` holds the types that are not
-    being stopped, `away` the lost nodes. A refused report does not prevent the others; the next
-    turn repeats it. Raises ApiError if the API does not answer.
+    it. In any case, the Job replaces the pod 10 s after the pod's end. `going` holds the types that
+    are not being stopped, `away` the lost nodes. A refused report does not prevent the others; the
+    next turn repeats it. Raises ApiError if the API does not answer.
     """
     for pod in pods:
         head = pod["metadata"]

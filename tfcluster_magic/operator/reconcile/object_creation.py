@@ -54,8 +54,9 @@ class ObjectCreator:
         made: bool = False,
         had_pods: Collection[TaskType] = (),
     ) -> None:
-        """Create the object. `policy_of` returns the policy of a namespace. `made` is whether all
-        objects were created; `had_pods` are the types whose Jobs were.
+        """Create the object. `policy_of` returns the policy of a namespace. `made` says whether all
+        objects of the run were created before; `had_pods` are the types whose Jobs were created
+        before.
         """
         self._api, self._policy_of = api, policy_of
         self._made, self._had_pods = made, frozenset(had_pods)
@@ -157,7 +158,8 @@ class ObjectCreator:
         return may_have_unseen_pods(cluster.spec, seen, jobs, find_job)
 
     def remove(self, cluster: TFCluster) -> None:
-        """Delete all objects of the run except its record and its data; ConfigMap and Jobs go last.
+        """Delete all objects of the run except its record and its data; ConfigMap and Jobs are
+        deleted last.
 
         Only objects with the run's uid are deleted, because the name may now belong to another
         run's object.
@@ -180,7 +182,7 @@ class ObjectCreator:
 
         Raises:
             ApiError: the record no longer exists.
-            InvalidRequest: these are invalid.
+            InvalidRequest: one of these is invalid.
         """
         head, asked = cluster.metadata, cluster.spec
         found = self._api.get(path("tfclusters", head.owner, head.name))
@@ -188,7 +190,7 @@ class ObjectCreator:
             # The name belongs to another run now.
             raise ApiError(404, "NotFound", "", {"kind": "tfclusters", "name": head.name})
         whole = custom_resource.read(found).spec
-        # the record has capped durations
+        # `cluster` has the durations capped by the policy
         kept = replace(whole, lifecycle=asked.lifecycle, stop=asked.stop)
         return replace(cluster, spec=kept)
 
@@ -255,19 +257,19 @@ def _key(cluster: TFCluster) -> Key:
 
 # The Service, which gives the tasks of a run their names. It is created once every task has an
 # address, or when no further address has come for a moment. It is deleted when the run is asked to
-# stop. Kubernetes rewrites all addresses of a Service each time a pod gets or loses one: for 600
-# tasks that start and stop together this was a third of the control plane's cost of the launch, for
-# 50 users with ten tasks each an eighth. Nobody needs the names earlier: a program starts when the
-# tasks that it needs have their names, and the lookup avoids negative caching
+# stop. Kubernetes rewrites all addresses of a Service each time a pod gets or loses one: with 600
+# tasks that start and stop together, this was a third of the control plane's work for a launch;
+# with 50 users of ten tasks each, an eighth. Nobody needs the names earlier: a program starts when
+# the tasks that it needs have their names, and the lookup avoids negative caching
 # (`runtime/name_resolution.py`). Ref:
 # https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/
 
 ADDRESS_PAUSE = 1.0
-"""Seconds without a new address after which the wait for the others ends: a task may lack
-resources.
+"""Seconds without a new address after which the Service is created without the missing ones: a task
+may lack resources.
 """
 ADDRESS_WAIT = 10.0
-"""Seconds after the first address at which the wait for the others ends."""
+"""Maximum seconds from the first address to the creation of the Service."""
 
 
 class ServiceCreation:
@@ -278,7 +280,9 @@ class ServiceCreation:
         self._there: bool | None = None
         """Whether the Service exists; None if only the API knows."""
         self.lacking = False
-        """Whether creating it failed, so that running tasks wait for their names."""
+        """Whether the Service could not be created, so that running tasks still wait for their DNS
+        names.
+        """
         self._count = 0
         self._first = self._last = 0.0
 

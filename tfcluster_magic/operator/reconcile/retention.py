@@ -1,8 +1,8 @@
 """Removal of the leftovers of ended, orphaned and invalid runs.
 
 Objects are deleted after an hour, records after keepFor or before a namespace reaches its limit of
-records. A record is deleted by uid, so that a newer run of that name stays. Jobs of such runs are
-suspended.
+records. A record is deleted by uid, so that a newer run of that name stays. Jobs of ended, orphaned
+and invalid runs are suspended.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ log = logging.getLogger(__name__)
 
 
 def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float | None:
-    """Delete everything that is older than its retention. Return the seconds until the next time,
-    None for never. Raises ApiError.
+    """Delete everything that is older than its retention. Return the seconds until the next
+    deletion is due, None if none will be. Raises ApiError.
     """
     status, head = found["status"], found["metadata"]
     passed = context.clock() - (custom_resource.ended_at(found) or 0.0)
@@ -72,8 +72,8 @@ def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float
 SPARE = 0.1
 """Fraction of the limit that is kept free for simultaneous launches."""
 SEEN_AFTER = 600.0
-"""Seconds for which an ended record is kept, because somebody may read it, while half of that
-fraction is free.
+"""Seconds for which the record of an ended run is kept for its readers, as long as half of `SPARE`
+is free.
 """
 MOST_AT_ONCE = 20
 """Maximum records that one turn deletes, so that other runs need not wait long."""
@@ -139,7 +139,7 @@ def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
         return due - now
     context.cleanup_at[uid] = math.inf
     name = labels.files_name(key[1], uid)
-    # the first object created, and the last one deleted
+    # the ConfigMap is created first and deleted last
     if find_owned(context.api, key, "ConfigMap", name, uid) is not None:
         log.info("%s/%s: what it had beside its Jobs is deleted", *key)
         _remove_objects(context, key, uid)
@@ -147,8 +147,8 @@ def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
 
 
 def _tell_generation(context: ReconcileContext, found: Object) -> None:
-    """Report that a change after the run's end, such as a stop, was seen, because other tools wait
-    for it. Raises ApiError, StatusConflict.
+    """Report in the status that a change after the run's end, such as a stop, was observed; other
+    tools wait for this. Raises ApiError, StatusConflict.
     """
     told = found["status"].get("observedGeneration")
     if told is not None and told != found["metadata"].get("generation"):
@@ -196,8 +196,8 @@ def _remove_objects(context: ReconcileContext, key: Key, uid: str) -> None:
 
 
 def end_orphans(context: ReconcileContext, key: Key, uid: str) -> None:
-    """Delete objects of this name whose record is gone; `uid` is the existing run's, or empty.
-    Raises ApiError.
+    """Delete objects of this name whose record is gone; `uid` is the uid of the existing run of
+    this name, or empty. Raises ApiError.
     """
     found = [job for kind, job in objects_of_other_runs(context.caches, key, uid) if kind == "Job"]
     left = [job for job in found if _is_orphan(job)]
@@ -241,8 +241,8 @@ CHECK_ENDING = 1.0
 def fail_invalid_run(
     context: ReconcileContext, key: Key, found: Object, why: Clause
 ) -> float | None:
-    """Fail a run with every problem; return the seconds until the next check, None when the run is
-    over.
+    """Fail an invalid run; `why` names every problem. Return the seconds until the next check, None
+    when the run is over.
 
     Raises:
         ApiError: the API refused a request; repeat the call.

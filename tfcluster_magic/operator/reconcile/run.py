@@ -132,8 +132,9 @@ class RunReconciler:
         return ObservedRun(cluster, own.pods, jobs, self._context.pod_groups.of(cluster))
 
     def _verdict(self, observed: ObservedRun, *, held: bool) -> Verdict | None:
-        """Return whether the run may begin; None once it has begun or is stopped. `held` is whether
-        the cached record, from which the launch queue is made, says that it waits for other runs.
+        """Return whether the run may begin; None once it has begun or is stopped. `held` says
+        whether the run waits for other runs according to the cached record, from which the launch
+        queue is made.
         """
         if self._status.phase is not Phase.QUEUED or self._cluster.spec.stop is not None:
             return None
@@ -171,14 +172,14 @@ class RunReconciler:
         return replace(seen, admitted=reason is None, waiting_for=reason)
 
     def _held(self, seen: Observation) -> Observation:
-        """Add the runs for which this run waits."""
+        """Return the observation with the runs for which this run waits."""
         left = open_dependencies(self._cluster.spec, self._status.awaited)
         runs = self._context.awaited.observe(self.key, [each.run for each in left])
         circle = self._context.awaited.circle(self.key)
         return replace(seen, admitted=False, runs=runs, circle=circle)
 
     def _submitted(self, seen: Observation, observed: ObservedRun) -> Observation:
-        """Add the state of a run whose tasks wait to be bound together."""
+        """Return the observation with the state of a run whose tasks wait to be bound together."""
         earlier = self._earlier_run()
         explainer, pod_groups = self._context.explainer, self._context.pod_groups
         why = explainer.why(observed)
@@ -193,7 +194,9 @@ class RunReconciler:
         return Message("ObjectsNotMade", {"why": self._actions.obstacle})
 
     def _with_diagnosis(self, seen: Observation, observed: ObservedRun) -> Observation:
-        """Add why tasks are not up, and which tasks do nothing, as far as known."""
+        """Return the observation with the reasons why tasks are not up, and the tasks that do
+        nothing, as far as known.
+        """
         explainer = self._context.explainer
         if not status_rules.has_pending_tasks(self._status):
             explainer.forget_waiting(self.key)

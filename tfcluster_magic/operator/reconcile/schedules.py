@@ -1,13 +1,14 @@
-"""The control loop over TFClusterSchedules: launches each due time once, and stops the runs that it
-replaces.
+"""The control loop over TFClusterSchedules: launches a run for each due time once, and stops the
+runs that a later one replaces.
 
-The status is written before it is carried out, and only if there was no other write meanwhile: it
-names the run of a due time, and then the run of this name is created. After a crash, the next
-operator creates the run unless it exists with the labels of the due time. So two operators at once
-launch it once. A run that was created here, or seen by the watch, is not created again if its user
-deletes it at once. Only one case is missed: the operator is killed between the two writes, and the
-run is deleted before the next operator starts. A schedule takes a turn at its due times, when one
-of its runs ends, and when it changes, and none in between.
+First the name of a due time's run is written into the status, and only if nobody else wrote the
+object meanwhile. Then the run is created under this name. After a crash, the next operator creates
+the run unless it exists with the labels of the due time. So even two simultaneous operators launch
+a due time only once. A run that was created here, or seen by the watch, is not created again if its
+user deletes it immediately. Only in one case is a run created twice: the operator is killed after
+it has created the run and before it has recorded this, and the run is deleted before the next
+operator starts. A schedule takes a turn only at its due times, when one of its runs ends, and when
+the schedule or one that it waits for changes.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ from ..scheduling.launch_queue import phase_of
 
 RESOURCE = "tfclusterschedules"
 LONGEST_SLEEP = 60.0
-"""Maximum seconds until the clock is read again, which may have been set."""
+"""Maximum seconds until the clock is read again, because somebody may set the clock."""
 AGAIN = 0.05
-"""Seconds until a turn is taken again after somebody else wrote the object."""
+"""Seconds until a turn is repeated after somebody else wrote the object."""
 NAME_TRIES = 5
-"""Maximum names of runs that are tried in one turn, while others launch runs of the same name."""
+"""Maximum names that one turn tries for a run, while users launch runs under the same names."""
 _REPLACED = "its schedule replaces it by the run of a later due time"
 _FINAL = {phase.value for phase in Phase if phase.is_final}
 
@@ -104,32 +105,32 @@ class ScheduleController:
         self.cache = Informer(
             api,
             path(RESOURCE, namespace),
-            optional=True,  # it may be newer than the resources of the cluster
+            optional=True,  # the installed CRDs may be older and lack schedules
             trim=self._trim,
             changed=self._changed,
         )
         self.launches = 0
         self._lock = threading.Lock()
         self._followed: dict[Key, Key] = {}
-        """Schedules by active run, including runs about to be created."""
+        """The schedule of each active run, including runs about to be created."""
         self._runs_of: dict[Key, set[Key]] = {}
-        """Active runs by schedule, including runs about to be created."""
+        """The active runs of each schedule, including runs about to be created."""
         self._created: dict[Key, ScheduledRun] = {}
-        """By active run: the object that was created here under its name."""
+        """The identity with which each active run was created here."""
         self._deleted: dict[Key, CacheUpdate] = {}
-        """By run that was active when it was deleted: its deletion."""
+        """The deletion of each run that was active when it was deleted."""
         self._ended: set[Key] = set()
-        """Schedules that need a turn: since their last one, a run of theirs has ended, or a
+        """The schedules that need a turn: since the last turn, one of their runs has ended, or a
         schedule that they wait for has changed.
         """
         self._awaiting: dict[Key, set[Key]] = {}
-        """By schedule: the schedules that wait for it (`after`)."""
+        """The schedules that wait for each schedule (`after`)."""
         self._idle: dict[Key, tuple[object, float, float]] = {}
-        """By schedule: the version at its last turn, the time of that turn, and the time until
-        which nothing is due.
+        """For each schedule: its version at its last turn, the time of that turn, and the time
+        until which nothing is due.
         """
         self._own: dict[Key, Object] = {}
-        """By schedule: its state after our last write, until the cache has it."""
+        """The state of each schedule after our last write, until the cache has that state."""
 
     def follow(self) -> None:
         """Start the watch."""
@@ -147,7 +148,7 @@ class ScheduleController:
         self.turns.stop(seconds)
 
     def run_changed(self, update: CacheUpdate) -> None:
-        """Note a change of a run; its end causes a turn of its schedule."""
+        """Process a change of a run; the end of a run causes a turn of its schedule."""
         if update.new is not None and phase_of(update.new) not in _FINAL:
             return
         head = update.object["metadata"]
@@ -177,7 +178,9 @@ class ScheduleController:
             self.turns.work.add(each)
 
     def _await(self, key: Key, names: Iterable[str]) -> None:
-        """Note the schedules for which one waits; each change of those causes a turn of it."""
+        """Record that the schedule `key` waits for the schedules `names`; each change of one of
+        them causes a turn of `key`.
+        """
         with self._lock:
             for each in [other for other, waiting in self._awaiting.items() if key in waiting]:
                 self._awaiting[each].discard(key)
@@ -256,7 +259,7 @@ class ScheduleController:
                 return self._rest(wake_at)
         self._idle.pop(key, None)  # if the turn fails, the ended runs are checked again
         found = schedule_resource.whole(cached)
-        find = functools.cache(lambda name: self._find(key[0], name))  # each is read once a turn
+        find = functools.cache(lambda name: self._find(key[0], name))  # read once per turn
         schedule = self._checked(key, schedule_resource.read(found, now), find)
         if schedule.status.problem:
             found = self._write(key, found, schedule, now)
@@ -265,7 +268,9 @@ class ScheduleController:
         return self._follow(key, found, schedule, now, find)
 
     def _checked(self, key: Key, schedule: Schedule, find: FindSchedule) -> Schedule:
-        """Return a schedule, with a problem if it waits for itself."""
+        """Return the schedule; its status has a problem if it waits for itself, even through
+        others.
+        """
         rules = schedule.rules
         if not rules.after:
             with self._lock:
@@ -279,7 +284,7 @@ class ScheduleController:
         return schedule_resource.with_status(schedule, replace(schedule.status, problem=text))
 
     def _find(self, namespace: str, name: str) -> Schedule | None:
-        """Return a schedule as the cache knows it."""
+        """Return a schedule from the cache."""
         found = self.cache.get(namespace, name)
         if found is None or is_deleted(found):
             return None
@@ -329,7 +334,7 @@ class ScheduleController:
         return RunOutcome(status.phase, why)
 
     def _outcome_of_deleted(self, run: Key, cached: Object | None) -> RunOutcome:
-        """Return the outcome of a deleted run, as far as the watch saw it."""
+        """Return the outcome of a deleted run, as far as the watch has observed the run."""
         with self._lock:
             seen = self._deleted.get(run)
         last = cached if seen is None else seen.object
@@ -344,7 +349,8 @@ class ScheduleController:
         return RunOutcome(Phase.STOPPED, Message("ScheduleRunRemoved", {"name": run[1]}))
 
     def _write(self, key: Key, found: Object, schedule: Schedule, now: float) -> Object:
-        """Write the status if it differs; return the resulting object, without its template.
+        """Write the status if it differs from the one in `found`; return the resulting object,
+        without its template.
 
         Raises:
             ApiError: the API refuses.
@@ -388,7 +394,7 @@ class ScheduleController:
         return 1 + max((self._last_number(*key), *numbers))
 
     def _stop(self, key: Key, run: str) -> None:
-        """Stop a run, as its owner would."""
+        """Stop a run in the way its owner would."""
         cached = self._runs.get(key[0], run)
         if cached is not None and (cached.get("spec") or {}).get("stop"):
             return
@@ -445,8 +451,8 @@ class ScheduleController:
         status: ScheduleStatus,
         occurrence: Occurrence,
     ) -> tuple[ScheduleStatus, bool]:
-        """Create the run of a due time; return the status after it, and False if its name is
-        another run's. Raises ApiError if the API did not answer.
+        """Create the run of a due time; return the new status, and False if the name belongs to
+        another run. Raises ApiError if the API did not answer.
         """
         body = self._run_of(whole, schedule, status, occurrence)
         run = key[0], occurrence.run
@@ -460,7 +466,7 @@ class ScheduleController:
             now = self._clock.now()
             if error.reason == "AlreadyExists":
                 there = find_object(self._api, path("tfclusters", *run))
-                if there is None:  # deleted just now, perhaps our run: the watch will tell
+                if there is None:  # deleted just now; perhaps it was ours: the watch will show
                     raise ScheduleConflict from None
                 if not _is_launch(there, body):
                     after = 1 + _number_of(occurrence.run)
@@ -468,14 +474,14 @@ class ScheduleController:
                     return launched(status, occurrence, name, now, created=False), False
             elif (
                 error.unanswered or error.status == 409
-            ):  # for example, two writers that count one quota
+            ):  # for example, two writers changed one quota
                 raise
             else:
                 why = self._refusal(key, error)
                 log.warning("%s/%s: not launched: %s", key[0], occurrence.run, why)
                 told = Message("ScheduleNotLaunched", {"why": why})
                 if error.status in (401, 403, 404) and not _is_denied(error):
-                    # a quota or a right, which may change
+                    # a missing quota or right, which may change
                     return no_room(status, occurrence, told, now), True
                 return failed(schedule.rules, status, occurrence, told, now), True
         now = self._clock.now()
@@ -487,7 +493,9 @@ class ScheduleController:
         return launched(status, occurrence, occurrence.run, now, created=True), True
 
     def _was_created(self, run: Key, wanted: ScheduledRun | None) -> bool:
-        """Return whether a run was created here, or seen by the watch; it may be deleted again."""
+        """Return whether a run was created here or seen by the watch, even if it has been deleted
+        since.
+        """
         with self._lock:
             created, deleted = self._created.get(run), self._deleted.get(run)
         seen = self._runs.get(*run) if deleted is None else deleted.object
@@ -539,7 +547,7 @@ class ScheduleController:
 
 
 def _marks(schedule: Schedule, occurrence: Occurrence) -> dict[str, str]:
-    """Return the labels of a run."""
+    """Return the labels of a due time's run."""
     at = datetime.fromtimestamp(occurrence.due, timezone.utc)
     return {
         labels.SCHEDULE: schedule.name,

@@ -58,7 +58,9 @@ def has_pending_tasks(status: Status) -> bool:
 
 
 def types_with_pods(status: Status) -> set[TaskType]:
-    """Return the types with at least one observed task; so their Jobs were created."""
+    """Return the types with at least one observed task, which shows that their Jobs were
+    created.
+    """
     counts = status.counts.items()
     return {TaskType(t) for t, c in counts if c != TypeCounts(desired=c.desired)}
 
@@ -137,7 +139,9 @@ def with_obstacle(status: Status, obstacle: Clause) -> Status:
 def failed_status(
     status: Status, reason: Reason, message: Message, now: float, *, released: bool = True
 ) -> Status:
-    """Return the status of a run that cannot go on; `released` if none of its objects exist."""
+    """Return the status of a run that cannot continue; `released` is true if none of its objects
+    exist.
+    """
     failed = replace(
         status,
         phase=Phase.FAILED,

@@ -29,7 +29,7 @@ class StatusConflict(Exception):
 
 
 class StatusWriter:
-    """Writes the status of one run; `write_limit` limits when."""
+    """Writes the status of one run; `write_limit` limits how often."""
 
     def __init__(
         self, api: Api, found: Object, metrics: OperatorMetrics, write_limit: WriteRateLimit

@@ -2,9 +2,9 @@
 
 One run is admitted at a time, and its resources are reserved until its record shows them, so that
 two launches never share the last free resources. A run that can never begin is refused with every
-problem at once. A waiting run gets its reason and its place in the launch queue, and a short change
-of the offer does not refuse it. This module writes nothing, and no run waits for another run's API
-requests.
+problem at once. A waiting run gets the reason why it waits and its place in the launch queue. A
+brief change of the published options does not refuse it. This module writes nothing, and no run
+waits for another run's API requests.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ class Admission:
         self._lock, self.pace = threading.Lock(), LaunchPace()
         self._refusals: dict[str, tuple[LaunchFacts, tuple[Problem, ...]]] = {}
         self._new: dict[str, float] = {}
-        """By uid: the time since which a run is known that was never found possible."""
+        """For each run that was never found possible: the time since which it is known."""
         self._doubted: dict[str, float] = {}
-        """By uid: the time since which a run is no longer possible."""
+        """For each run that was possible before: the time since which it is not."""
 
     def decide(self, cluster: TFCluster) -> Verdict:
         """Return whether this run may begin now.
@@ -249,7 +249,7 @@ def _short(asked: DemandByType, there: LaunchFacts) -> list[Shortage]:
 
 
 def _waits_for(short: Sequence[Shortage], asked: DemandByType, there: LaunchFacts) -> Message:
-    """Return the missing resources, and the runs of the namespace that use them."""
+    """Return a message with the missing resources and the runs of the namespace that use them."""
     told: list[str | Message] = []
     for each in short:
         more = format_amount(each.key, each.asked - each.free) if each.key else ""

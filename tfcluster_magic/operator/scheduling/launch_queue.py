@@ -41,7 +41,7 @@ class LaunchQueue:
             self._count += 1
             self._seen[head["uid"]] = self._count
         awaited = (found.get("status") or {}).get("awaited") or ()
-        # Whole seconds, as creation times are.
+        # In whole seconds, like creation times.
         done = (f"{each['doneTime'][:19]}Z" for each in awaited if each.get("doneTime"))
         since = max([head["creationTimestamp"], *done]), self._seen[head["uid"]]
         return QueuedRun((head["namespace"], head["name"]), head["uid"], since)
@@ -88,8 +88,8 @@ def phase_of(found: Object) -> str:
 
 
 # The pace at which the runs of one namespace may begin. Each run costs a dozen writes by the
-# operator, as many by Kubernetes' controllers, and the same again when it is deleted. A user who
-# launches and deletes all the time would take most of the API server's capacity.
+# operator, as many by Kubernetes' controllers, and as many again when the run is deleted. A user
+# who launches and deletes all the time would take most of the API server's capacity.
 
 AT_ONCE = 30
 """Maximum runs of one namespace that begin at once after a pause."""
@@ -105,7 +105,7 @@ class LaunchPace:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._paid: dict[str, float] = {}
-        """By namespace: the time at which its used tokens are refilled."""
+        """The time at which the used tokens of each namespace are refilled."""
 
     def is_due(self, namespace: str) -> bool:
         """Return whether one more run may begin now."""
@@ -113,8 +113,8 @@ class LaunchPace:
         return self._paid.get(namespace, now) - now <= (AT_ONCE - 1) * EVERY
 
     def is_holding(self, namespace: str) -> bool:
-        """Return whether the pace holds up the queue of a namespace. It still does at the moment
-        when the next run may begin.
+        """Return whether the pace delays the queue of a namespace. The result is still true at the
+        moment when the next run may begin.
         """
         now = self._clock()
         return self._paid.get(namespace, now) - now > (AT_ONCE - NEARLY) * EVERY

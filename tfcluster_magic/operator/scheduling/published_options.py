@@ -76,7 +76,7 @@ class OptionsPublisher(BackgroundThread):
         super().__init__("options")
         self._written: dict[tuple[str, str], Mapping[str, str]] = {}
         self._refused: dict[str, str] = {}
-        """By namespace: the logged reason why its options were not written."""
+        """The logged reason why the options of each namespace were not written."""
         self._anew = 0.0
         self.writes = 0
 

@@ -1,7 +1,7 @@
 """Snapshots of all runs and nodes, with the reservations of admitted runs.
 
-Resources of a run count as taken from its admission until its tasks end: those of its bound pods,
-and before that those it requested. Only caches are read.
+From its admission until its tasks end, a run counts as using resources: first those that it
+requested, then those of its bound pods. Only caches are read.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Snapshotter:
         self._demands: dict[str, tuple[ContainerBounds, DemandByType]] = {}
         self._asked: dict[str, Amounts] = {}
         self._task_nodes: dict[str, tuple[Object, TaskNode | None]] = {}
-        """By uid: the Node that was read, and the result."""
+        """The Node that was read and the result, by uid."""
         self._queue = LaunchQueue()
         self.admitted: set[str] = set()
         """Uids of admitted runs whose records do not show the admission yet."""
@@ -344,7 +344,9 @@ class Reservation:
     unbound: Mapping[TaskType, int]
 
     def counted_as(self, key: str) -> float:
-        """Return what a quota will count but does not count yet."""
+        """Return the amount of the resource `key` that a quota will count but does not count
+        yet.
+        """
         return sum(n * self.demands[t].counted_as(key) for t, n in self.unmade.items())
 
     @property

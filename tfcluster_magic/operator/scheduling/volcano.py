@@ -1,8 +1,8 @@
 """Gang scheduling with Volcano: the PodGroups of runs, and Volcano's messages.
 
 Volcano may be installed or removed at any time. A PodGroup that was deleted while pods wait for it
-is created again. It does not require finished tasks, so that a restarted task is bound alone.
-Volcano's decisions show in pods: nothing here admits a run.
+is created again. A PodGroup does not require tasks that have finished, so a restarted task can be
+bound without the others. Volcano's decisions show in pods: nothing here admits a run.
 
 Ref: https://volcano.sh/en/docs/podgroup/
 """

@@ -3,10 +3,10 @@
 When a signal that nothing else uses arrives, the kernel's handler writes the Python stack of every
 thread to memory that `runtime/stacks.py` reads, even if the program hangs.
 
-A worker that looks before the chief has initialized the variables sleeps 30 s (the default
-recovery_wait_secs of SessionManager and Supervisor); here 1 s, once the program itself imports
-TensorFlow. This module never breaks a program, and runs the sitecustomize that Python
-would have found otherwise. Standard library only, Python 3.8 syntax.
+A worker that starts before the chief has initialized the variables sleeps for 30 s (the default
+recovery_wait_secs of SessionManager and Supervisor). This module reduces the wait to 1 s once the
+program itself imports TensorFlow. This module never breaks a program, and runs the sitecustomize
+that Python would have found otherwise. Standard library only, Python 3.8 syntax.
 """
 
 import os

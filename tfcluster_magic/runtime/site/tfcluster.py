@@ -59,7 +59,7 @@ class _Report:
         self.lock, self.writing = threading.Lock(), threading.Lock()
 
     def note(self, step, total, metrics):
-        """Keep a call; a thread writes it, so that a hanging volume delays nobody."""
+        """Store a call; a thread writes it, so that a hanging volume does not delay the program."""
         if not self.path:
             return
         with self.lock:

@@ -25,7 +25,7 @@ from support.local_runs import (
 from support.project import ROOT, TESTS
 
 from tfcluster_magic.backends.local.backend import LocalBackend
-from tfcluster_magic.backends.local.store import Store
+from tfcluster_magic.backends.local.run_store import Store
 from tfcluster_magic.errors import PreflightRefused, TFClusterError
 from tfcluster_magic.launch import LaunchRequest
 from tfcluster_magic.spec import Phase, Program, Reason, Replicas, ReplicaSet, Spec, Stop, TFCluster

@@ -28,7 +28,7 @@ from support.local_runs import (
 from tfcluster_magic import paths, state_files
 from tfcluster_magic.backends.local import processes
 from tfcluster_magic.backends.local.backend import LocalBackend
-from tfcluster_magic.backends.local.store import Store
+from tfcluster_magic.backends.local.run_store import Store
 from tfcluster_magic.spec import Phase, Reason, Stop, TaskState, TFCluster, TypeCounts, to_json
 
 IGNORES = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
@@ -172,7 +172,7 @@ def test_a_killed_launch_leaves_no_folder(
 ) -> None:
     """After a launch was killed half-way the next one removes the empty log folder, too."""
     killed_in(
-        "tfcluster_magic.backends.local.store.Store.commit",
+        "tfcluster_magic.backends.local.run_store.Store.commit",
         "launch(cell='pass', name='half', workers=1)",
     )
     made = [own_folders / "state" / "runs" / "half", own_folders / "tfcluster" / "log" / "half"]

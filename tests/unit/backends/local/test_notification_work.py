@@ -17,7 +17,7 @@ from tfcluster_magic.backends.local.notification_store import (
     LocalNotifications,
 )
 from tfcluster_magic.backends.local.notification_work import NotificationWatch
-from tfcluster_magic.backends.local.store import Store
+from tfcluster_magic.backends.local.run_store import Store
 from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.hub.tenancy.entitlements import Entitlement, Grant
 from tfcluster_magic.hub.tenancy.policy import PolicyMistake, limits_of, parse_policy

@@ -15,7 +15,8 @@ from tfcluster_magic.hub.console import class_import, tables
 from tfcluster_magic.hub.console.hub_users import HubUser, HubUsers
 from tfcluster_magic.hub.console.on_kubernetes import KubernetesSitePolicy
 from tfcluster_magic.hub.tenancy.entitlement_sources import ACCEPTED_POLICY_MAP, POLICY_KEY
-from tfcluster_magic.hub.tenancy.policy import Override, entitled, parse_policy
+from tfcluster_magic.hub.tenancy.overrides import Override, entitled
+from tfcluster_magic.hub.tenancy.policy import parse_policy
 from tfcluster_magic.kube.api.client import path
 
 __all__ = ["world"]  # a fixture used by the test below

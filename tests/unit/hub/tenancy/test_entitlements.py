@@ -11,7 +11,7 @@ from support.tenancy_world import HOME, World
 
 from tfcluster_magic.hub.tenancy import entitlement_sources
 from tfcluster_magic.hub.tenancy.controller import Tenancy
-from tfcluster_magic.hub.tenancy.policy import Override
+from tfcluster_magic.hub.tenancy.overrides import Override
 from tfcluster_magic.kube.api.client import path
 from tfcluster_magic.kube.api.labels import (
     BUDGET,

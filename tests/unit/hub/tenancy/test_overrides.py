@@ -11,17 +11,16 @@ import pytest
 
 from tfcluster_magic.errors import InvalidRequest, TFClusterError
 from tfcluster_magic.hub.tenancy.entitlements import CLAIM, Entitlement, Grant, StorageSizes
-from tfcluster_magic.hub.tenancy.policy import (
+from tfcluster_magic.hub.tenancy.overrides import (
     LONGEST,
     Override,
     checked_override,
     encode_overrides,
     entitled,
-    limits_of,
     next_end,
-    parse_policy,
     read_overrides,
 )
+from tfcluster_magic.hub.tenancy.policy import limits_of, parse_policy
 from tfcluster_magic.hub.user_limits import Allowances
 from tfcluster_magic.quota.limits import Limits, OverrideTerm, Quota, ResourceTotals, problems
 

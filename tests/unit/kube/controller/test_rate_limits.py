@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from support.clock import Clock
+
 from tfcluster_magic.kube.controller.work_queue import (
     CHANGING,
     LONGEST_OF_MANY,
@@ -16,16 +18,6 @@ from tfcluster_magic.operator.reconcile.status_writer import (
     SECONDS_A_WRITE,
     WriteRateLimit,
 )
-
-
-class Clock:
-    """A clock that the test moves."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now
 
 
 def test_a_run_alone_is_written_at_once() -> None:

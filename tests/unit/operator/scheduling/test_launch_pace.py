@@ -6,21 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 from support.admission_cluster import Place
+from support.clock import Clock
 from support.polling import wait_until
 
 from tfcluster_magic.operator.reconcile.status_rules import waiting_message
 from tfcluster_magic.operator.scheduling.admission import Admitted, Waiting
 from tfcluster_magic.operator.scheduling.launch_queue import AT_ONCE, EVERY, LaunchPace
-
-
-class Clock:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-/* Data of users at term's end: packed one after the other, and what became of each. */
+/*
+ * The dialog that archives the data of users one after the other, for example at the end of a term,
+ * and shows each result.
+ */
 
 import { ask, at, bytes, make, prefix, t } from './shared.js';
 

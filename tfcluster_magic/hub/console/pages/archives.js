@@ -1,4 +1,7 @@
-/* All archives, asked for again every five seconds while the page is seen, and their end. */
+/*
+ * The table of archives, requested every five seconds while the page is visible, and their
+ * deletion.
+ */
 
 import { drawRows, poll } from './table.js';
 import { ask, at, bytes, make, moment, prefix, t } from './shared.js';

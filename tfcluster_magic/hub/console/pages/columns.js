@@ -1,8 +1,8 @@
-/* The heads of a table that sort it, and its pages. */
+/* The column heads that sort a table, its filter buttons, and its pages. */
 
 import { at, make, named, t } from './shared.js';
 
-/** Heads of `columns` ([key, text] each) after those that are there; `view.sort` says the order. */
+/** Add heads for `columns` ([key, text] each) after the existing ones; `view.sort` is the order. */
 export function drawColumns(columns, view, change) {
   const line = at('columns');
   if (!line.querySelector('[data-key]')) {
@@ -32,7 +32,7 @@ export function drawColumns(columns, view, change) {
   }
 }
 
-/** Buttons that each have one of `counts`' words chosen or not. */
+/** Draw a button for each word of `counts`; a click adds the word to `chosen` or removes it. */
 export function drawChips(place, counts, chosen, change) {
   if (!place.children.length) {
     place.append(
@@ -60,7 +60,7 @@ export function drawChips(place, counts, chosen, change) {
   }
 }
 
-/** Which rows these are, and the buttons to the others. */
+/** Show which rows these are and what could not be read, and enable the buttons to other rows. */
 export function drawPlace(shown, offset, limit) {
   const last = Math.min(offset + limit, shown.total);
   const { total, all } = shown;

@@ -1,4 +1,6 @@
-/* The table of clusters, asked for again every two seconds while it is seen, and stopping them. */
+/*
+ * The table of clusters, requested every two seconds while it is visible, and the stop of clusters.
+ */
 
 import { drawChips, drawColumns, drawPlace } from './columns.js';
 import { LIMIT, drawRows, follow } from './table.js';
@@ -27,7 +29,7 @@ const view = {
   sort: 'age',
   offset: 0
 };
-/** Phases of what has ended, which has a filter of its own. */
+/** The phases of ended clusters, which have a filter of their own. */
 const ENDED = new Set(['Succeeded', 'Failed', 'Stopped']);
 const chosen = new Map();
 let shown = { items: [], total: 0, all: 0, phases: {}, missed: [] };
@@ -88,13 +90,13 @@ function drawRow(row) {
       row.cpu ? String(row.cpu) : '–',
       memory(row.memory),
       row.gpu ? String(row.gpu) : '–'
-    ].map(text => short(row.active ? text : '')), // what has ended holds nothing
+    ].map(text => short(row.active ? text : '')), // ended clusters use nothing
     make('td', row.nodes.join(', '))
   );
   return line;
 }
 
-/** Icons of phases, beside their words. */
+/** The icons of phases, shown beside their words. */
 const ICONS = {
   Queued: 'fa-clock',
   Starting: 'fa-spinner',

@@ -15,7 +15,7 @@ const used = row =>
         whole: figure(row.measured)
       });
 
-/* The amount, its part, and a bar of that. */
+/* The unused amount, its fraction of the measured amount, and a bar for this fraction. */
 function unused(row) {
   const cell = make('td');
   if (row.unused === null) {

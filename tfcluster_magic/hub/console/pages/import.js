@@ -1,8 +1,11 @@
-/* A class comes to the hub: tried first, done then; links of new accounts are shown this once. */
+/*
+ * The dialog that imports a class: first a dry run, then the import. Links of new accounts are
+ * shown only once.
+ */
 
 import { ask, at, copy, make, t } from './shared.js';
 
-/** Milliseconds between two looks how far an import is. */
+/** Milliseconds between two requests for the progress of an import. */
 const EVERY = 500;
 
 const MOST_BYTES = Number(document.body.dataset.mostBytes);
@@ -68,7 +71,7 @@ function offerLinks(lines) {
   at('links').href = `data:text/csv;charset=utf-8,${encodeURIComponent(text)}`;
 }
 
-/** Say how far it is until that is ended; an answer that fails is no news. */
+/** Show the progress until the returned function is called; failed requests are ignored. */
 function tellProgress() {
   let isOver = false;
   let timer = 0;

@@ -1,4 +1,7 @@
-/* A link that sets a password: for somebody new, or in place of a password. It is shown this once. */
+/*
+ * The dialog that makes a link which sets a password, for a new user or to replace a password. The
+ * link is shown only once.
+ */
 
 import { ask, at, copy, t } from './shared.js';
 
@@ -12,7 +15,7 @@ const RESET = t(
 let done = () => {};
 let reset = false;
 
-/** Ask for a name; `row` is a user who is here already. */
+/** Open the dialog, which asks for a name; `row` is an existing user. */
 export function openInvite(then, row = null) {
   done = then;
   at('invite-title').textContent = row

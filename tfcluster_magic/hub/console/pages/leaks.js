@@ -1,4 +1,4 @@
-/* Leaks: what runs have left behind. */
+/* The list of leaks: objects and processes that runs have left behind. */
 
 import { ask, at, make, t } from './shared.js';
 

@@ -1,4 +1,4 @@
-/* What one user may have for a time. */
+/* The dialog of an override: temporary limits of one user. */
 
 import { ask, at, t } from './shared.js';
 

@@ -12,7 +12,7 @@ let shown = null;
  * Open the dialog.
  *
  * `items` are the names of the chosen rows. The request is `body` with the reason, sent to `path`.
- * `done` is called once the server has answered, whatever became of each row.
+ * `done` is called once the server has answered, even if some rows were not changed.
  */
 export function askWhy(change) {
   shown = change;
@@ -61,7 +61,7 @@ async function carryOut(event) {
   }
 }
 
-/** What names a row in a request. */
+/** The fields that identify a row in a request. */
 export const keyOf = ({ owner, name, uid }) => ({ owner, name, uid });
 
 at('reason').addEventListener('input', () => {

@@ -1,4 +1,4 @@
-/* The table of schedules, asked for again every five seconds while it is seen, and pausing them. */
+/* The table of schedules, requested every five seconds while it is visible, and their pause. */
 
 import { drawChips, drawColumns, drawPlace } from './columns.js';
 import { LIMIT, drawRows, follow } from './table.js';
@@ -21,7 +21,7 @@ let shown = { items: [], total: 0, all: 0, states: {}, missed: [] };
 /** Whether an administrator paused a schedule, so that only an administrator resumes it. */
 const isLocked = row => row.state === 'Paused' && row.locked;
 
-/** Mark and colour of what became of a due time. */
+/** The mark and the colour for each result of a due time. */
 const MARKS = {
   Succeeded: ['●', 'phase-Succeeded'],
   Failed: ['✗', 'phase-Failed'],
@@ -52,7 +52,7 @@ function marksOf(row) {
   return cell;
 }
 
-/** Look and icon of states, which are those of phases. */
+/** The style of each state, which is the style of a phase, and its icon. */
 const LOOKS = {
   Active: ['Running', 'fa-clock'],
   Paused: ['Queued', 'fa-pause'],
@@ -117,7 +117,7 @@ function choose(row, yes) {
   }
 }
 
-/** The chosen schedules that can be paused, or resumed. */
+/** The chosen schedules that can be resumed (`locked`), or paused. */
 const ofChosen = locked =>
   [...chosen.values()].filter(row => isLocked(row) === locked);
 
@@ -171,7 +171,7 @@ const { look, change } = follow({
 
 // -- pause and resume ---------------------------------------------------------------------------
 
-/** The dialog of each verb: its words, which chosen schedules it is about, whether it says why. */
+/** The dialog of each verb: its texts, whether it needs a reason, and the path of its request. */
 const VERBS = {
   pause: {
     title: t('Pause schedules'),

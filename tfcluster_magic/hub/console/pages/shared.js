@@ -1,7 +1,6 @@
 /*
- * What the console's pages share: elements, requests, numbers for people, dialogs. Whatever
- * comes from people (names, reasons, messages, lines of logs) is put into the page as text, never
- * as HTML.
+ * Functions that the console's pages share: elements, requests, numbers as text, dialogs. Texts of
+ * users (names, reasons, messages, log lines) are put into the page as text, never as HTML.
  */
 
 export const { prefix, xsrf } = document.body.dataset;
@@ -17,7 +16,7 @@ const filled = (text, values) =>
 /** A text in the reader's language, with values for its `{name}`s. */
 export const t = (text, values = {}) => filled(words[text] ?? text, values);
 
-/** The form of a text that goes with `count`. */
+/** The form of a text for `count`. */
 export function tn(one, many, count, values = {}) {
   const forms = words[one] ?? [one, many];
   return filled(forms[count === 1 ? 0 : 1], { count, ...values });
@@ -49,7 +48,7 @@ const NAMES = {
 
 export const named = word => NAMES[word] ?? word;
 
-/** An element with a text, and what else is set on it. */
+/** Make an element with a text and the attributes `set`. */
 export function make(name, text = '', set = {}) {
   const made = document.createElement(name);
   made.textContent = text;
@@ -59,7 +58,10 @@ export function make(name, text = '', set = {}) {
   return made;
 }
 
-/** What the API answers, or an error with its sentence; null when nothing has changed. */
+/**
+ * Send a request to the API; return its answer, or null if nothing has changed. Throws an error
+ * with the API's sentence.
+ */
 export async function ask(path, { method = 'GET', body, known } = {}) {
   const headers = {
     'Accept-Language': document.documentElement.lang,
@@ -115,7 +117,7 @@ export function age(from, to = Date.now() / 1000) {
   return `${Math.floor(left / size)}${unit}`;
 }
 
-/** A time in the language of the page, `timeStyle` with or without seconds. */
+/** A time in the language of the page; `timeStyle` says whether it has seconds. */
 export const moment = (at, timeStyle = 'short') =>
   new Date(at * 1000).toLocaleString(document.documentElement.lang, {
     dateStyle: 'medium',
@@ -126,7 +128,7 @@ export function memory(bytes) {
   return bytes ? `${+(bytes / 2 ** 30).toFixed(1)} GiB` : '–';
 }
 
-/** `1.5 GiB`, `12 MiB`, `3.2 KiB`: of files, which may be small. */
+/** A size of files, which may be small: `1.5 GiB`, `12 MiB`, `3.2 KiB`. */
 export function bytes(count) {
   const units = [
     [2 ** 30, 'GiB'],
@@ -151,7 +153,10 @@ export const tasksOf = row =>
     .map(([type, count]) => TASKS[type]?.(count) ?? `${count} ${type}`)
     .join(', ');
 
-/** Put a text into the clipboard; `button` says so, or `field` is selected to be copied by keys. */
+/**
+ * Copy a text to the clipboard and say so on `button`; if that fails, select `field` for a copy by
+ * keys.
+ */
 export async function copy(text, button, field) {
   try {
     await navigator.clipboard.writeText(text);

@@ -1,4 +1,6 @@
-/* What lies in everyone's folders, asked for again every half minute while it is seen. */
+/*
+ * The table of everyone's folders and their sizes, requested every half minute while it is visible.
+ */
 
 import { drawColumns, drawPlace } from './columns.js';
 import { LIMIT, drawRows, follow } from './table.js';

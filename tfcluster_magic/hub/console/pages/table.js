@@ -1,15 +1,15 @@
-/* A page's table: asked for again while it is seen; its filter, its pages, and its focus. */
+/* A page's table: polling while it is visible, its filter, its pages, and its focus. */
 
 import { ask, at, tell } from './shared.js';
 
 export const LIMIT = 100;
-/** Milliseconds after which new rows are asked for while those of the last look are shown. */
+/** Milliseconds after which rows are requested again while the page shows an old reading. */
 const SOON = 500;
 
 /**
- * Ask for what is at `path()` every so many milliseconds while the page is seen, and `draw` what is
- * new. Who may not look any more has no rows, `refused` forgets what else is known. Gives `look`,
- * which asks now; `anew`: the answer is drawn also when nothing has changed.
+ * Request `path()` every `every` milliseconds while the page is visible, and `draw` new answers. If
+ * the user may no longer read them, remove the rows, and call `refused` to remove other data.
+ * Return `look`, which requests now; with `anew`, the answer is drawn even if nothing has changed.
  */
 export function poll({ path, every, draw, refused = () => {} }) {
   let timer = 0;
@@ -26,7 +26,7 @@ export function poll({ path, every, draw, refused = () => {} }) {
     try {
       const answer = await ask(path(), { known: tag });
       if (number !== asked) {
-        return; // the answer to a later question is the one that counts
+        return; // only the answer to the newest request counts
       }
       tell(null);
       if (answer) {
@@ -42,7 +42,7 @@ export function poll({ path, every, draw, refused = () => {} }) {
         if (error.status === 401 || error.status === 403) {
           at('rows').replaceChildren();
           refused();
-          return; // whoever may not look does not go on asking
+          return; // no further requests without permission
         }
       }
     }
@@ -59,9 +59,9 @@ export function poll({ path, every, draw, refused = () => {} }) {
 }
 
 /**
- * Follow the rows at `path` and `draw` each answer. `view` has the order, the page, the text of the
- * filter and what else is asked for, which `words` adds. Gives `look` (now) and `change` (of what
- * is asked for: the first page of it, or the one at an offset).
+ * Follow the rows at `path` and `draw` each answer. `view` has the order, the page and the text of
+ * the filter; `words` adds other parameters. Return `look`, which requests now, and `change`, which
+ * requests the rows after a change of `view`, from an offset (by default the first page).
  */
 export function follow({ path, view, words, every, draw }) {
   function question() {
@@ -81,7 +81,7 @@ export function follow({ path, view, words, every, draw }) {
 
   function change(offset = 0) {
     view.offset = Math.max(0, offset);
-    look({ anew: true }); // whoever changes something sees the rows drawn anew
+    look({ anew: true }); // after a user's change, the rows are always drawn again
   }
 
   view.text = at('filter').value; // typed before this was loaded
@@ -94,7 +94,7 @@ export function follow({ path, view, words, every, draw }) {
   return { look, change };
 }
 
-/** Say of when the rows are, where they are not of now. */
+/** Show the time of the rows if they are not current. */
 function drawNote(note) {
   const place = at('note');
   if (place && place.textContent !== note) {
@@ -103,7 +103,7 @@ function drawNote(note) {
   }
 }
 
-/** Put these rows into the table; what had the focus has it again. */
+/** Put these rows into the table; the focus stays on the same button. */
 export function drawRows(lines) {
   const focus = document.activeElement?.getAttribute('aria-label');
   const inRows = at('rows').contains(document.activeElement);

@@ -1,8 +1,8 @@
-/* The last lines of a task. */
+/* The dialog with the last log lines of a task. */
 
 import { ask, at, make, t } from './shared.js';
 
-/** Every task of a run, those that failed first. */
+/** Return every task of a run, failed ones first. */
 function namesOf(row) {
   const all = Object.entries(row.tasks).flatMap(([type, count]) =>
     Array.from({ length: count }, (_, index) => `${type}-${index}`)

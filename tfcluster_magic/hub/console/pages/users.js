@@ -1,4 +1,4 @@
-/* The table of users, asked for again every five seconds while it is seen, and their servers. */
+/* The table of users, requested every five seconds while it is visible, and their servers. */
 
 import { openArchive } from './archive.js';
 import { drawChips, drawColumns, drawPlace } from './columns.js';
@@ -34,7 +34,7 @@ const view = { text: '', servers: new Set(), sort: 'name', offset: 0 };
 const chosen = new Set();
 let shown = { items: [], total: 0, all: 0, servers: {}, missed: [] };
 
-/** `3 of 16`, `3` where nothing bounds it. */
+/** Return `3 of 16`, or `3` without a limit. */
 function part(used, allowed, text = String) {
   const part = used === null ? '–' : text(used);
   return allowed === null
@@ -44,7 +44,7 @@ function part(used, allowed, text = String) {
 
 const bytes = count => (count ? memory(count) : '0');
 
-/** Whether somebody can sign in with a password of the hub's own. */
+/** Return a user's sign-in state with the hub's own passwords, as text. */
 function signIn({ state, linkUntil }) {
   const until = linkUntil && moment(linkUntil);
   if (state === 'password') {

@@ -158,7 +158,7 @@ class OneArchive(_ArchivesRoute):
     """One archive."""
 
     async def get(self, file: str) -> None:
-        """Answer with its content; each download is in the audit log."""
+        """Answer with the archive's content; each download is in the audit log."""
         path = await asyncio.to_thread(self.archives.path, file)
         entries = await write_audit(self, "download archive", [("", file)])
         self.set_header("Content-Type", "application/gzip")
@@ -171,7 +171,7 @@ class OneArchive(_ArchivesRoute):
         await asyncio.to_thread(self.console.audit.ended, entries, ["shown"])
 
     async def delete(self, file: str) -> None:
-        """Delete it."""
+        """Delete the archive."""
         path = await asyncio.to_thread(self.archives.path, file)
         entries = await write_audit(self, "delete archive", [("", path.name)])
         try:

@@ -46,7 +46,7 @@ from ..sites.base import Site
 
 @dataclass
 class Console:
-    """What the routes share. `bar` has title and address of each page."""
+    """The objects that the routes share. `bar` has title and address of each page."""
 
     site: Site
     audit: AuditLog
@@ -109,8 +109,8 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
     hub_auth_class = ConsoleOAuth
     is_page = False
     is_audited = False
-    """Whether answers go to the audit log; if so, they are in the hub's language, as those of
-    changes.
+    """Whether answers go to the audit log; if so, they are in the hub's language, like the results
+    of changes.
     """
     most_bytes = MOST_BYTES
 
@@ -167,7 +167,7 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
 
     @property
     def who(self) -> str:
-        """The administrator's name in the hub; a service with the scope is named as such."""
+        """The administrator's name in the hub; for a service with the scope, `service NAME`."""
         user = self._hub_auth_user_cache
         name = str(user["name"])
         if user.get("kind", "user") == "user":
@@ -176,8 +176,8 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
 
     @property
     def by_shell(self) -> bool:
-        """Whether the caller is the owner's shell; never on Kubernetes, where such a service is an
-        administrator's.
+        """Whether the caller is the owner's shell; never on Kubernetes, where a service of this
+        name belongs to an administrator.
         """
         user = self._hub_auth_user_cache
         return user.get("kind") == "service" and user["name"] == SHELL and OWNER in os.environ
@@ -234,7 +234,7 @@ async def change_each(
     needs_reason: bool = True,
 ) -> None:
     """Call `change` with each object and the reason, and answer with the result for each, in the
-    order of the request. The audit log has them as `what`.
+    order of the request. The audit log records each as the action `what`.
 
     Raises:
         InvalidRequest: there is no reason, or too many objects; nothing was done then.
@@ -251,7 +251,7 @@ async def change_each(
         raise InvalidRequest(wrong, _("nothing was changed"))
 
     async def detail_of(each: ChosenObject) -> str:
-        """Change one; return why it was not changed, empty if it was."""
+        """Change one object; return why it was not changed, empty if it was changed."""
         try:
             await change(each, cleaned)
         except TFClusterError as error:
@@ -271,8 +271,9 @@ async def change_each(
 
 
 def is_known(handler: ConsoleHandler, asked: tables.Query, seen: CachedRuns) -> bool:
-    """Return whether the caller has this answer already, after answering 304 then; the answer gets
-    a tag. Rows of the last reading are never known, because they have to be requested again.
+    """Return whether the caller has this answer already. If so, answer 304; otherwise give the
+    answer a tag. Rows of the last reading never count as known, because they have to be requested
+    again.
     """
     handler.set_header("Cache-Control", "no-cache")
     if seen.note:
@@ -299,7 +300,7 @@ SCRIPTS = read_scripts(PAGES)
 
 
 class ConsolePage(ConsoleHandler):
-    """A page whose script requests all data. `title` is its text in the bar."""
+    """A page whose script requests all data. `title` is its text in the navigation bar."""
 
     is_page = True
     title = ""

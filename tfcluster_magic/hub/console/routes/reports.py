@@ -21,7 +21,8 @@ from ....output import documents
 from ....quota import budgets, ledger
 from ....quota.ledger import Grouping, HoursByDay, HoursRow, Order
 from ...tenancy.entitlements import entitlement_for_groups
-from ...tenancy.policy import entitled, limits_of
+from ...tenancy.overrides import entitled
+from ...tenancy.policy import limits_of
 from ..sites.base import Missed
 from ..tables import STORAGE, row_limit, storage_page, storage_rows
 from .base import ConsoleHandler, ConsolePage, query_words, write_audit

@@ -26,7 +26,7 @@ from ....spec import Model
 from ...audit import AuditEntry
 from ...auth.accounts import LINK_HOURS, allowed_name, normalized_name
 from ...auth.commands import AccountState
-from ...tenancy.policy import Override, checked_override, entitled
+from ...tenancy.overrides import Override, checked_override, entitled
 from .. import class_import, tables
 from ..class_import import ClassImport, ImportedLine, browser_link
 from ..hub_users import HubUser
@@ -103,7 +103,7 @@ class ImportUsers(ConsoleHandler):
             await work.look(lines)
             self._tell([work.plan(line) for line in lines], dry_run=True)
             return
-        async with self.console.importing as progress:  # one at a time, for links
+        async with self.console.importing as progress:  # one at a time, see `Importing`
             await work.look(lines)
             planned = [one for line in lines if (one := work.plan(line)).ok and one.steps]
             whom = [(one.name, one.group) for one in planned]
@@ -144,7 +144,7 @@ class LinksRequest(Model, frozen=True):
 
     names: tuple[str, ...]
     reset: bool = False
-    """Whether a link replaces an existing password; otherwise that account is left alone."""
+    """Whether a link replaces an existing password; otherwise the account keeps its password."""
     without_notebook: bool = False
     """Whether to create accounts for people who would get no notebook."""
 
@@ -289,7 +289,7 @@ class OneOverride(ConsoleHandler):
     """The override of one user."""
 
     async def put(self, name: str) -> None:
-        """Set it, replacing an earlier one."""
+        """Set the override, replacing an earlier one."""
         asked = validation.read_model(self.body(), OverrideRequest)
         now = time.time()
         fields = {field: getattr(asked, field) for field in asked.__struct_fields__}
@@ -302,7 +302,7 @@ class OneOverride(ConsoleHandler):
         self.reply({"user": user.name, "override": override})
 
     async def delete(self, name: str) -> None:
-        """Remove it."""
+        """Remove the override."""
         name = normalized_name(name)
         if name not in await self.console.site_policy.overrides():
             raise NotFound(_("{name} has no override").format(name=name))

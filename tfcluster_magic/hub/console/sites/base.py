@@ -75,9 +75,9 @@ class SiteSchedule(Model, frozen=True, omit_defaults=False):
     """One of `SCHEDULE_STATES`."""
     next_at: float | None
     marks: tuple[ScheduleMark, ...]
-    """The newest ones, the oldest first."""
+    """The newest marks, oldest first."""
     by: str = ""
-    """Who paused it; empty: its owner, or itself."""
+    """Who paused it; empty if its owner or the schedule itself did."""
     reason: Message | str = ""
     """Why it is paused or invalid."""
     locked: bool = False
@@ -101,8 +101,8 @@ class SiteRuns(Model, frozen=True):
 
 
 class UserRuns(Model, frozen=True):
-    """One user's runs for the home page, newest first. They are the active ones, the last ended
-    ones, the number of ended ones, and why some may be missing.
+    """One user's runs for the home page, newest first: the active ones, the last ended ones, the
+    number of all ended ones, and why some may be missing.
     """
 
     active: tuple[SiteRun, ...] = ()

@@ -217,7 +217,7 @@ class KubernetesSite:
         self.schedules = Informer(
             api,
             path(kubernetes_schedules.RESOURCE),
-            optional=True,  # it may be newer than the resources of the cluster
+            optional=True,  # the installed CRDs may be older and lack schedules
             trim=self._trim_schedule,
         )
         self.needed = (self.tenants, self.clusters, self.pods)
@@ -399,7 +399,7 @@ class KubernetesSite:
             raise BackendUnavailable(text.format(**words)) from None
 
     def _published(self, namespace: str) -> Options | None:
-        """Return the options of a namespace; those known so far if none can be read there."""
+        """Return the options of a namespace; the newest known ones if none can be read there."""
         where = path("configmaps", namespace)
         for found in self._api.every(where, fieldSelector=f"metadata.name={labels.OPTIONS}").items:
             with contextlib.suppress(KeyError, msgspec.MsgspecError):
@@ -455,7 +455,7 @@ class KubernetesSite:
     ) -> None:
         """Suspend or resume a schedule as it is now, if `check` raises nothing."""
         namespace = self._namespace(owner)
-        if not names.is_valid(name):  # no other API path
+        if not names.is_valid(name):  # must not be another API path
             raise _unknown_schedule(name)
         where = path(kubernetes_schedules.RESOURCE, namespace, name)
         found = find_object(self._api, where)
@@ -485,7 +485,7 @@ class KubernetesSite:
         """Return a run as in the cache. Raises NotFound, Conflict or ApiError."""
         found = None if fresh else self.clusters.get(namespace, name)
         if found is None:  # launched a moment ago, or deleted
-            possible = re.fullmatch(labels.RUN_PATTERN, name)  # no other API path
+            possible = re.fullmatch(labels.RUN_PATTERN, name)  # must not be another API path
             told = find_object(self._api, path("tfclusters", namespace, name)) if possible else None
             if told is None:
                 raise _unknown(name)

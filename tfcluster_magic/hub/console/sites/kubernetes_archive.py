@@ -1,7 +1,7 @@
 """Packs a user's claims into an archive: a Job in their namespace, and the download from its pod.
 
 The pod meets Pod Security `restricted` and the user's quotas. It takes the place of the user's
-notebook, which is stopped meanwhile, mounts the claims read-only, and has no API token.
+notebook, which is stopped meanwhile. It mounts the claims read-only and has no API token.
 k8s/hub/admission-console.yaml lets the console create only such Jobs. A pod that does not start
 fails with its reason. The Job is deleted in any case. An incomplete answer is an error; `archives`
 verifies the content. The functions block, so call them in a thread.

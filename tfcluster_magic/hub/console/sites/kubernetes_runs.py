@@ -75,7 +75,9 @@ RUN, POD, ONLY = (Shape(each) for each in (_Run, _Pod, _Only))
 
 
 def trim_run(found: Object) -> Object:
-    """Return a TFCluster as its row, who stops it, whether all is released, and its hours."""
+    """Return a TFCluster as its row, with who stops it, whether all its resources are released, and
+    its hours.
+    """
     head, spec = found["metadata"], found.get("spec") or {}
     name, stop = str(head["name"]), spec.get("stop")
     cluster, number = custom_resource.split_name(name)
@@ -116,7 +118,9 @@ def trim_namespace(found: Object) -> Object:
 
 
 def user_of(namespace: Object, prefix: str) -> str:
-    """Return the user of a namespace; empty if its name is not the one for that user."""
+    """Return the user of a namespace; empty if the namespace does not have the name for this
+    user.
+    """
     head = namespace["metadata"]
     user = str((head.get("annotations") or {}).get(labels.USER, ""))
     return (
@@ -125,7 +129,7 @@ def user_of(namespace: Object, prefix: str) -> str:
 
 
 def owner_of(users: Mapping[str, str], namespace: str) -> str:
-    """Return the owner of objects in a namespace; `users` are the hub's by namespace."""
+    """Return the owner of objects in a namespace; `users` are the hub's users, by namespace."""
     return users.get(namespace) or f"{OTHERS}{namespace}"
 
 

@@ -131,7 +131,7 @@ class ForkServer:
                 self._channel.send(msgspec.json.encode(ForkCommand(end=StopReader(child.pid))))
 
     async def close(self) -> None:
-        """End the fork server; its readers go on."""
+        """End the fork server; its readers keep running."""
         channel, self._channel = self._channel, None
         process, self._process = self._process, None
         if channel is not None:

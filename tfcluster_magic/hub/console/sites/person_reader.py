@@ -27,8 +27,8 @@ from .... import paths, state_files
 from ....backends import folder_sizes, run_names
 from ....backends.local import lost_supervisor, processes
 from ....backends.local.backend import LocalBackend
+from ....backends.local.run_store import Record, RunFolder, Store
 from ....backends.local.schedule_store import NO_CLOCK, LocalSchedules, with_status
-from ....backends.local.store import Record, RunFolder, Store
 from ....errors import Conflict, InvalidRequest, NotFound, TFClusterError
 from ....i18n import _
 from ....lifecycle.messages import shown
@@ -87,7 +87,9 @@ ERRORS = {kind.__name__: kind for kind in (Conflict, NotFound, TFClusterError)}
 
 
 class RunsReader:
-    """Answers requests; caches the rows of runs that hold nothing and so do not change."""
+    """Answers requests; caches the rows of runs that use no resources any more and so do not
+    change.
+    """
 
     def __init__(self) -> None:
         self.backend = LocalBackend()
@@ -133,7 +135,7 @@ class RunsReader:
         return row
 
     def _schedule_rows(self, now: float) -> Iterator[SiteSchedule]:
-        """Yield a row for each schedule; the file of one that has not changed is not read."""
+        """Yield a row for each schedule; the file of an unchanged schedule is not read again."""
         kept, self._kept_schedules = self._kept_schedules, {}
         for folder in self.schedules.folders():
             name, stamp = folder.path.name, folder.stamps()

@@ -1,9 +1,10 @@
 """Records of all runs as folders, `<state>/runs/<cluster>/<n>/`, and the launch lock.
 
-A folder with a `record.json` is a run, a damaged one if the record is unreadable; everything else
-(half-made, foreign) is ignored. Every launch, deletion and sweep holds the launch lock, so that
-names and numbers of two launches never collide. Waiting for it is bounded, and the kernel releases
-it when its holder dies. Only the holder of a run's `lock` writes its status.
+A folder with a `record.json` is a run; the run counts as damaged if the record is unreadable. All
+other folders (incomplete or foreign) are ignored. Every launch, deletion and sweep holds the launch
+lock, so that names and numbers of two launches never collide. Waiting for this lock is bounded, and
+the kernel releases the lock when its holder dies. Only the holder of a run's `lock` writes its
+status.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ from ..run_names import is_record_expired
 from . import processes
 
 if TYPE_CHECKING:
-    from .quota import HoursFile
+    from .hours_file import HoursFile
 
 LOCK_TIMEOUT = 60.0
-"""Maximum seconds that a launch waits for the lock; other launches hold it for a fraction of a
-second.
+"""Maximum seconds that a launch waits for the lock; other launches hold the lock for a fraction of
+a second.
 """
 
 
@@ -83,7 +84,7 @@ def hold_launch_lock(state_dir: Path) -> Iterator[None]:
 
 
 def _take_lock(fd: int, seconds: float, state_dir: Path) -> None:
-    """Take the lock, and write our pid into it for those who wait."""
+    """Take the lock, and write our pid into it for processes that wait."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -114,14 +115,18 @@ def _take_lock(fd: int, seconds: float, state_dir: Path) -> None:
 # -- records ---------------------------------------------------------------------------------------
 
 SPARES = 4
-"""On a full disk a run writes four times: a stop request, the stop, its end, and the clean-up."""
+"""Number of files with reserved space: on a full disk, a run writes a stop request, the stop, its
+end, and the clean-up.
+"""
 MOST_TASKS = 100_000
 _UID_PREFIX = "uid-"
 _UID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
 
 class Record(Model, frozen=True):
-    """The constant facts of a run; written once and last, so that the run exists from then."""
+    """The constant facts of a run. The record is written once, as the last step of a launch; with
+    it the run exists.
+    """
 
     metadata: Metadata
     spec: Spec
@@ -136,7 +141,7 @@ class RunFolder:
         self.status_file = path / "status.json"
         self.stop_file = path / "stop.json"
         self.annotations_file = path / "annotations.json"
-        self.note_file = path / "note.json"  # of a run that an earlier version wrote about
+        self.note_file = path / "note.json"  # notes written by an earlier version
         self.task_file = path / "task.json"
         self.gpus_file = path / "gpus.json"
         self.cgroup_file = path / "cgroup"
@@ -167,18 +172,18 @@ class RunFolder:
         return TFCluster(metadata=metadata, spec=spec, status=status)
 
     def load_annotations(self) -> Annotations:
-        """Return what people wrote about the run; empty if unreadable."""
+        """Return the annotations of the run; empty if unreadable."""
         found = state_files.read(self.annotations_file, Annotations)
         return found or Annotations(note=state_files.read(self.note_file, Note) or "")
 
     def load_record(self) -> Record:
-        """Return what never changes about the run. Raises FileNotFoundError, Unreadable."""
+        """Return the record, which never changes. Raises FileNotFoundError, Unreadable."""
         record = state_files.load(self.record_file, Record)
         self._check(record)
         return record
 
     def _check(self, record: Record) -> None:
-        """Refuse the record of another run, and a uid that could be read as a pattern."""
+        """Refuse the record of another run, and a uid that could act as a glob pattern."""
         told, place = record.metadata, self.path.parts[-2:]
         name = names.run_name(told.cluster, told.run)
         if (told.cluster, str(told.run)) != place or told.name != name:
@@ -189,7 +194,9 @@ class RunFolder:
             raise state_files.Unreadable(_("its uid is not valid"))
 
     def _status(self) -> Status | None:
-        """Return the status, with the paths of this run; None if it is unreadable or not sound."""
+        """Return the status, with the paths of this run; None if the status is unreadable or
+        unusable.
+        """
         status = state_files.read(self.status_file, Status)
         if status is None or not _is_sound(status):
             return None
@@ -199,12 +206,16 @@ class RunFolder:
         return replace(status, paths={**status.paths, "logs": str(self.tasks)})
 
     def _is_own_output(self, output: str) -> bool:
-        """Return whether an output folder is this run's: `delete --with-logs` removes it."""
+        """Return whether an output folder belongs to this run, because `delete --with-logs` removes
+        it.
+        """
         is_own = output.startswith("/") and output.split("/")[-2:] == list(self.path.parts[-2:])
         return is_own and "\0" not in output
 
     def _unknown_status(self, described: dict[str, Any] | None) -> Status:
-        """Return the replacement of a damaged status; the launch has recorded the output folder."""
+        """Return the replacement of a damaged status. The output folder comes from the description
+        that the launch wrote.
+        """
         told = (described or {}).get("outputDir", "")
         output = told if isinstance(told, str) and self._is_own_output(told) else ""
         paths = {"output": output, "logs": str(self.tasks)}
@@ -276,9 +287,9 @@ class RunFolder:
     def uids(self) -> set[str]:
         """Return every uid that processes of this run may carry.
 
-        If its record is damaged, uids come from a file's name, the tasks' description and their
-        processes. A damaged folder may be a copy or name any uid, so uids with a sound record
-        elsewhere are left out.
+        If the record is damaged, uids come from a file's name, the description of the tasks, and
+        their processes. A damaged folder may be a copy and may name any uid, so uids that an intact
+        record elsewhere has are left out.
         """
         with contextlib.suppress(FileNotFoundError, state_files.Unreadable):
             return {self.load_record().metadata.uid}
@@ -301,8 +312,9 @@ class RunFolder:
         return self._status() is None
 
     def write_status(self, status: Status, *, spare: bool = True) -> bytes:
-        """Replace the status, on a full disk using `spare` room; return the text that was written.
-        Only for the holder of the run's lock. Raises OSError.
+        """Replace the status; return the text that was written. With `spare`, this works on a full
+        disk, too: it uses reserved space and shortens a long status. Only the holder of the run's
+        lock may call it. Raises OSError.
         """
         text = to_json(status)
         if spare and len(text) > state_files.SPARE_BYTES and state_files.is_full(self.path):
@@ -311,14 +323,16 @@ class RunFolder:
         return text
 
     def reserve(self) -> None:
-        """Reserve room for what has to be written on a full disk. Raises OSError."""
+        """Reserve disk space for the files that must be written even on a full disk. Raises
+        OSError.
+        """
         for spare in self.spares:
             if not os.path.lexists(spare):
                 state_files.reserve(spare)
 
     def clear(self) -> None:
-        """Remove temporary files of killed writers, and the reserved room; call it after all
-        writers.
+        """Remove temporary files of killed writers, and the reserved files. Call this after all
+        writers have ended.
         """
         beside = (".status.json.*", ".task.json.*", "tasks/*.exit.json.*", "spare-*")
         for left in [path for pattern in beside for path in self.path.glob(pattern)]:
@@ -326,12 +340,12 @@ class RunFolder:
                 left.unlink()
 
     def lock(self) -> int | None:
-        """Take the run's lock without waiting; return its descriptor, None while a supervisor
+        """Take the run's lock without waiting; return its descriptor; None while a supervisor
         lives.
 
         The lock belongs to the open file, so a child that inherits the descriptor holds it, too.
-        Anything there that is not a regular file is put aside; `processes.supervisors` still finds
-        a supervisor that lost its lock.
+        Anything at its path that is not a regular file is renamed; `processes.supervisors` still
+        finds a supervisor that lost its lock.
         """
         try:
             fd = state_files.lock_file(self.lock_file)
@@ -345,7 +359,7 @@ class RunFolder:
         return fd
 
     def wake(self, line: bytes = b"\n") -> bool:
-        """Wake the supervisor to read requests; return False if none listens."""
+        """Wake the supervisor so that it reads requests; return False if no supervisor listens."""
         try:
             how = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             fd = os.open(self.control, how)
@@ -357,7 +371,7 @@ class RunFolder:
             os.write(fd, line)
             return True
         except OSError:
-            return False  # the pipe is full: it will wake up anyway
+            return False  # the pipe is full, so the supervisor will wake up anyway
         finally:
             os.close(fd)
 
@@ -399,12 +413,16 @@ def _shortened(status: Status) -> Status:
 
 @lru_cache(maxsize=1000)
 def _run_folder(runs_dir: Path, cluster: str, run: int) -> RunFolder:
-    """Return the folder of a run; cached, because a watch asks for each five times a second."""
+    """Return the folder of a run; the result is cached, because a watch asks for each folder five
+    times a second.
+    """
     return RunFolder(runs_dir / cluster / str(run))
 
 
 BESIDE_PROGRAM = "beside-program"
-"""Folder in a run's output for files that its program wrote beside itself, kept on deletion."""
+"""Folder in a run's output for files that its program wrote into the program's own folder; kept
+when the run is deleted.
+"""
 
 
 class Store:
@@ -443,7 +461,7 @@ class Store:
         """Return the lock for launches, deletions and sweeps, across all processes of the user.
 
         Raises:
-            BackendUnavailable: another process does not release it.
+            BackendUnavailable: another process does not release the lock.
             TFClusterError: the state folder cannot be written.
         """
         paths.private(self.runs_dir)
@@ -452,8 +470,8 @@ class Store:
     def allocate(
         self, cluster: str, log_dir: Path, wanted: int | None = None
     ) -> tuple[int, RunFolder]:
-        """Create the folder of the next run, or of run `wanted` if that number was never used,
-        under the launch lock. Raises OSError.
+        """Create the folder of the next run, or of the run with the number `wanted` if that was
+        never used. Call this under the launch lock. Raises OSError.
         """
         run = self.next_number(cluster, log_dir) if wanted is None else wanted
         paths.private(self.runs_dir / cluster)
@@ -465,13 +483,14 @@ class Store:
             except FileExistsError:
                 if wanted is not None:
                     raise
-                run += 1  # a foreign file of that name
+                run += 1  # a foreign file has that name
             except FileNotFoundError:
-                paths.private(folder.path.parent)  # an undone launch removed the empty folder
+                # the undoing of another launch removed the empty folder
+                paths.private(folder.path.parent)
 
     def next_number(self, cluster: str, log_dir: Path) -> int:
-        """Return the number of the next run: above those of all runs, deleted ones included, and of
-        logs in `log_dir`.
+        """Return the number of the next run: above the numbers of all runs, even deleted ones, and
+        of logs in `log_dir`.
         """
         used = {
             *run_names.run_numbers(self.runs_dir / cluster),
@@ -486,10 +505,10 @@ class Store:
         )
 
     def remove(self, folder: RunFolder, *, results: bool = False) -> None:
-        """Remove a run's folder, so that no reader ever sees half of it.
+        """Remove a run's folder, so that no reader ever sees a part of it.
 
-        Its hours and its number are kept, and what its program wrote beside itself unless `results`
-        is set.
+        The run's hours and number are kept. So are the files that its program wrote into the
+        program's own folder, unless `results` is set.
         """
         cluster = folder.load()
         output = cluster.status.paths.get("output") if cluster is not None else None
@@ -499,7 +518,7 @@ class Store:
             keep_written(folder.program, Path(output, BESIDE_PROGRAM))
         kept = cluster is None or self.hours.record(cluster, self.uids)
         self._take_away(folder)
-        if cluster is not None and not kept:  # the disk was full and may have room by now
+        if cluster is not None and not kept:  # the disk was full and may have space by now
             self.hours.record(cluster, self.uids)
 
     def _take_away(self, folder: RunFolder) -> None:
@@ -515,7 +534,7 @@ class Store:
     @cached_property
     def hours(self) -> HoursFile:
         """The ledger of hours and numbers."""
-        from .quota import HoursFile  # not needed by supervisors, which stay small
+        from .hours_file import HoursFile  # not needed by supervisors, which stay small
 
         return HoursFile(self.state_dir)
 
@@ -525,13 +544,13 @@ class Store:
 
     def undo(self, folder: RunFolder, log_dir: Path) -> None:
         """Remove what a launch created; the output folder only if it is empty."""
-        # First, because a sweep finds only what has a folder here.
+        # Removed first, because a sweep finds only runs that have a folder here.
         state_files.remove_empty(log_dir / folder.path.parent.name / folder.path.name)
         self._take_away(folder)
 
     def sweep(self, log_dir: Path, now: float | None = None) -> None:
-        """Remove, under the launch lock, ended runs past their `keepFor`, and leftovers of launches
-        and deletions that were killed half-way.
+        """Remove ended runs past their `keepFor`, and leftovers of launches and deletions that were
+        killed half-way. Call this under the launch lock.
         """
         moment = time.time() if now is None else now
         for folder in list(self.folders()):
@@ -545,7 +564,7 @@ class Store:
             state_files.remove_tree(hidden)
         for left in self.runs_dir.iterdir():
             if names.is_valid(left.name):
-                with contextlib.suppress(OSError):  # there are runs in it
+                with contextlib.suppress(OSError):  # the folder has runs
                     left.rmdir()
 
 
@@ -554,7 +573,7 @@ def _is_ours(folder: RunFolder) -> bool:
     try:
         if not folder.lock_file.exists():
             return not os.listdir(folder.path)
-    except OSError:  # missing, or not readable
+    except OSError:  # the file is missing or not readable
         return False
     fd = folder.lock()
     if fd is None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tfcluster_magic import state_files
 from tfcluster_magic.backends import run_names
 from tfcluster_magic.backends.local import lost_supervisor
-from tfcluster_magic.backends.local.store import RunFolder, Store
+from tfcluster_magic.backends.local.run_store import RunFolder, Store
 from tfcluster_magic.errors import BackendUnavailable, NameTaken, TFClusterError
 from tfcluster_magic.quota import ledger
 from tfcluster_magic.spec import (
@@ -217,7 +217,7 @@ def test_the_launch_lock_is_for_one_at_a_time(store: Store) -> None:
 
 def test_a_launch_that_hangs_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A launch does not wait forever for another: it finally names the lock's holder."""
-    monkeypatch.setattr("tfcluster_magic.backends.local.store.LOCK_TIMEOUT", 0.1)
+    monkeypatch.setattr("tfcluster_magic.backends.local.run_store.LOCK_TIMEOUT", 0.1)
     with (
         store.launch_lock(),
         pytest.raises(BackendUnavailable, match=f"process {os.getpid()}"),
@@ -231,7 +231,7 @@ def test_the_launch_lock_of_a_killed_launch_is_free(store: Store) -> None:
     text = f"""
 import os, signal
 from pathlib import Path
-from tfcluster_magic.backends.local.store import Store
+from tfcluster_magic.backends.local.run_store import Store
 with Store(Path({str(store.state_dir)!r})).launch_lock():
     os.kill(os.getpid(), signal.SIGKILL)
 """

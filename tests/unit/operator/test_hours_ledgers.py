@@ -18,8 +18,9 @@ from tfcluster_magic.kube.api.client import ApiError
 from tfcluster_magic.kube.api.labels import BUDGET, USER
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.kube.status import run_observer as kube_held
-from tfcluster_magic.operator import accounting
-from tfcluster_magic.operator.accounting import METRICS_API, Accountant
+from tfcluster_magic.operator import hours_ledgers
+from tfcluster_magic.operator.hours_ledgers import Accountant
+from tfcluster_magic.operator.usage_sampler import METRICS_API
 from tfcluster_magic.quota import ledger
 from tfcluster_magic.quota.ledger import Ledger
 from tfcluster_magic.spec import TFCluster
@@ -28,8 +29,8 @@ from tfcluster_magic.spec import TFCluster
 @pytest.fixture
 def book(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
     """An operator that keeps ledgers, with a namespace of ada's."""
-    monkeypatch.setattr(accounting, "LEDGER_PERIOD", 0.02)
-    monkeypatch.setattr(accounting, "LEDGER_DELAY", 0.1)
+    monkeypatch.setattr(hours_ledgers, "LEDGER_PERIOD", 0.02)
+    monkeypatch.setattr(hours_ledgers, "LEDGER_DELAY", 0.1)
     yield (made := Book(world))
     made.end()
 
@@ -67,7 +68,7 @@ def test_a_short_run_is_written_down_once(
     world: World, book: Book, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fifty runs that start at once do not wait for their ledgers, but budgets count them."""
-    monkeypatch.setattr(accounting, "LEDGER_DELAY", 3600.0)
+    monkeypatch.setattr(hours_ledgers, "LEDGER_DELAY", 3600.0)
     book.say(**{BUDGET: json.dumps({"cpuHours": 1e-9, "days": 7})})
     up(world)
     wait_until(book.told)
