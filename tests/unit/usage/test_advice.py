@@ -211,7 +211,9 @@ def test_a_deadlock_names_its_line(cause: str, number: int) -> None:
     source = (PROGRAMS / planted.program).read_text().splitlines()
     line = 1 + next(n for n, text in enumerate(source) if "it waits here for ever" in text)
     assert f"stands at line {line} of {planted.program}" in found.message
-    assert found.message.endswith(f"`tfcluster stack digits-2 {planted.task}`")
+    assert found.message.endswith(f"`tfcluster stack digits-2 {planted.task}`.")
+    # Without parameter servers all workers stand still, and so the run was reported to stall.
+    assert (seen.reason is Reason.STALLED) == (TaskType.PS not in seen.replicas.counts)
     old = tuple(msgspec.structs.replace(each, at=1.0) for each in seen.stacks)
     (blind,) = advised(msgspec.structs.replace(seen, stacks=old), samples).advice
     assert blind.code == "AdviceHangs"
