@@ -31,8 +31,8 @@ from .variants import PS, RUN, TASKS, WORKERS, record
 RECORDING = ROOT / "tests" / "data" / "advice" / "balanced-1.json"
 SECONDS = 60
 ASKED = ("tfclusters", "configmaps", "events", "pods")
-"""The kinds that a client of ours may read. All servers of a cluster renew their watches of others at
-any time.
+"""The kinds that a client of ours may read. All servers of a cluster renew their watches of other
+kinds at any time.
 """
 FILL = """
 import json, os, sys, time
