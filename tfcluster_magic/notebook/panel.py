@@ -82,10 +82,8 @@ class RunRow:
         if before is None or before.cluster.active != known.cluster.active:
             active = known.cluster.active
             ends, begins = ((self.stop,), ()) if active else ((), (self.rerun,))
-            self._buttons.children = (
-                *(*ends, self.logs, self.board, self.resources),
-                *(*begins, self.delete),
-            )
+            shows = (self.logs, self.board, self.resources)
+            self._buttons.children = (*ends, *shows, *begins, self.delete)
 
     def close(self) -> None:
         """Close the row and stop following its logs or its resources."""

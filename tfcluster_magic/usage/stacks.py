@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from .. import state_files
-from ..errors import Conflict
+from ..errors import Conflict, one_line
 from ..i18n import _, mark
 from ..spec import Model
 
@@ -150,7 +150,7 @@ class Standstill(NamedTuple):
 # As faulthandler writes them: the newest thread first and the main thread last, each with its
 # newest call first.
 _THREAD = re.compile(r"^(?:Current t|T)hread .*$", re.MULTILINE)
-_FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
+_FRAME = re.compile(r'^  File "(.{1,4096})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
 _NO_PROGRAM = re.compile(r"^<|/(?:site|dist)-packages/|/lib/python3|/__autograph_generated")
 
 
@@ -163,7 +163,7 @@ def standstills(found: RunStacks) -> dict[str, Standstill]:
         for frame in _FRAME.finditer(_THREAD.split(stack)[-1]):
             path, line, function = frame.groups()
             if not _NO_PROGRAM.search(path):
-                file = os.path.basename(path)
+                file, function = one_line(os.path.basename(path)), one_line(function)
                 told[task.task] = Standstill(task.at or 0.0, file, int(line), function, inside)
                 break
             inside |= "/tensorflow/" in path

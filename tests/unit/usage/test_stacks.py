@@ -29,6 +29,7 @@ def test_the_line_of_the_program_is_found() -> None:
         "worker-2": [],
         "worker-3": ['Thread 0x2 (most recent call first):\n  File "<string>", line 1 in f\n'],
         "worker-4": ["no stack at all"],
+        "worker-5": [f'Thread 0x2 (x):\n  File "/run/train.py", line {"9" * 5000} in f\n'],
     }
     tasks = tuple(
         TaskStack(task, 5.0, 1.0, tuple(ProcessStack(1, "python", text, "") for text in texts))
