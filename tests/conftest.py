@@ -39,7 +39,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the suite.
 
-    `--rewrite` writes golden files anew, to be read as a difference. `--chaos-steps` and
+    `--rewrite` writes golden files again, so that Git shows the differences. `--chaos-steps` and
     `--chaos-seed` set the length and the events of test_chaos.py; each test has its own defaults.
     `--class-size` is the number of students in test_class.py; a whole class takes a quarter of an
     hour and some GiB of memory. `--long` also runs the tests marked `long`.

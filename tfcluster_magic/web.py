@@ -195,7 +195,9 @@ class StreamedBody(RequestHandler):
 
     def _too_large(self) -> TooLarge:
         most = f"{self.most_bytes / (1 << 20):g} MiB"
-        return TooLarge(_("the request is too large: at most {most} are taken").format(most=most))
+        return TooLarge(
+            _("the request is too large: at most {most} are accepted").format(most=most)
+        )
 
 
 class ProblemResponses(RequestHandler):

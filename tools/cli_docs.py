@@ -5,7 +5,7 @@ docs/reference/api.md: `python tools/cli_docs.py`. A test checks that both are c
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -22,22 +22,23 @@ HEAD = """\
 
 This page is generated from the program's own help by `python tools/cli_docs.py`.
 
-Everything below works in a shell as `tfcluster VERB …` and in a notebook, after
-`%load_ext tfcluster_magic`, as `%tfcluster VERB …`, with the same words and the same messages.
-In a notebook also:
+Each command works in a shell as `tfcluster VERB …` and in a notebook, after
+`%load_ext tfcluster_magic`, as `%tfcluster VERB …`, with the same options and messages. Only in a
+notebook:
 
 - `%%tfcluster launch …` runs the rest of the cell as the program.
 - `cluster = %tfcluster launch …` returns a handle: `cluster.wait()`, `.status`, `.logs()`,
   `.stop()`, `.tensorboard()`, and for in-graph clusters `.target`, `.session()`, `.strategy()`,
   `.coordinator()`, `.resolver()`.
 - `{name}` and `$name` are replaced by the notebook's variables.
-- Interrupting a cell detaches: the run goes on.
-- An error fails the cell with one message, so that *Run All*, nbconvert and papermill stop.
+- If you interrupt a cell, the run continues.
+- An error makes the cell fail with one message, so that *Run All*, nbconvert and papermill stop.
 
 In Python: `from tfcluster_magic import ClusterManager`; a verb is a method, an option is a keyword
 (`manager.launch("train.py", ["--epochs", "3"], workers=4, worker_cpu=2)`).
 
-Durations are seconds or 30s, 10m, 1h30m, 7d. Memory is 512Mi, 2Gi. `NO_COLOR=1` turns colours off.
+Write durations in seconds, or as 30s, 10m, 1h30m, 7d, and memory as 512Mi or 2Gi. `NO_COLOR=1`
+turns colours off.
 """
 
 
@@ -65,13 +66,18 @@ def _blocks(title: str, command: click.Command, context: click.Context) -> Itera
         yield from _blocks(f"{title} {name}", below, inner)
 
 
+def _takes(fields: Sequence[str]) -> str:
+    named = ", ".join(f"`{field}`" for field in fields)
+    return f"; takes {named}" if named else ""
+
+
 def api_page() -> str:
     """Return the REST page, with a row for each verb of `VERB_BODIES`."""
     from tfcluster_magic.server.runs import VERB_BODIES
 
     rows = [
-        f"{VERB_ROUTE}{verb}` | {(body.__doc__ or '').rstrip('.')}; takes "
-        f"{', '.join(f'`{field}`' for field in body.__struct_encode_fields__)} |"
+        f"{VERB_ROUTE}{verb}` | {(body.__doc__ or '').rstrip('.')}"
+        f"{_takes(body.__struct_encode_fields__)} |"
         for verb, body in VERB_BODIES.items()
     ]
     made = []

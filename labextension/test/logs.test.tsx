@@ -90,8 +90,8 @@ it('brings what a search found into view, also when a drawing before that was dr
       () => expect(model.searcher.currentLine).toBe(number),
       SOON
     );
-    // nothing is selected, as before: React may draw once more to find that out, and keeps nothing
-    // of it
+    // nothing is selected, as before: React may render once more to find that out, and discards the
+    // result
     act(() => void document.dispatchEvent(new Event('selectionchange')));
     await drawn(() => expect(current()).toBe(`line ${number}.`));
     expect(log().scrollTop).toBe(number * ROW - HEIGHT / 2);

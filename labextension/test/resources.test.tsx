@@ -1,4 +1,4 @@
-/** What tasks use: lines in the rows, one request for those in view, and graphs on one axis. */
+/** The usage of tasks: lines in rows, one request for the visible rows, and graphs on one axis. */
 import { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 import { act } from 'react';

@@ -1,4 +1,4 @@
-/** A launch form that was refused, and an administrator who allows more meanwhile. */
+/** A launch form whose launch was refused, until an administrator allows more. */
 import { CommandRegistry } from '@lumino/commands';
 import { Widget } from '@lumino/widgets';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';

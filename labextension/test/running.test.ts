@@ -126,7 +126,7 @@ test('boards are asked for when the panel is seen, and never otherwise', async (
       'All runs · TensorBoard'
     ])
   );
-  expect(stopped).toEqual(['a']); // the tab of the board has done it
+  expect(stopped).toEqual(['a']); // by the tab of the board
   server.answers[LIST] = { tensorboards: [] };
   boards.shutdownAll();
   await vi.waitFor(() => expect(boards.running()).toEqual([]));

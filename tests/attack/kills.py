@@ -77,7 +77,7 @@ def _during_verbs(target: Target, drawn: random.Random, victim: str) -> None:
 
 
 def hub(target: Target, drawn: random.Random) -> None:
-    """`make run` brings a killed hub back; its users are still signed in, and runs go on."""
+    """`make run` brings a killed hub back; its users are still signed in, and runs continue."""
     _during_verbs(target, drawn, "hub")
 
 
@@ -94,7 +94,7 @@ def console(target: Target, drawn: random.Random) -> None:
 
 
 def notebook(target: Target, drawn: random.Random) -> None:
-    """A killed notebook can be started again, and its owner's runs go on."""
+    """A killed notebook can be started again, and its owner's runs continue."""
     _during_verbs(target, drawn, "notebook")
 
 

@@ -21,7 +21,7 @@ TRIES = 10
 BOUND = (("127.0.0.1", "4"), ("::1", "6"), ("127.0.0.1", "6 mapped"))
 """The address to which an intruder connects, and the one at which the server listens."""
 WAITING = ("half-closed", "patient")
-"""How an intruder waits for an answer."""
+"""The ways in which an intruder waits for an answer."""
 BECOME = """
 import encodings.idna, os, socket, struct, sys, threading
 os.geteuid() or os.setgroups([])

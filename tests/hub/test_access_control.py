@@ -159,7 +159,7 @@ def test_sign_in_form_of_another_site(hub_of_two: RealHub) -> None:
 
 
 def test_cookie_for_another_server(both: tuple[Visitor, Visitor]) -> None:
-    """The cookie of a user's notebook does not open any other, whatever name it is sent under."""
+    """The cookie of a user's notebook opens no other notebook, whatever name it is sent under."""
     ada, bob = both
     stolen = cookie(bob, "jupyterhub-user-bob")
     for name in ("jupyterhub-user-ada", "jupyterhub-user-bob", "jupyterhub-session-id"):

@@ -2,8 +2,8 @@
 
 `--class-size` students (default 2) each have a system account and a browser; the hub runs as root.
 The machine can run only a few notebooks, so students come in turns of `AT_A_TIME`. Before the next
-turn an administrator stops the notebooks of students who have launched; their clusters go on. The
-clusters only sleep, because the test is about numbers, not training.
+turn an administrator stops the notebooks of students who have launched; their clusters continue.
+The clusters only sleep, because the test is about numbers, not training.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def imported(page: Page, pupils: list[Student], folder: Path, shots: Path) -> di
 def is_refused(one: Student, shots: Path) -> None:
     """A form beyond the group's limit says why, and that an administrator can help."""
     form = one.fills_in(6)
-    expect(form).to_contain_text(f"you may have 2 CPU cores at once (group {GROUP})")
+    expect(form).to_contain_text(f"your limit is 2 CPU cores at the same time (group {GROUP})")
     expect(form).to_contain_text("for more, ask an administrator of the hub")
     button = form.get_by_role("button", name="Launch", exact=True)
     expect(button).to_have_attribute("aria-disabled", "true")

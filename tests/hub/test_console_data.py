@@ -88,7 +88,7 @@ def test_hours_of_everyone_are_there_for_administrators_alone(
     looked_at(page, shots, first)
     page.get_by_label("By", exact=True).select_option("Cluster")
     expect(page.get_by_role("row", name=f"{OWNER}/mnist")).to_contain_text("not measured")
-    page.get_by_label("Sort by").select_option("Asked for and not used")
+    page.get_by_label("Sort by").select_option("Requested but not used")
     ended = page.get_by_role("row", name=f"{OWNER}/digits")
     expect(ended.locator("meter")).to_have_count(1)
     with page.expect_download() as download:
@@ -106,7 +106,7 @@ def test_hours_of_everyone_are_there_for_administrators_alone(
     rows = list(csv.DictReader(io.StringIO(shell(hub, *words, "csv", **said).stdout)))
     assert {row["cluster"] for row in rows} == both
     unused = shell(hub, "admin", "usage", "--by", "cluster", **said).stdout.splitlines()
-    assert "NOT USED" in unused[0]
+    assert "UNUSED" in unused[0]
     assert unused[1].startswith(f"{OWNER}/digits") and unused[1].rstrip().endswith("%")
     assert unused[2].startswith(f"{OWNER}/mnist") and "not measured" in unused[2]
 

@@ -133,7 +133,9 @@ def test_what_is_no_class_is_refused_as_a_whole(console: Console) -> None:
 
 
 def test_a_class_that_is_too_large_is_refused_with_the_limit(console: Console) -> None:
-    """The refusal passes the hub's proxy, which would answer 503 to a broken connection."""
+    """The refusal of a large class passes the hub's proxy, which would answer 503 to a broken
+    connection.
+    """
     text = "name\n" + "student\n" * 400_000
     assert console.ask("GET", "api/users/import").json() == {"done": 0, "total": 0}
     answer = console.ask("POST", "api/users/import", json={"csv": text})
@@ -164,7 +166,7 @@ def test_one_user_is_allowed_more_until_then(hub: Hub, console: Console) -> None
     hub.until(lambda: users(console)[OWNER]["used"]["cpu"] == 3, "counted as used")
 
     assert too_much.returncode == 3, too_much.stderr
-    assert "you may have 2 CPU cores at once" in too_much.stderr
+    assert "your limit is 2 CPU cores at the same time" in too_much.stderr
     assert launched.returncode == 0, launched.stderr
     assert row["allowed"] == {**row["allowed"], "cpu": 6, "pods": 4}
     assert row["override"] == {"until": until, "reason": HTML}
@@ -176,7 +178,7 @@ def test_one_user_is_allowed_more_until_then(hub: Hub, console: Console) -> None
 
 
 def test_servers_are_stopped(hub: Hub, console: Console) -> None:
-    """A stop gets one answer for each user, with the reason of a failure; clusters go on."""
+    """A stop gets one answer for each user, with the reason of a failure; clusters continue."""
     body = {"users": [OWNER, "nobody"], "do": "stop"}
     told = console.ask("POST", "api/users/servers", json=body).json()["results"]
     hub.until(lambda: users(console)[OWNER]["server"] == "stopped", "stopped")
@@ -211,7 +213,7 @@ def test_a_mistake_in_the_policy_changes_nothing(hub: Hub, console: Console) -> 
 
 
 def test_the_command_line_has_users_and_overrides(hub: Hub, admin: Visitor, tmp_path: Path) -> None:
-    """`tfcluster admin` has the same functions; it writes links to a private file."""
+    """`tfcluster admin` has the functions of the page; it writes links to a private file."""
     env = {"TFCLUSTER_HUB_TOKEN": token(admin, OWNER, ["access:services!service=admin"])}
     (file := tmp_path / "class.csv").write_text("name\nmax\n..\n")
     links = tmp_path / "links.csv"

@@ -64,7 +64,7 @@ def test_an_address_that_a_client_claims_is_not_believed(
 
 
 def test_the_proxys_path_is_told_to_nobody(hub: RealHub) -> None:
-    """A guessed path does not work, and no log or response shows the proxy's secret path."""
+    """A guess at the proxy's secret path does not work, and no log or response shows that path."""
     made_up = "0" * 64
     where = f"http://127.0.0.1:{hub.hub_port}/{made_up}{hub.base_url}hub/login"
     answer = requests.get(where, headers={"X-Real-Ip": FORGED}, timeout=120)

@@ -284,7 +284,7 @@ def test_next_stays_here(dex: tuple[Provider, RealHub]) -> None:
 
 
 def test_provider_away(dex: tuple[Provider, RealHub]) -> None:
-    """While the provider is away nobody can sign in; signed-in users go on."""
+    """While the provider is away nobody can sign in, and signed-in users stay signed in."""
     known, _ = signed_in(dex[1], "zoe")
     visitor = Visitor(dex[1].url)
     back = code_of(visitor, "mia")

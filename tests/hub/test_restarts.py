@@ -1,4 +1,4 @@
-"""What ends and what goes on after Ctrl-C, a restart, a killed proxy or hub, and a second start."""
+"""What a hub keeps after Ctrl-C, a restart, a killed proxy or hub, and a second start."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _token(hub: Hub) -> str:
 def test_ctrl_c_ends_all_but_clusters_and_a_restart_finds_them(
     hub: Hub, admin: Visitor, restart: Restart
 ) -> None:
-    """Hub, proxy and notebooks end; browsers stay signed in, and runs go on."""
+    """Hub, proxy and notebooks end; browsers stay signed in, and runs continue."""
     assert "Running clusters go on" in restart.ended
     assert not restart.left
     assert restart.phase == "Running"
@@ -118,8 +118,8 @@ def test_ctrl_c_ends_all_but_clusters_and_a_restart_finds_them(
 
 
 def test_the_token_of_a_shell_ends_with_the_hub(hub: Hub, admin: Visitor, restart: Restart) -> None:
-    """After the hub's end nothing points to its port, and its token is invalid at the next start.
-    Links made meanwhile have its old address.
+    """After the hub's end nothing points to its port, and the token of shells is invalid at the
+    next start. Links made meanwhile have its old address.
     """
     assert not restart.files
     assert restart.asked.returncode == 2 and "no hub runs on this machine" in restart.asked.stderr
@@ -132,7 +132,7 @@ def test_the_token_of_a_shell_ends_with_the_hub(hub: Hub, admin: Visitor, restar
 def test_who_is_removed_while_it_is_away_is_none_of_its_users(
     hub: Hub, admin: Visitor, restart: Restart
 ) -> None:
-    """The next start completes the removal, and keeps a new account of that name."""
+    """The next start completes the removal of a user, and keeps a new account of that name."""
     assert "at its next start" in restart.removed
     gone = "the user of before"
     hub.until(lambda: admin.api("GET", "users/leaver").status_code == 404, gone, 60)
@@ -185,7 +185,7 @@ def test_a_killed_hub_leaves_nothing_in_the_way_and_keeps_notebooks(
 
 
 def test_both_killed_at_once_is_no_obstacle(hub: Hub, admin: Visitor) -> None:
-    """When both are killed, as by a machine without memory, the next start ends the
+    """When hub and proxy are killed, as by a machine without memory, the next start ends the
     leftover proxy.
     """
     assert hub.process is not None

@@ -150,8 +150,8 @@ def test_the_hubs_cookie_stays_at_the_hub(ada: tuple[Browser, Browser]) -> None:
 def test_a_notebooks_cookie_stays_at_the_notebook(
     ada: tuple[Browser, Browser], bob: tuple[Browser, Browser]
 ) -> None:
-    """The cookie is sent neither to the hub nor to bob's host, and bob's host does not accept
-    it.
+    """A notebook's cookie is sent neither to the hub nor to bob's host, and bob's host does not
+    accept it.
     """
     own, (_at_hub, bobs) = ada[1], bob
     name = "jupyterhub-user-ada"

@@ -158,8 +158,9 @@ def test_as_root_the_console_reads_each_account_as_that_account(
 
 
 def test_as_root_schedules_run_while_their_owner_is_away(of_root: Hub, owner: Visitor) -> None:
-    """The hub starts the clock of who has schedules, under their account, and again when it dies;
-    the console pauses a schedule there, and who is removed from the hub has no clock any more.
+    """For each user with schedules, the hub starts a clock process under the user's account, and
+    starts it again when it dies. The console can pause such a schedule. When the user is removed
+    from the hub, the clock process ends.
     """
     bob = arrived(of_root, "bob")
     said = bob.run(bob.spawn(), SCHEDULE)
@@ -214,7 +215,9 @@ def test_as_root_who_has_no_account_is_refused(of_root: Hub) -> None:
 
 
 def test_who_is_refused_is_told_however_slow_the_machine_is(tmp_path: Path) -> None:
-    """The reason is shown before a slow start begins, instead of later on another page."""
+    """The reason of a refusal is shown before a slow start begins, instead of later on another
+    page.
+    """
     hub = RealHub(tmp_path / "slow", ["carl"], more=NEVER, several=False)
     try:
         hub.start()

@@ -78,8 +78,8 @@ def _is_told(run: Run, expected: Fault) -> None:
     ids=["worker", "worker-with-its-runtime", "chief", "ps-with-its-runtime"],
 )
 def test_a_task_that_is_killed_is_restarted(runs: Runs, task: str, whole: bool) -> None:
-    """A task that is killed from outside restarts alone, the record names it, and the
-    run succeeds.
+    """Only a task that is killed from outside restarts, the record names it, and the run succeeds
+    in the end.
     """
     counts = {"chief": True, "workers": 2, "ps": 1}
     run = runs.launch(UNTIL_TOLD, name="killed", **counts, reclaim_after=0.2)
@@ -291,7 +291,7 @@ def test_a_program_that_fills_the_disk(runs: Runs) -> None:
 
 
 def test_a_full_log_folder_never_stops_training(runs: Runs) -> None:
-    """When copies of logs fill the log folder, the run goes on and loses no line of its own log."""
+    """When copies of logs fill the log folder, the run continues, and its own log loses no line."""
     run = launch_with_mount(runs, SMALL, PRINTS, "--workers", "2", "--ps", "0")
     status = run.until_released()
 

@@ -15,7 +15,7 @@ from tfcluster_magic.usage.advice import advise
 from tfcluster_magic.usage.samples import parse
 
 LIMIT = 0.15
-"""So low that the workers reach it on a busy machine, too."""
+"""A CPU limit so low that the workers reach it on a busy machine, too."""
 TASKS = ("worker-0", "worker-1", "ps-0")
 
 

@@ -53,7 +53,7 @@ def launched(
     cluster: UnderTest,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[str, str]:
-    """Create a run of each user, as owner/name. One run fails; the other goes on."""
+    """Create a run of each user, as owner/name. One run fails; the other continues."""
     folder, names = tmp_path_factory.mktemp("programs"), []
     for each, name, text in zip(tenants, ("fails", "stays"), (FAILS, STAYS), strict=True):
         (folder / f"{name}.py").write_text(text)
@@ -109,8 +109,8 @@ def test_an_administrator_sees_stops_and_reads_what_everyone_runs(
 def test_an_administrator_pauses_a_schedule_and_resumes_it(
     console: Console, tenants: tuple[Furnished, Furnished]
 ) -> None:
-    """The console's account suspends a schedule with its lock and lifts that; the owner cannot, and
-    the console changes nothing else of a schedule.
+    """The console's account suspends and locks a schedule, and ends the suspension; the owner
+    cannot, and the console changes nothing else of a schedule.
     """
     ada, _bob = tenants
     program = {"inline": "print('hello')"}

@@ -126,7 +126,7 @@ def test_a_run_in_a_closed_queue_says_so_and_begins_when_it_opens(
 def test_a_waiting_run_says_that_its_queue_closed(
     cluster: UnderTest, there: Tenant, program: Path, queue: str
 ) -> None:
-    """A run goes on while its queue closes; a waiting run says so, and starts once the queue is
+    """A run continues while its queue closes; a waiting run says so, and starts once the queue is
     open and has room.
     """
     operate(cluster, there, gang="auto")
@@ -214,7 +214,7 @@ def test_volcano_preempts_a_lower_class_and_the_record_says_so(
     cluster: UnderTest, there: Tenant, program: Path, classes: None, preempting: None
 ) -> None:
     """The record says in Volcano's words which tasks it preempted. With parameter servers, the
-    other workers go on, and all tasks are there again once resources are free.
+    other workers continue, and all tasks are there again once resources are free.
     """
     operate(cluster, there, gang="auto")
     push_out(cluster, there, program, "volcano", workers=3, ps=1)

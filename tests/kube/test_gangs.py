@@ -79,8 +79,8 @@ def test_with_volcano_one_run_waits_for_the_other(
     stop(there, runs)
     there.phase(waits, "Running", seconds=120)
     wait_until(lambda: groups(there).keys() == {waits}, "only its PodGroup is left", seconds=90)
-    # A task that is killed from outside is bound alone, even if other tasks of the gang have ended
-    # and are gone.
+    # A task that is killed from outside is bound by itself, even if other tasks of the gang have
+    # ended and are gone.
     for worker in ("0", "1"):
         index = f"batch.kubernetes.io/job-completion-index={worker}"
         (pod,) = [

@@ -233,7 +233,7 @@ def test_secrets_in_use_are_kept(cluster: UnderTest, hub: Hub) -> None:
 
 
 def test_an_idle_notebook_ends_and_its_cluster_goes_on(hub: Hub, alice: Visitor) -> None:
-    """An unused notebook ends after the group's idle time in the policy, and its cluster goes on
+    """An unused notebook ends after the group's idle time in the policy, and its cluster continues
     until it succeeds. A running cluster does not count as use.
     """
     inside = hub.namespace(alice.name)

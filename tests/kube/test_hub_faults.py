@@ -116,7 +116,7 @@ def test_a_new_proxy_gets_its_routes(hub: Hub, carol: Visitor) -> None:
 
 def test_a_killed_hub_agrees_with_the_cluster_afterwards(hub: Hub, carol: Visitor) -> None:
     """A hub that is killed while a notebook starts knows the state of the cluster when it is back.
-    It takes over the starting notebook; sessions and other notebooks go on.
+    It takes over the starting notebook; sessions and other notebooks continue.
     """
     hub.alone()
     user = hub.new_user("half")
@@ -138,7 +138,7 @@ def test_a_killed_hub_agrees_with_the_cluster_afterwards(hub: Hub, carol: Visito
 
 def test_nobody_notices_a_newer_hub(hub: Hub, standing: Standing) -> None:
     """When hub, proxy and tenancy are replaced, browsers stay signed in, and notebooks, kernels and
-    clusters go on.
+    clusters continue.
     """
     hub.alone()
     every = ("deployment/hub", "deployment/proxy", "deployment/tenancy")

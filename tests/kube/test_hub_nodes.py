@@ -241,7 +241,7 @@ def test_a_notebook_on_a_lost_node_starts_elsewhere(
     lose: Callable[[], None],
 ) -> None:
     """The hub gives up a notebook whose node is lost, and its page says so. After a new start it
-    runs on another node with its files. Its cluster has gone on meanwhile.
+    runs on another node with its files. Its cluster has continued meanwhile.
     """
     (first, second), own = nodes, f"user/{notebook.name}"
     assert _pod(hub, notebook)["spec"]["nodeName"] == second

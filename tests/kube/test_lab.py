@@ -200,8 +200,8 @@ def test_a_cell_shows_its_pods_live(lab: LabPage) -> None:
 
 
 def test_a_nightly_project_is_replaced_ended_and_told(lab: LabPage) -> None:
-    """A project whose nightly run replaces the one that still goes on, ends at its longest
-    duration, and tells its owner by webhook: seen in the sidebar, the calendar and by kubectl.
+    """The nightly run of a project replaces the active one, ends at its maximum duration, and
+    notifies its owner by webhook. The sidebar, the calendar and kubectl show this.
     """
     tenant, verbs = tenant_of(lab), lab.server.manager
     receiver = webhook_receiver.start(tenant)

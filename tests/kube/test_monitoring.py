@@ -61,8 +61,8 @@ def programs() -> Path:
 
 
 def test_each_alert_fires_for_its_cause_alone(programs: Path, tmp_path: Path) -> None:
-    """Every rule is valid. For promtool, each alert is silent before its cause and fires after
-    it.
+    """Every rule is valid. According to promtool, each alert is silent before its cause and fires
+    after it.
     """
     for file in (MONITORING / "rules.yaml", ALERTS):
         shutil.copy(file, tmp_path)
@@ -166,7 +166,7 @@ def test_every_query_about_a_run_has_data(
 
 
 def _tasks(address: str, query: str) -> set[str]:
-    """Return the tasks that have a number in the answer; "" if it has none by task."""
+    """Return the tasks that have a number in the answer; "" for a number without a task."""
     found = _get(address, f"query?{urllib.parse.urlencode({'query': query})}")["result"]
     return {
         each["metric"].get("task", "") for each in found if not math.isnan(float(each["value"][1]))
@@ -219,7 +219,7 @@ def _certificates(tenant: Tenant, folder: Path) -> dict[str, str]:
 
 
 def _cluster_targets(cluster: UnderTest, admin: dict[str, str], state: str) -> list[Object]:
-    """Return the scrape configurations of what a cluster's own monitoring scrapes."""
+    """Return scrape configurations for the targets that a cluster's own monitoring scrapes."""
     assert cluster.own is not None
     node = cluster.own.first
     server = urllib.parse.urlsplit(admin["server"])

@@ -228,8 +228,8 @@ def test_a_user_writes_their_own_rules_and_no_deliveries(
 def test_the_notifier_connects_to_nothing_else(
     cluster: UnderTest, home: Tenant, receiver: Receiver
 ) -> None:
-    """The notifier's NetworkPolicy allows connections to the ports of https and mail only, and none
-    to the notifier.
+    """The notifier's NetworkPolicy allows connections only to the ports of https and mail, and no
+    connections to the notifier.
     """
     system = cluster.kubectl.within(SYSTEM)
 

@@ -248,8 +248,8 @@ def test_a_later_run_of_the_same_name_runs_its_own_program(
 
 
 def test_training_goes_on_without_the_copy_of_its_log(tenant: Tenant, tmp_path: Path) -> None:
-    """A task whose log volume stops accepting its output goes on training; the status warns
-    once.
+    """If a task's log volume stops accepting its output, the task continues to train, and the
+    status warns once.
     """
     file = tmp_path / "full.py"
     file.write_text(
@@ -291,8 +291,8 @@ def test_a_run_succeeds_with_its_workers_and_frees_its_ps(
 
 
 def _without_standstill(status: Object) -> Object:
-    """Return a status without its messages, which after a minute report that a silent program is
-    silent, and without the window in which failures count together, which closes by itself.
+    """Return a status without the parts that change by themselves: its messages, which after a
+    minute report a silent program, and the window in which failures count together.
     """
     words = ("events", "message", "messages", "reason", "conditions", "failures", "windowOpenedAt")
     return {key: value for key, value in status.items() if key not in words}
@@ -306,7 +306,7 @@ def test_an_operator_that_returns_catches_up(
     """
     launched.launch("away-1", spec_of(program, LONG, "0", ps=1, lifecycle=SHORT))
     launched.phase("away-1", "Running")
-    # The reason is no sign of it: the run may be stalled, because its program prints nothing.
+    # The run's reason does not show this: it may be stalled, because its program prints nothing.
     launched.wait("heals-1", lambda s: s["counts"]["worker"].get("running") == 2, "healed")
     others = {pod["metadata"]["uid"] for pod in launched.pods("heals-1")}
     before = _without_standstill(launched.status("heals-1"))

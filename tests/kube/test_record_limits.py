@@ -191,8 +191,8 @@ def test_a_full_namespace_refuses_and_says_how_many_there_may_be(bounded: Tenant
 
 
 def test_the_field_managers_of_a_record_are_limited(bounded: Tenant) -> None:
-    """The number of a record's field managers is limited, and Kubernetes does not store the
-    environment's keys for them.
+    """The number of a record's field managers is limited, and the names of environment variables
+    are not stored again for each of them.
     """
     spec = running(env={f"A{i:0250}": "" for i in range(100)})
     text = json.dumps(record("owned-1", spec))

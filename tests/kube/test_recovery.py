@@ -100,7 +100,7 @@ EPOCH = re.compile(r"^Epoch (\d+)/", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Resumed:
-    """Facts about training that went on after a fault."""
+    """Facts about training that continued after a fault."""
 
     after: float
     """Seconds from the fault to the first step of any worker."""
@@ -132,7 +132,7 @@ class Training:
         return sorted((float(at), int(step)) for at, step in both)
 
     def resumed(self, fault: float) -> Resumed | None:
-        """Return the facts once all replacement pods were up and training went on; None until
+        """Return the facts once all replacement pods were up and training continued; None until
         then.
         """
         new = [pod for pod in self.tenant.pods(self.name) if _made(pod) > fault - 1.0]

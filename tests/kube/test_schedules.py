@@ -85,7 +85,7 @@ def test_what_is_wrong_is_refused_or_said(home: Tenant) -> None:
         ("overlap: Forbid", "overlap: Sometimes", "Unsupported value"),
         ("lifecycle: {", "stop: {reason: x}\n      lifecycle: {", "remove it"),
         ("lifecycle: {", "after: [{run: a-1}]\n      lifecycle: {", "remove it"),
-        ("lifecycle: {", "mode: InGraph\n      lifecycle: {", "in-graph, a notebook is the client"),
+        ("lifecycle: {", "mode: InGraph\n      lifecycle: {", "a notebook is its client"),
         ("worker: {count: 1", "worker: {count: 0", "worker"),
         ("metadata:", "metadata:\n  finalizers: [example.com/keep]", "may have no finalizers"),
     ):

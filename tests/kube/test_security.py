@@ -162,8 +162,9 @@ PLACES = ((), ("pods",), ("replicas", "worker"), ("replicas", "worker", "resourc
 
 
 def test_no_field_can_be_smuggled_in(alices: Tenant, tmp_path: Any) -> None:
-    """A service account, node, host path or privilege anywhere in a spec is refused by name.
-    Without validation the API server drops these fields, and the pod is like any other.
+    """A service account, node, host path or privilege anywhere in a spec is refused, and the
+    message names the field. Without validation the API server drops these fields, and the pod is
+    like any other.
     """
     program = tmp_path / "look.py"
     program.write_text(LOOK)

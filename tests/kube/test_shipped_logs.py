@@ -96,8 +96,8 @@ def collector(cluster: UnderTest, receiver: str, tmp_path: Path) -> Iterator[Kub
 def test_task_logs_have_run_task_attempt_and_user(
     cluster: UnderTest, tenant: Tenant, kube: Kubectl, collector: Kubectl, tmp_path: Path
 ) -> None:
-    """Each printed line arrives once, with run, task, attempt and user; lines of pods that are not
-    the operator's do not. The collector is not root.
+    """Each printed line arrives once, with run, task, attempt and user; lines of pods that the
+    operator did not create do not arrive. The collector is not root.
     """
     cluster.kubectl("annotate", "namespace", tenant.name, "tfcluster.dev/user=ida", "--overwrite")
     stranger = pod("stranger", cluster.busybox, "sh", "-c", STRANGER)
@@ -112,7 +112,7 @@ def test_task_logs_have_run_task_attempt_and_user(
     wanted = {("worker-0", "1"), ("worker-1", "1"), ("worker-1", "2")}
 
     def lines() -> list[tuple[Object, str]]:
-        """Return what came of this tenant, because other tasks may be on the node."""
+        """Return the lines of this tenant's tasks, because other tasks may be on the node."""
         found = [each for each in _received(kube) if each[1].startswith("shipped: ")]
         assert not [line for _labels, line in found if "stranger" in line]
         return [each for each in found if each[0]["k8s.namespace.name"] == tenant.name]

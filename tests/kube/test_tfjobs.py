@@ -538,7 +538,7 @@ def tasks_of(found: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, Any]
 
 
 def without_cut(ends: Mapping[str, Mapping[str, tuple[int, str]]]) -> dict[str, Any]:
-    """Reduce cases that an operator cuts short to the number of starts."""
+    """Keep only the number of starts of cases that an operator cuts short."""
     return {
         name: {task: count for task, (count, _last) in tasks.items()} if name in CUT else tasks
         for name, tasks in ends.items()

@@ -60,7 +60,7 @@ def ticking(
 
 @pytest.fixture
 def undisturbed(ticking: Tenant) -> Iterator[None]:
-    """Check that a test changes neither pods nor record of the run, and that the run goes on."""
+    """Check that a test changes neither pods nor record of the run, and that the run continues."""
     before, pods = ticking.status("ticks-1"), _uids(ticking)
     yield
     ended = time.time()
@@ -154,8 +154,8 @@ def test_a_run_goes_on_without_an_api_server(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without an API server a run goes on, and clients say so. When it returns, nothing of the run
-    has changed, and operator and clients work again.
+    """Without an API server a run continues, and clients say so. When the server returns, nothing
+    of the run has changed, and operator and clients work again.
     """
     monkeypatch.setenv("KUBECONFIG", ticking.kubectl.kubeconfig)
     went = time.monotonic()

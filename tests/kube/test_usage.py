@@ -1,6 +1,6 @@
 """The usage and the stacks of tasks, as a user reads them in a notebook's pod.
 
-All pods are under "restricted"; CLI and REST have the user's rights alone.
+All pods are under "restricted"; CLI and REST have only the user's rights.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _served(home: Tenant, found: dict[str, Object]) -> None:
 
 
 def test_a_deadlocked_worker_shows_its_line(home: Tenant) -> None:
-    """`tfcluster stack` of a worker that hangs in a pod names the line, and the run goes on."""
+    """`tfcluster stack` of a worker that hangs in a pod names the line, and the run continues."""
     line = 1 + PROGRAM.splitlines().index("        lock.acquire()  # it hangs here")
     said = _cli(home, "stack used worker-2")
     assert f"line {line} in hang" in said

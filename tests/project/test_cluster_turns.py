@@ -69,7 +69,7 @@ def test_two_who_share_may_both_ask_to_be_alone(tmp_path: Path) -> None:
 
 
 def test_who_has_it_alone_and_asks_again_lets_nobody_in_between(tmp_path: Path) -> None:
-    """Requesting an exclusive turn again keeps it; sharers go on waiting."""
+    """Requesting an exclusive turn again keeps it; sharers continue to wait."""
     first, second = (Turn(tmp_path / "it") for _ in range(2))
     first.alone()
     shared = soon(second.share)

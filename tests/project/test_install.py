@@ -85,7 +85,7 @@ def test_another_clone_takes_what_was_unpacked_and_compiled(
 
 
 def test_only_the_newest_are_kept(install: ModuleType, first: Path, tmp_path: Path) -> None:
-    """Packages of earlier pins leave the cache, and kept packages are not kept again."""
+    """Packages of earlier pins leave the cache, and packages in the cache are not stored again."""
     for number in range(install.KEPT + 1):
         install.keep_packages(tmp_path / "cache" / f"dev-{number}", first)
     left = sorted(path.name for path in (tmp_path / "cache").iterdir())
@@ -97,8 +97,8 @@ def test_only_the_newest_are_kept(install: ModuleType, first: Path, tmp_path: Pa
 def test_what_was_killed_is_not_taken_for_whole(
     install: ModuleType, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Partly kept or removed packages are never used, and are removed later. Those that another
-    process is keeping stay.
+    """Partly kept or removed packages are never used, and are removed later. Packages that another
+    process is storing stay.
     """
     cache = tmp_path / "cache"
     (cache / ".dev-9.1").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Which processes of a node count as ended."""
+"""Processes of a node that count as ended."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ ctypes.CDLL(None).syscall(exit_thread, 0)
 
 
 def test_a_process_whose_first_thread_has_ended_is_alive() -> None:
-    """While another thread holds a port, the process is not taken for ended; then it is."""
+    """A process does not count as ended while another of its threads holds a port; afterwards it
+    does.
+    """
     with subprocess.Popen(
         [sys.executable, "-c", FIRST_THREAD_ENDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:

@@ -95,7 +95,7 @@ def test_the_wheel_carries_the_version_of_the_package(wheel: Path) -> None:
 
 
 def test_make_tells_its_targets() -> None:
-    """`make` alone lists its targets with a line for each."""
+    """`make` without a target lists its targets with a line for each."""
     said = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for target in ("install", "run", "test", "lint", "fix", "bench", "clean"):
         assert re.search(rf"^  make {target} +\w", said, re.MULTILINE), target
@@ -129,7 +129,7 @@ def test_an_image_holds_the_versions_that_are_tested_here() -> None:
 
 
 def test_faces_know_nothing_of_each_other_and_imports_only_go_down() -> None:
-    """The layers of ARCHITECTURE.md hold, and the faces do not import each other."""
+    """The layers of ARCHITECTURE.md hold, and the user interfaces do not import each other."""
     tool = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run(
         [tool, "--no-logo", "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False

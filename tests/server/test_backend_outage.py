@@ -25,8 +25,8 @@ def folder_of(run: TFCluster) -> RunFolder:
 
 
 async def test_a_hanging_state_folder(api: Api, ended: Launch, page: Page) -> None:
-    """While the state folder hangs, every route answers with the reason, the loop goes on, and
-    pages are told. When the folder is back, everything recovers by itself.
+    """While the state folder hangs, every route answers with the reason, the event loop stays free,
+    and pages get the reason. When the folder is back, everything recovers by itself.
     """
     run = await ended()
     events = await page()
@@ -109,8 +109,8 @@ async def test_a_hanging_log_volume_stops_nothing_but_progress(
 async def test_which_backend_is_meant_is_never_asked_on_the_loop(
     api: Api, service: Service, tmp_path: Path
 ) -> None:
-    """In a pod whose API server does not answer, the first launch waits in a thread. The loop goes
-    on, and the response names the API server.
+    """In a pod whose API server does not answer, the first launch waits in a thread. The event loop
+    stays free, and the response names the API server.
     """
     account_folder = tmp_path / "serviceaccount"
     account_folder.mkdir()

@@ -56,7 +56,7 @@ async def test_without_sign_in_no_route_reads_a_body_or_logs_a_traceback(
     jp_web_app: Any, jp_base_url: str, attacked: Any
 ) -> None:
     """Each route, including TensorBoard's page, answers a stranger at once with 403; a page
-    redirects to the login. None waits for 90 MB.
+    redirects to the login. No route waits for 90 MB.
     """
     attacks = []
     for method, full_path, _function in ways(jp_web_app):
@@ -92,7 +92,7 @@ async def test_an_address_that_is_no_text_is_refused(
 
 
 async def test_a_body_of_no_clear_length_is_refused(attacked: Any, recorder: Page) -> None:
-    """Each form gets 400, even if the body would be passed on to TensorBoard."""
+    """Each body without a clear length gets 400, even if TensorBoard would get it."""
     page = f"tfcluster/tensorboard/{recorder.id}/take"
     attacks = [*unclear_lengths("POST", CLUSTERS), *unclear_lengths("POST", page)]
     assert await attacked(attacks) == []
@@ -101,7 +101,7 @@ async def test_a_body_of_no_clear_length_is_refused(attacked: Any, recorder: Pag
 async def test_a_length_that_is_said_twice_is_passed_on_once(
     where: tuple[str, int], recorder: Page, jp_auth_header: dict[str, str]
 ) -> None:
-    """TensorBoard receives one length and the body."""
+    """If a request has its length twice, TensorBoard receives one length and the body."""
     headers = (("Content-Length", "5"), ("Content-Length", "5"))
     attack = Attack("twice", "POST", "/take", headers, b"12345", frozenset({200}))
     reply = await asyncio.to_thread(send, where, attack, recorder.base, jp_auth_header)
@@ -109,7 +109,7 @@ async def test_a_length_that_is_said_twice_is_passed_on_once(
 
 
 async def test_a_body_that_is_too_large_is_refused_before_it_is_here(attacked: Any) -> None:
-    """A signed-in client gets 413 with the limit."""
+    """If the body is too large, a signed-in client gets 413 with the limit."""
     attacks = list(huge_bodies("POST", CLUSTERS, frozenset({413}), signed_in=True))
     assert await attacked(attacks) == []
 

@@ -45,7 +45,7 @@ def check(name: str, data: Any) -> None:
 async def test_projects_are_listed_with_their_last_run(
     digits: Path, api: Api, post: Post, service: Service
 ) -> None:
-    """A page's launch of a folder's path is a run of that project."""
+    """If a page launches the path of a project's folder, the run belongs to that project."""
     (digits.parent / "linked").symlink_to(digits)
     found = (await api("GET", "projects")).json
     check("ProjectList", found)

@@ -78,8 +78,8 @@ async def test_a_slow_reader_slows_the_board(
 
 
 async def test_parts_never_look_like_the_whole(fetch: Fetch) -> None:
-    """If a board ends within a response, ours breaks off too; if it sends none, that is
-    reported.
+    """If a board's response breaks off, the server's response breaks off too; if the board sends no
+    response, that is reported.
     """
     with pytest.raises(HTTPStreamClosedError):
         await fetch("/half")
@@ -121,5 +121,5 @@ async def test_redirects_stay_below_the_page(fetch: Fetch, recorder: Page) -> No
 
 
 def test_a_redirect_to_a_folder_of_like_name_is_not_cut() -> None:
-    """Only the whole prefix is removed."""
+    """Only the whole prefix of a redirect's path is removed."""
     assert relocated("/ab/x", "127.0.0.1", 1, "/a", "/base") == "/base/ab/x"

@@ -171,7 +171,7 @@ async def test_a_quiet_server_says_nothing(page: Page, launch: Launch) -> None:
 
 
 async def test_nothing_is_left_behind(page: Page, launch: Launch, service: Service) -> None:
-    """When the extension stops, its threads end, and clusters go on."""
+    """When the extension stops, its threads end, and clusters continue."""
     events = await page()
     run = await launch()
     await events.phase("Running")

@@ -43,7 +43,7 @@ async def test_a_list_is_light(api: Api, ended: Launch) -> None:
 
 
 async def test_what_notebooks_keep_of_runs(api: Api, ended: Launch, page: Any) -> None:
-    """Notebooks get text, HTML and JSON of the current runs, without unknown ones."""
+    """Notebooks get text, HTML and JSON of the current state of runs; unknown runs are left out."""
     events: Events = await page()
     await ended("print('hello')")
     await events.phase("Succeeded")
@@ -130,7 +130,7 @@ async def test_stop(api: Api, launch: Launch, service: Service) -> None:
 
 
 async def test_note(api: Api, ended: Launch, page: Any) -> None:
-    """A note is set and removed at once as one line, and every page receives it."""
+    """A note is set and removed, and every page receives it; an invalid note is refused."""
     await ended()
     events: Events = await page()
     run = (await api("POST", "clusters/digits/note", {"text": "rate 0.1"})).json

@@ -103,7 +103,7 @@ async def test_its_verbs(api: Api, folder: Path) -> None:
 async def test_nonsense_is_refused(
     api: Api, folder: Path, rules: dict[str, Any], field: str
 ) -> None:
-    """An invalid rule is refused by its name, and no schedule is created."""
+    """An invalid rule is refused, the answer names it, and no schedule is created."""
     body = {"name": "other", "rules": rules, "launch": {"program": "quick.sh"}}
     refused = await api("POST", "schedules", body)
     assert refused.status == 422

@@ -61,8 +61,8 @@ def told(answer: HTTPResponse) -> dict[str, list[str]]:
 async def test_the_page_is_there_before_its_board(
     ask: Ask, logs: Path, http_server_client: Any, jp_base_url: str
 ) -> None:
-    """While a board starts, its page and scripts are served as by the board itself, and
-    data wait.
+    """While a board starts, its page and scripts are served as by the board itself, and requests
+    for data wait.
     """
     paths = ("", "index.html", "index.js", "chart_worker.js", "icon_bundle.svg", FONT)
     hashed = {"params": {"_file_hash": "1"}}

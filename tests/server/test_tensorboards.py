@@ -116,7 +116,7 @@ async def test_an_old_tab_after_a_restart_of_the_server(
 async def test_boards_end_with_the_server_that_started_them(
     ask: Ask, service: Service, jp_root_dir: Path
 ) -> None:
-    """When the server ends, its boards end; those that existed before it stay."""
+    """When the server ends, its boards end; boards that existed before the server stay."""
     before = process.open(logs(jp_root_dir / "before"))
     await opened(ask, folder="before")
     await opened(ask, folder=str(logs(jp_root_dir / "mine")))

@@ -25,7 +25,7 @@ PROFILE = "export PATH=/usr/local/bin:/usr/bin:/bin FROM_PROFILE=yes\n"
 def no_terminal(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, jp_home_dir: Path
 ) -> None:
-    """The server was started without a terminal, and the profile sets PATH anew."""
+    """The server was started without a terminal, and the profile replaces PATH."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: False, raising=False)
     jp_home_dir.mkdir(parents=True, exist_ok=True)
     (jp_home_dir / ".profile").write_text(PROFILE)

@@ -43,7 +43,7 @@ async def test_a_call_returns_and_raises_what_its_function_does() -> None:
 
 
 async def test_who_asks_hears_in_time(released: threading.Event) -> None:
-    """A call that hangs is given up after its time limit; the message says what goes on."""
+    """A call that hangs is given up after its limit; the message says that clusters continue."""
     worker = Worker()
     with pytest.raises(BackendUnavailable, match=r"within 0\.1 s\. Clusters go on"):
         await worker.call(hang, released, within=0.1)

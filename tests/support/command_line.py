@@ -51,7 +51,7 @@ def here(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def runner(capfd: pytest.CaptureFixture[str]) -> Run:
-    """Return a function that runs `tfcluster` with these words, as the console script does."""
+    """Return a function that runs `tfcluster` with these arguments, as the console script does."""
 
     def run(*argv: str) -> Done:
         capfd.readouterr()

@@ -116,7 +116,7 @@ FILES = (
 PROGRAMS = (
     Wrong({"program": {"inline": "1", "path": "train.py"}}, "spec.program", "keep one of them"),
     Wrong({"program": {}}, "spec.program", "say what runs"),
-    Wrong({"program": {"sha256": "0" * 64}}, "program.entrypoint", "that is started"),
+    Wrong({"program": {"sha256": "0" * 64}}, "program.entrypoint", "that starts the program"),
     Wrong({"program": {"command": ["a"], "entrypoint": "a.py"}}, "spec.program", "neither"),
     Wrong({"program": {"command": ["a", "b\0"]}}, "command[1]", "NUL", kubectl="should match"),
     Wrong({"program": {"command": []}}, "program.command", ">= 1", kubectl="at least 1 items"),

@@ -27,7 +27,7 @@ def allow(server: LabServer, cpu_hours: float, spent: float) -> str:
 
 
 def test_what_is_left_of_a_budget_stands_in_the_form(lab: LabPage) -> None:
-    """The form shows the rest of the budget; from 80 % used on, as a warning. If nothing is left,
+    """The form shows the rest of the budget, as a warning once 80 % are used. If nothing is left,
     the launch is disabled, and the form says when hours become free and whom to ask. A higher
     budget appears without a reload.
     """

@@ -160,7 +160,9 @@ def wire(own_server: LabServer) -> Iterator[Relay]:
 def test_a_cut_network_is_noticed_and_mended(
     own_server: LabServer, wire: Relay, open_page: Open
 ) -> None:
-    """When nothing arrives any longer, the list says so in time; afterwards it catches up."""
+    """When nothing arrives any longer, the list says so; once the connection is back, the list
+    catches up.
+    """
     lab = open_page(own_server, load=False)
     lab.load(origin=f"http://127.0.0.1:{wire.port}{own_server.base_url}")
     own_server.launch("sleep.py", name="before")

@@ -51,8 +51,8 @@ def test_the_sidebar_and_a_run_are_shown_in_chinese(chinese: LabPage) -> None:
 
 
 def test_compared_and_running_runs_are_shown_in_chinese(chinese: LabPage) -> None:
-    """The table of compared runs and the panel of what runs are Chinese; axe finds nothing serious
-    in either theme.
+    """The table of compared runs and JupyterLab's Running panel are Chinese; axe finds nothing
+    serious in either theme.
     """
     found = Findings(chinese)
     for name in ("one", "two"):

@@ -50,7 +50,7 @@ def test_each_worker_runs_a_program(lab: LabPage, form: Locator, program: str) -
     expect(form.locator(".tfc-Line code")).to_have_text(
         f"%tfcluster launch --name digits {program} -- --steps 60"
     )
-    expect(form.get_by_text("The same in a notebook of examples")).to_be_visible()
+    expect(form.get_by_text("In a notebook of examples")).to_be_visible()
     expect(form.get_by_text("1 parameter server, because line")).to_be_visible()
     lab.screenshot("filled")
     launch(form)

@@ -61,7 +61,7 @@ def test_a_cell_that_waits_brings_one_card_up_to_date(lab: LabPage) -> None:
 
 def test_an_interrupted_wait_shows_the_card_and_detaches_in_one_line(lab: LabPage) -> None:
     """While `wait()` waits, it shows the live card; interrupting it prints one line with what to
-    type, and the run goes on.
+    type, and the run continues.
     """
     lab.notebook(f"{LOAD}run = %tfcluster launch sleep.py --workers 1 --name long", "run.wait()")
     lab.run_cell(0)

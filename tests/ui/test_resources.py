@@ -1,5 +1,5 @@
-"""The usage of tasks in a browser: small lines in rows, a tab of graphs, what a notebook keeps, and
-the stacks of a run that stalls.
+"""The usage of tasks in a browser: small lines in rows, a tab of graphs, what a saved notebook
+shows, and the stacks of a run that stalls.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def trains(lab: LabPage) -> None:
 
 
 def test_rows_of_tasks_have_small_lines(lab: LabPage) -> None:
-    """The rows that are shown have CPU and memory beside what was asked for, by one request for all
-    of them; a closed row asks for nothing.
+    """The visible rows of tasks show CPU and memory beside what was requested, with one request for
+    all of them; a closed row causes no request.
     """
     asked: list[str] = []
     lab.page.on("request", lambda r: asked.append(r.url) if "/usage?" in r.url else None)
@@ -78,15 +78,15 @@ def test_rows_of_tasks_have_small_lines(lab: LabPage) -> None:
     row(lab, "uses-1").locator(".tfc-RunRow-name").click()
     expect(uses).to_have_count(0)
     count = len(asked)
-    # the next change of the run is drawn, and would have been asked for
+    # the next change of the run is drawn; a request would have been sent with it
     lab.server.manager.stop("uses")
     expect(row(lab, "uses-1")).to_have_attribute("data-phase", "Stopped", timeout=60_000)
     assert len(asked) == count
 
 
 def test_a_tab_shows_what_each_type_uses(lab: LabPage) -> None:
-    """The tab of a run has graphs with the tasks that differ and with what happened, goes to the
-    logs of a task, and comes back with the layout.
+    """The tab of a run has graphs with outlying tasks and with events, opens the logs of a task,
+    and is restored with the layout.
     """
     trains(lab)
     lab.execute("tfcluster:top", name="uses-1")
@@ -130,8 +130,8 @@ def test_the_resources_of_a_run_are_opened_from_its_row_and_the_palette(lab: Lab
 
 
 def test_a_saved_notebook_has_what_was_used(lab: LabPage) -> None:
-    """After the end, the output below the cell has requested beside used for each type: in the
-    card, and in the HTML and text that need no extension.
+    """After the end, the output below the cell shows requested beside used resources of each task
+    type: in the card, and in the HTML and text that need no extension.
     """
     (lab.server.root / "short.py").write_text(
         "import time\nuntil = time.time() + 6\nwhile time.time() < until: time.sleep(0.01)"
@@ -157,7 +157,7 @@ def test_a_saved_notebook_has_what_was_used(lab: LabPage) -> None:
 
 
 def test_the_logs_of_a_run_that_stalls_have_its_stacks(lab: LabPage) -> None:
-    """Stacks are taken by themselves when all tasks stand still, and name the line."""
+    """When all tasks stand still, their stacks are taken automatically, and name the line."""
     (lab.server.root / "hangs.py").write_text(HANGS)
     lab.server.launch("hangs.py", name="hangs", workers=1, ps=0)
     expect(row(lab, "hangs-1")).to_contain_text("Nothing has happened since", timeout=150_000)

@@ -63,7 +63,7 @@ def test_a_launch_becomes_a_schedule_and_is_changed(
     expect(coming).to_have_count(5)
     expect(coming.first).to_contain_text("3:30")
     form.get_by_text("Overlaps, retries and failures").click()
-    field(form, "If a run goes on").select_option("replace")
+    field(form, "If the previous run is still active").select_option("replace")
     field(form, "Retries in a new run").fill("2")
     line = form.locator(".tfc-Line code")
     words = "--time-zone Asia/Shanghai --overlap replace --retries 2 hello.py"

@@ -151,8 +151,8 @@ def test_the_filter_narrows_the_list(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_everything_can_be_done_with_the_keyboard(lab: LabPage) -> None:
-    """With keys alone a user opens the list from the palette, moves in it, opens, selects, uses the
-    menu, and leaves.
+    """With only the keyboard a user opens the list from the palette, moves in it, opens, selects,
+    uses the menu, and leaves.
     """
     for name in ("first", "second"):
         lab.server.launch("hello.py", workers=1, ps=0, name=name)

@@ -21,7 +21,7 @@ __all__ = ["here"]  # a fixture used by the tests below
 
 @pytest.fixture
 def speak(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sets the variables that choose a language, and no other of them."""
+    """Sets these variables that choose a language, and removes the others."""
 
     def speak(**variables: str) -> None:
         for name in VARIABLES:
@@ -62,7 +62,9 @@ def speak(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def test_the_environment_chooses_by_the_rules_of_gettext(
     variables: dict[str, str], language: str, speak: Callable[..., None]
 ) -> None:
-    """TFCLUSTER_LANGUAGE, LANGUAGE, LC_ALL, LC_MESSAGES, LANG, the first that is set."""
+    """The first variable that is set counts, in the order TFCLUSTER_LANGUAGE, LANGUAGE, LC_ALL,
+    LC_MESSAGES, LANG.
+    """
     speak(**variables)
 
     assert i18n.current_language() == language

@@ -35,7 +35,7 @@ Exit codes:
   130 detached by Ctrl-C; the run goes on
 
 A run is called NAME-N, as in digits-2; NAME alone means its newest run.
-In a notebook: %load_ext tfcluster_magic, then %tfcluster with the same words."""
+In a notebook: %load_ext tfcluster_magic, then %tfcluster with the same arguments."""
 
 
 @click.command(cls=LazyGroup, epilog=EPILOG)

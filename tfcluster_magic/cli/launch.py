@@ -112,7 +112,7 @@ def _options_named(file: str | None) -> Iterator[None]:
 @click.option(
     "--advised",
     is_flag=True,
-    help="change the options that the advice of `tfcluster top` changes, after showing them",
+    help="change options as `tfcluster top` advises; the changes are shown first",
 )
 @yes_option
 @_wait_options

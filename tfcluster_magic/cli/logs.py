@@ -37,7 +37,9 @@ def _complete_tasks(ctx: click.Context, _param: click.Parameter, incomplete: str
 @grammar.ref_argument()
 @click.argument("tasks", metavar="[TASK]...", nargs=-1, shell_complete=_complete_tasks)
 @click.option("-f", "--follow", is_flag=True, help="keep printing until the run has ended")
-@click.option("--tail", type=click.IntRange(min=0), help="only the last lines of each task [all]")
+@click.option(
+    "--tail", type=click.IntRange(min=0), help="only this many last lines of each task [all]"
+)
 @click.option("-t", "--timestamps", is_flag=True, help="start each line with its time")
 @click.option(
     "-a", "--all", "everything", is_flag=True, help="also show TensorFlow's own log lines"
@@ -124,7 +126,9 @@ def follow_output(
                 terminal.changed(terminal.manager.status(name))
                 look = time.monotonic() + _LOOK_EVERY
             if deadline is not None and time.monotonic() >= deadline:
-                raise WaitTimeout(_("{name} has not ended in time; it goes on").format(name=name))
+                raise WaitTimeout(
+                    _("the wait for {name} timed out; the run continues").format(name=name)
+                )
         sys.stdout.flush()
     if hidden:
         told = ngettext(
@@ -144,9 +148,9 @@ def follow_output(
 def stack_command(terminal: Terminal, ref: str, tasks: tuple[str, ...], form: str) -> None:
     """Show the Python stack of every thread of REF's tasks: of all, or of the named ones.
 
-    Use it when a program hangs: the stacks of a process that computes are not read, because that
-    could crash it. Each process of a task is asked by a signal that TFCluster's hook handles; one
-    that is no Python, or has replaced the handler, is named. An answer takes a few seconds.
+    Use it when a program hangs. TFCluster's hook in each process answers a signal within a few
+    seconds. A process is listed without stacks if it is not Python, if it has replaced the signal
+    handler, or if it is computing: reading its stacks could crash it then.
 
     \b
     Example:

@@ -43,30 +43,38 @@ def notify_command() -> None:
     "--on",
     multiple=True,
     type=click.Choice([each.value for each in Occasion]),
-    help="the occasion of a message; repeatable [failed]",
+    help="event that sends a message; repeatable [failed]",
 )
-@click.option("--webhook", metavar="URL", help="URL to post to; @FILE or - reads it from there")
-@click.option("--mail", metavar="ADDRESS", help="address to write to, by the policy's mail server")
+@click.option(
+    "--webhook", metavar="URL", help="URL to post to; @FILE: the first line of FILE, -: asks for it"
+)
+@click.option(
+    "--mail", metavar="ADDRESS", help="mail address to write to, through the policy's mail server"
+)
 @click.option(
     "--format",
     "kind",
     type=click.Choice([each.value for each in WebhookFormat]),
-    help="what the receiver expects [by its host, else json]",
+    help="message format that the receiver expects [chosen by its host, else json]",
 )
-@click.option("--secret", metavar="SECRET", help="signs messages; @FILE or - reads it from there")
+@click.option(
+    "--secret",
+    metavar="SECRET",
+    help="secret that signs messages; @FILE: the first line of FILE, -: asks for it",
+)
 @click.option("--only", "clusters", multiple=True, metavar="NAME", help="only runs of this name")
 @click.option(
     "--queued-longer-than",
     metavar="TIME",
-    help="report runs queued for so long; without --on, only those",
+    help="also report runs queued for this long; without --on, report only these",
 )
 @click.option("--lab", metavar="URL", help="address of JupyterLab, for links [the hub's]")
-@click.option("--output/--no-output", "output", default=True, help="send the last printed lines")
+@click.option("--output/--no-output", "output", default=True, help="include the last printed lines")
 @click.option("-o", "form", type=click.Choice(FORMS), default="table", help="output format [table]")
 @grammar.backend_option
 @click.pass_obj
 def add_command(terminal: Terminal, /, form: str, kind: str | None, **words: Any) -> None:
-    """Add the rule NAME: the occasions of messages, and their receiver.
+    """Add the rule NAME: when messages are sent, and to whom.
 
     \b
     Examples:

@@ -123,11 +123,12 @@ def render_command(ctx: click.Context, /, **words: Any) -> None:
     """Print the record of REF, or of a launch with these options, and how each task is started.
 
     The output is YAML: the TFCluster, then one document for each task with its command, environment
-    and TF_CONFIG. Nothing is created. A port that is not known yet is shown as a word.
+    and TF_CONFIG. Nothing is created. A port that is not known yet is
+    shown as a placeholder.
 
     On Kubernetes, or with --layout or --template, the output is manifests for `kubectl apply`;
-    --backend kubernetes prints them even without a cluster. The layout tfcluster is one TFCluster
-    for the operator, in a file that you can keep and change.
+    --backend kubernetes prints them even without a cluster. With --layout tfcluster, the manifest
+    is one TFCluster for the operator, which you can keep in a file and change.
 
     \b
     Examples:

@@ -36,7 +36,12 @@ from .terminal import Terminal
     help="only runs in this phase; repeatable",
 )
 @click.option("--mode", type=click.Choice([m.value for m in Mode]), help="only runs of this mode")
-@click.option("--tag", "tags", multiple=True, help="only runs with this tag; with all, if repeated")
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    help="only runs with this tag; if repeated, only runs with all of the tags",
+)
 @grammar.output_option()
 @grammar.backend_option
 @click.pass_obj
@@ -217,7 +222,7 @@ TOP_REFRESH = 2.0
     "--sort",
     type=click.Choice(usage_output.ORDERS),
     default="cpu",
-    help="sort by the largest use of this, or by the tasks' order [cpu]",
+    help="sort by this column, largest first; `task`: in the order of the tasks [cpu]",
 )
 @click.option("--once", is_flag=True, help="print one table, also in a terminal")
 @grammar.output_option(("table", "json", "yaml"))
@@ -422,7 +427,10 @@ def delete_command(terminal: Terminal, refs: tuple[str, ...], with_logs: bool, y
 @click.command("connect", cls=Command)
 @grammar.ref_argument()
 @click.option(
-    "--timeout", type=grammar.Duration(), default=60.0, help="wait this long for it [60s]"
+    "--timeout",
+    type=grammar.Duration(),
+    default=60.0,
+    help="wait at most this long for the servers [60s]",
 )
 @grammar.backend_option
 @click.pass_obj
@@ -448,7 +456,7 @@ def tensorboard_command(
 ) -> None:
     """Open one TensorBoard for the runs REF…, or for all runs.
 
-    It stops by itself after half an hour without use.
+    It stops automatically after half an hour without use.
     """
     if refs and everything:
         raise UsageError(_("tensorboard: use either runs or --all, not both"))
@@ -508,7 +516,7 @@ def window_options(command: grammar.F) -> grammar.F:
     "--by",
     type=click.Choice(["cluster", "day", "group"]),
     default="cluster",
-    help="one row for each [cluster]",
+    help="one row for each value of this [cluster]",
 )
 @grammar.output_option(HOURS_FORMS)
 @grammar.backend_option

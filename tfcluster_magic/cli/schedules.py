@@ -149,7 +149,10 @@ def show_command(terminal: Terminal, name: str, form: str) -> None:
 @schedule_command.command("history", cls=Command)
 @name_argument
 @click.option(
-    "--last", type=click.IntRange(min=1), default=30, help="how many of the newest due times [30]"
+    "--last",
+    type=click.IntRange(min=1),
+    default=30,
+    help="number of due times to list, newest first [30]",
 )
 @grammar.output_option(FORMS)
 @grammar.backend_option
@@ -219,7 +222,7 @@ def update_command(ctx: click.Context, /, form: str, **words: Any) -> None:
 @grammar.backend_option
 @click.pass_obj
 def delete_command(terminal: Terminal, name: str, yes: bool) -> None:
-    """Remove NAME with its history. Its runs stay, and go on."""
+    """Remove NAME with its history. Its runs are kept; active ones continue."""
     terminal.manager.schedules.show(name)
     action = _("delete the schedule {name} and its history").format(name=name)
     words = f"schedule delete {name}"
@@ -239,7 +242,9 @@ def delete_command(terminal: Terminal, name: str, yes: bool) -> None:
     required=True,
     help="last time, such as 2026-11-26T23:59; a date alone means 0:00 on that day",
 )
-@click.option("--parallel", type=click.IntRange(1, 100), default=1, help="runs at once [1]")
+@click.option(
+    "--parallel", type=click.IntRange(1, 100), default=1, help="number of runs at the same time [1]"
+)
 @yes_option
 @grammar.output_option(FORMS)
 @grammar.backend_option
@@ -262,7 +267,7 @@ def backfill_command(
 
 
 @schedule_command.command("install", cls=Command)
-@click.option("--remove", is_flag=True, help="remove the unit; a running clock goes on")
+@click.option("--remove", is_flag=True, help="remove the unit; a running clock process continues")
 @grammar.backend_option
 @click.pass_obj
 def install_command(terminal: Terminal, remove: bool) -> None:

@@ -75,8 +75,8 @@ _RULES = (
         r"Unable to find a context_id matching",
         (
             mark(
-                "A parameter server was restarted and its variables are gone. Run the cells again "
-                "from cluster.strategy() on; then restore your last checkpoint."
+                "A parameter server was restarted and its variables are gone. Run the cells "
+                "again, starting with cluster.strategy(); then restore your last checkpoint."
             ),
         ),
     ),

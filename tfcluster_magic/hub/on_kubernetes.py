@@ -69,6 +69,8 @@ def configure(c: Config) -> None:
 def _network(c: Config, settings: KubernetesHubSettings) -> None:
     c.JupyterHub.bind_url = f"http://:8000{shared_settings.base_url()}"
     c.JupyterHub.hub_bind_url = f"http://:{HUB_PORT}"
+    if not shared_settings.subdomain_host() and (url := shared_settings.public_url()):
+        c.JupyterHub.public_url = url  # notifications link to it; the subdomain host has its own
     # This name resolves from notebooks' namespaces, whatever the cluster's domain.
     c.JupyterHub.hub_connect_url = f"http://hub.{settings.namespace}:{HUB_PORT}"
     c.ConfigurableHTTPProxy.should_start = False  # the proxy outlives the hub

@@ -32,6 +32,8 @@ PAGES = HERE / "templates"
 COOKIE_DAYS = 14
 """Days for which a browser stays signed in."""
 SUBDOMAIN_HOST = "TFCLUSTER_HUB_SUBDOMAIN_HOST"
+PUBLIC_URL = "TFCLUSTER_HUB_URL"
+SIGN_IN = "TFCLUSTER_HUB_SIGN_IN"
 _HOST_NAME = re.compile(r"(?!-)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+")
 SERVER_SCOPES = ["users:activity!user", "access:servers!server"]
 """Scopes of a notebook's own token: report activity, and identify visitors."""
@@ -131,6 +133,32 @@ def subdomain_host(environ: Mapping[str, str] | None = None) -> str:
         problem = Problem(SUBDOMAIN_HOST, said, rule)
         raise InvalidRequest([problem], _("the hub cannot be set up"))
     return host
+
+
+def public_url(environ: Mapping[str, str] | None = None) -> str:
+    """Return the hub's address in a browser with its base path (TFCLUSTER_HUB_URL).
+
+    Return an empty text if the variable is not set.
+
+    Raises:
+        InvalidRequest: the variable is not an address of this hub.
+    """
+    env = os.environ if environ is None else environ
+    said = env.get(PUBLIC_URL, "").strip()
+    if not said:
+        return ""
+    base = base_url(env)
+    try:
+        parts = urlsplit(said)
+        usable = parts.scheme in ("http", "https") and parts.hostname
+    except ValueError:
+        parts, usable = urlsplit(""), None
+    paths = ("/", base)
+    if not usable or f"{parts.path.rstrip('/')}/" not in paths or parts.query or parts.fragment:
+        rule = _("use the hub's address in a browser, such as {example}")
+        allowed = rule.format(example=f"https://hub.example.com{base}")
+        raise InvalidRequest([Problem(PUBLIC_URL, said, allowed)], _("the hub cannot be set up"))
+    return f"{parts.scheme}://{parts.netloc}{base}"
 
 
 def host_of(name: str, domain: str, kind: str) -> str:

@@ -119,7 +119,7 @@ def _limit(
 OPTIONS: tuple[Option, ...] = (
     Option(
         "--mode",
-        "Who drives",
+        "Mode",
         ("mode",),
         Kind.WORD,
         "what drives the training: each worker's program, or this notebook [between-graph]",
@@ -140,7 +140,7 @@ OPTIONS: tuple[Option, ...] = (
         "Chief",
         count_path(TaskType.CHIEF),
         Kind.SWITCH,
-        "one chief beside the workers [when the program needs one]",
+        "one chief, in addition to the workers [when the program needs one]",
         only=Mode.BETWEEN_GRAPH,
     ),
     Option(
@@ -219,8 +219,8 @@ OPTIONS: tuple[Option, ...] = (
         "Secrets",
         ("pods", "secrets"),
         Kind.SECRETS,
-        "secret for tasks: as files at a path, its keys under names of yours, else as variables; "
-        "repeatable",
+        "secret for tasks: NAME for variables named like its keys, NAME:PATH for files, "
+        "NAME:VARIABLE=KEY for single keys; repeatable",
     ),
     Option(
         "--annotation",
@@ -241,7 +241,7 @@ OPTIONS: tuple[Option, ...] = (
         "Success",
         ("lifecycle", "successPolicy"),
         Kind.WORD,
-        "whose success ends the run [chief with a chief, else all]",
+        "tasks whose success ends the run [chief if there is one, else all]",
         _enum_values(SuccessPolicy),
         only=Mode.BETWEEN_GRAPH,
     ),
@@ -276,11 +276,11 @@ OPTIONS: tuple[Option, ...] = (
         "give up waiting for room after this long [never]",
     ),
     _limit(
-        "--start-timeout", "Time to start", "startTimeout", "give up starting after this long [10m]"
+        "--start-timeout", "Start timeout", "startTimeout", "give up starting after this long [10m]"
     ),
     _limit(
         "--image-timeout",
-        "Time for an image that is missing",
+        "Image timeout",
         "imageTimeout",
         "give up starting when the registry does not give the image for this long [2m]",
     ),

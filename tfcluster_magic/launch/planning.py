@@ -343,7 +343,7 @@ def _run_of(ref: str, known: Sequence[TFCluster]) -> TFCluster | None:
 def _unknown_run(ref: str, known: Sequence[TFCluster]) -> str:
     of, schedule = split_schedule(ref)
     if of:
-        text = _("no run of a schedule {name} is there; `tfcluster schedule list` shows schedules")
+        text = _("there is no run of a schedule {name}; `tfcluster schedule list` shows schedules")
         return text.format(name=schedule)
     there = dict.fromkeys(name for run in known for name in (run.metadata.name,))
     if close := difflib.get_close_matches(ref, there, 3):

@@ -214,7 +214,7 @@ def wrong_program(folder: Path, program: str) -> str | None:
     """Return why a file cannot be the program of a project; None if it can."""
     path = posixpath.normpath(program)
     if is_url(program) or program.startswith(("/", "~")) or path.startswith("..") or path == ".":
-        return _("name a file of this folder by its path below it, such as train.py")
+        return _("name a file of this folder by its path in the folder, such as train.py")
     if not is_safe(path):
         return _("a path has no control characters and no backslash")
     if not path.endswith((".py", ".sh")):
@@ -430,7 +430,9 @@ class _Reader:
                 found[name], _none = self._settings(value, is_top=False)
         self._configuration = ""
         if len(found) > MOST_CONFIGURATIONS:
-            allowed = _("a project has at most {most}").format(most=MOST_CONFIGURATIONS)
+            allowed = _("a project has at most {most} configurations").format(
+                most=MOST_CONFIGURATIONS
+            )
             self._wrong(node, CONFIGURATIONS, len(found), allowed)
         return found
 

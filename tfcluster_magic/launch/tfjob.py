@@ -101,7 +101,7 @@ def read_tfjobs(
                 called, version, _("not imported yet: {why}").format(why=_(_MISSING[kind]))
             )
         elif kind == TFJOB and version != API:
-            allowed = _("a TFJob of {version}: write it as one first")
+            allowed = _("only TFJobs of {version} can be imported: convert it first")
             notes.problem(f"{called}: apiVersion", version, allowed.format(version=API))
         elif kind == TFJOB:
             own = _Notes(f"{_name_of(document)}: " if several else "")
@@ -329,7 +329,10 @@ _OF_JOB: Reasons = {
     ),
 }
 _OF_RUN: Reasons = {
-    "suspend": (mark("a run starts as soon as it fits: apply or launch it then"), True),
+    "suspend": (
+        mark("a run starts as soon as its tasks fit: apply or launch it when it may start"),
+        True,
+    ),
     "managedBy": (mark("TFCluster's operator manages every run"), False),
 }
 _OF_SCHEDULING: Reasons = {
@@ -338,7 +341,7 @@ _OF_SCHEDULING: Reasons = {
     "minResources": (mark("a run reserves what its tasks ask for"), False),
     "priorityClass": (_POLICY, False),
     "scheduleTimeoutSeconds": (
-        mark("a run waits for room without limit, unless it names one for its queue"),
+        mark("a run waits for room without limit, unless it sets a time limit for its queue"),
         False,
     ),
 }
@@ -429,7 +432,10 @@ def _task_types(replicas: _Fields, notes: _Notes, command: Sequence[str]) -> Ite
         if task_type is TaskType.EVALUATOR and made.count:
             notes.remark(path, key, _("an evaluator that fails does not end the run"))
         if task_type is TaskType.PS and made.count:
-            why = _("a run fails if one exits a minute before the workers; a TFJob goes on")
+            why = _(
+                "a run fails if a parameter server exits a minute before the workers; a "
+                "TFJob continues"
+            )
             notes.remark(path, key, why)
         _PodReader(notes, made).read(said.below("template"), command)
         said.finish({}, _UNKNOWN)
@@ -456,7 +462,10 @@ _OF_POD: Reasons = {
         ("hostNetwork", "hostPID", "hostIPC", "hostAliases", "hostUsers"),
         (mark("tasks use neither network nor processes nor names of their node"), True),
     ),
-    "initContainers": (mark("nothing runs before a task: do it in the program or image"), True),
+    "initContainers": (
+        mark("no container runs before a task: do this in the program or image"),
+        True,
+    ),
     "restartPolicy": (mark("a TFJob ignores it and uses restartPolicy of the type"), False),
     "automountServiceAccountToken": (mark("tasks are given no token"), True),
     "activeDeadlineSeconds": (mark("use runPolicy.activeDeadlineSeconds, for the run"), False),
@@ -467,7 +476,7 @@ _OF_CONTAINER: Reasons = {
     "securityContext": (mark("tasks run as the user of the policy, without privileges"), False),
     **dict.fromkeys(
         ("livenessProbe", "readinessProbe", "startupProbe"),
-        (mark("TFCluster watches what the program does instead"), False),
+        (mark("instead of probes, TFCluster watches what the program does"), False),
     ),
     "lifecycle": (mark("only its program runs when a task starts or ends"), True),
     "volumeDevices": (mark("tasks have no block devices"), True),
@@ -788,7 +797,7 @@ class _Draft:
         deadline = run.take("activeDeadlineSeconds", int)
         if deadline is None:
             why = _(
-                "a TFJob then has no limit; a run ends after 24 hours, unless it says otherwise"
+                "a TFJob then has no limit; a run ends after 24 hours, unless it sets another limit"
             )
             self.notes.remark(path, None, why)
         else:
@@ -981,7 +990,7 @@ def _restart_remark(each: _Type, again: Sequence[_Type], retried: bool) -> str:
     if each in again and not retried:
         return _("it is not retried, because the chief and the workers are not")
     if each.restart == "Always" and each.task_type is not TaskType.PS:
-        return _("a task that succeeded is done")
+        return _("a task that succeeded is not started again")
     if retried and each not in again:
         return _("the whole run is retried, this type included")
     return ""

@@ -109,7 +109,7 @@ def unused_table(
         _("CPU TIME"),
         _("MEASURED"),
         _("USED"),
-        _("NOT USED"),
+        _("UNUSED"),
         _("USED PART"),
     )
     return table(head, lines, paint, most)

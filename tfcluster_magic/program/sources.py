@@ -91,7 +91,11 @@ def read(
             return read_folder(path, source, cwd, limit_bytes, python, entry)
         if path.is_file():
             if path.suffix.lower() not in (".py", ".sh"):
-                text = _(hint) if hint else _("{rule}; rename it if it is one")
+                text = (
+                    _(hint)
+                    if hint
+                    else _("{rule}; if this file is a program, rename it to end in .py or .sh")
+                )
                 raise program_refusal(source, text.format(rule=_(_ALLOWED)))
             return read_script(path, source, cwd, limit_bytes, beside_bytes, python)
         if os.path.lexists(path):

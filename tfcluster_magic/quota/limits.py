@@ -121,7 +121,7 @@ def problems(
         if most is None or not asked or used + asked <= most:
             continue
         left = max(0.0, most - used)
-        text = _("you may have {most} at once{whose}, and {left} of it is left")
+        text = _("your limit is {most} at the same time{whose}, with {left} left")
         allowed = text.format(most=show(most), whose=_limit_origin(limits), left=show(left))
         holders = [one.run for one in running if getattr(one, word)]
         if holders:

@@ -143,7 +143,7 @@ def wait_for_run(
             )
         )
     raise WaitTimeout(
-        _("{name} is still {phase} after {time}: {message} It goes on").format(
+        _("{name} is still {phase} after {time}: {message} The run continues").format(
             name=name,
             phase=cluster.status.phase.value,
             time=format_duration(timeout or 0),
@@ -377,7 +377,7 @@ class ClusterManager(LoggingConfigurable):
         if options := advised_options(usage.advice):
             return options
         why = usage.no_advice or (
-            _("What is advised is a change of the program.")
+            _("The advice is to change the program.")
             if usage.advice
             else _("Its tasks show nothing to change.")
         )

@@ -465,11 +465,15 @@ def _launch_problems(spec: Spec) -> list[Problem]:
     """Return the reasons why no schedule can launch this, on any backend."""
     problems = []
     if spec.mode is Mode.IN_GRAPH:
-        allowed = _("a schedule runs a program: in-graph, a notebook is the client")
+        allowed = _(
+            "a schedule runs a program, and an in-graph cluster has none: a notebook is its client"
+        )
         problems.append(Problem("--mode", spec.mode.value, allowed))
     if spec.after:
         after = " ".join(each.run for each in spec.after)
-        allowed = _("a run of a schedule waits only for another schedule's: write schedule:NAME")
+        allowed = _(
+            "a run of a schedule can wait only for a run of another schedule: write schedule:NAME"
+        )
         problems.append(Problem("--after", after, allowed))
     taken = spec.program.arguments if spec.program else ()
     return [*problems, *placeholders.problems(taken, spec.env)]
@@ -561,8 +565,8 @@ def _read_after(values: object) -> list[object]:
             continue
         if not of or (colon and until not in [one.value for one in AwaitedOutcome]):
             allowed = _(
-                "a run of a schedule waits only for another schedule's: write schedule:NAME or "
-                "schedule:NAME:end"
+                "a run of a schedule can wait only for a run of another schedule: write "
+                "schedule:NAME or schedule:NAME:end"
             )
             raise _refused([Problem("--after", each, allowed)])
         found.append({"schedule": name, **({"until": until} if until else {})})

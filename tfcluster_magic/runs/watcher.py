@@ -94,7 +94,7 @@ class RunWatcher:
             return BackendUnavailable(
                 _(
                     "the backend does not answer; running tasks continue, and the list updates "
-                    "by itself"
+                    "automatically"
                 )
             )
         return problem

@@ -49,7 +49,7 @@ class CatchUp(str, enum.Enum):
 
 
 class ScheduleDependency(Model, frozen=True):
-    """Another schedule, whose run of the same due time must succeed or end first."""
+    """Another schedule, whose run for the same due time must succeed or end first."""
 
     schedule: Annotated[
         str, Meta(pattern=NAME_PATTERN, max_length=50, description="the schedule's name")
@@ -96,7 +96,9 @@ class ScheduleRules(Model, frozen=True, kw_only=True):
             Meta(
                 ge=1,
                 le=100,
-                description="most runs at the same time; others wait; absent: no limit",
+                description=(
+                    "maximum number of runs at the same time; further runs wait; absent: no limit"
+                ),
             ),
         ]
         | None
@@ -131,7 +133,7 @@ class ScheduleRules(Model, frozen=True, kw_only=True):
         tuple[ScheduleDependency, ...],
         Meta(
             max_length=MOST_DEPENDENCIES,
-            description="wait for the runs of other schedules of the same due time",
+            description="wait for the runs of other schedules for the same due time",
         ),
     ] = ()
 
@@ -190,7 +192,7 @@ class Occurrence(Model, frozen=True, kw_only=True, omit_defaults=False):
 
     due: Annotated[float, Meta(description="the due time")]
     kind: Annotated[OccurrenceKind, Meta(description="why it is due")] = OccurrenceKind.SCHEDULED
-    state: Annotated[OccurrenceState, Meta(description="how far it is")] = OccurrenceState.WAITING
+    state: Annotated[OccurrenceState, Meta(description="its state")] = OccurrenceState.WAITING
     run: Annotated[str, Meta(description="its newest run")] = ""
     attempt: Annotated[
         int, Meta(ge=1, description="1 for the first attempt, 2 for the first retry")
@@ -242,12 +244,12 @@ class Backfill(Model, frozen=True, kw_only=True):
     }
 
     number: Annotated[int, Meta(ge=1)]
-    start: Annotated[float, Meta(description="due times from here on are included")]
-    end: Annotated[float, Meta(description="due times up to here are included")]
+    start: Annotated[float, Meta(description="first time of the range, included")]
+    end: Annotated[float, Meta(description="last time of the range, included")]
     parallel: Annotated[
-        int, Meta(ge=1, le=100, description="most of its runs at the same time")
+        int, Meta(ge=1, le=100, description="maximum number of its runs at the same time")
     ] = 1
-    cursor: Annotated[float, Meta(description="due times up to here were handled")] = 0.0
+    cursor: Annotated[float, Meta(description="time up to which due times were handled")] = 0.0
     total: Annotated[int, Meta(ge=0, description="number of its due times")] = 0
     taken: Annotated[int, Meta(ge=0, description="number of due times handled")] = 0
     done: Annotated[int, Meta(ge=0, description="number of due times in a final state")] = 0
@@ -264,7 +266,7 @@ class ScheduleStatus(Model, frozen=True, kw_only=True):
         "previousSuccess": time_form("previousSuccessTime"),
     }
 
-    cursor: Annotated[float, Meta(description="due times up to here were handled")]
+    cursor: Annotated[float, Meta(description="time up to which due times were handled")]
     occurrences: Annotated[
         tuple[Occurrence, ...],
         Meta(description="due times in order; of those in a final state, the newest 500"),

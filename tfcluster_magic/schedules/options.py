@@ -136,22 +136,24 @@ SCHEDULE_OPTIONS: tuple[ScheduleOption, ...] = (
     ),
     ScheduleOption(
         "--overlap",
-        mark("If a run goes on"),
+        mark("If the previous run is still active"),
         ScheduleKind.WORD,
-        mark("when a run goes on: run beside it, skip, or stop it first [forbid]"),
+        mark(
+            "when the previous run is still active: run beside it, skip, or stop it first [forbid]"
+        ),
         tuple(each.value for each in Overlap),
     ),
     ScheduleOption(
         "--max-parallel",
-        mark("Runs at once"),
+        mark("Runs at the same time"),
         ScheduleKind.WHOLE,
-        mark("runs at once; further ones wait [no limit]"),
+        mark("maximum number of runs at the same time; further runs wait [no limit]"),
     ),
     ScheduleOption(
         "--catch-up",
         mark("Missed due times"),
         ScheduleKind.WORD,
-        mark("which due times run that were missed [last]"),
+        mark("which missed due times are run [last]"),
         tuple(each.value for each in CatchUp),
     ),
     ScheduleOption(
@@ -164,7 +166,7 @@ SCHEDULE_OPTIONS: tuple[ScheduleOption, ...] = (
         "--retries",
         mark("Retries in a new run"),
         ScheduleKind.WHOLE,
-        mark("further runs when a run fails [0]"),
+        mark("retries after a failed run, each in a new run [0]"),
     ),
     ScheduleOption(
         "--retry-delay",

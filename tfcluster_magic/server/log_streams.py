@@ -66,8 +66,8 @@ class LogStreams:
         if any(stream.uid == run.metadata.uid and stream.hangs for stream in self._open):
             raise BackendUnavailable(
                 _(
-                    "the storage with the logs of {name} does not answer; they are "
-                    "shown when it answers again"
+                    "the storage with the logs of {name} does not answer; the logs are shown "
+                    "when it answers again"
                 ).format(name=run.metadata.name)
             )
         if len(self._open) >= self._most:

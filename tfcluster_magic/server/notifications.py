@@ -43,7 +43,7 @@ class NotificationRuleBody(Model, frozen=True, kw_only=True):
         ]
         | None
     ) = None
-    output: Annotated[bool, Meta(description="send the last printed lines")] = True
+    output: Annotated[bool, Meta(description="include the last printed lines")] = True
 
 
 NOTIFICATION_MODELS = (NotificationRuleBody, PublicRule, Delivery)

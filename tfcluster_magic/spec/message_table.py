@@ -208,7 +208,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "TensorFlowSays": mark("TensorFlow says: {words}"),
         "StallAdvice": mark(
             "If you expect nothing more from it, end it: `tfcluster stop {name}`. With "
-            "--stall-timeout 10m such a run ends by itself."
+            "--stall-timeout 10m such a run ends automatically."
         ),
         "StallEnds": mark("The run ends when this has lasted {time:duration} (--stall-timeout)."),
         "StallAdviceLeader": mark(
@@ -234,7 +234,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         ),
         "StopRequested": mark("A stop was requested by {whom}{said}"),
         "TasksToEnd": mark("waiting for {tasks:commas} to end"),
-        "TasksCalledBack": mark("withdrawing the tasks that may still appear"),
+        "TasksCalledBack": mark("cancelling tasks that were requested and have not appeared yet"),
         "StoppedBy": mark("Stopped by {whom}{said}."),
         "Stopped": mark("Stopped."),
         "Succeeded": mark("{tasks:commas} finished successfully"),
@@ -308,8 +308,9 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "it waits for {run}, the newest run of {name}; --after {name}-N names another one"
         ),
         "StrategyUnclear": mark(
-            "No parameter server and no chief were added: the program can use several strategies, "
-            "and {why}. If it trains with that one, launch it with --ps 1 --chief"
+            "No parameter server and no chief were added: the program can use several "
+            "strategies, and {why}. If it trains with that strategy, launch it with --ps 1 "
+            "--chief"
         ),
         "TakesFlag": mark("line {line} of {file} takes {name}"),
         "UsesName": mark("line {line} of {file} uses {name}"),
@@ -544,7 +545,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "record; end it with `tfcluster stop {name}`, remove it with `tfcluster delete {name}`"
         ),
         "StatusDamaged": mark(
-            "Its status {path} cannot be read; it is written again as long as it runs."
+            "Its status {path} cannot be read; while the run is active, it writes the status again."
         ),
     },
     "A supervisor that is gone (on one machine)": {
@@ -552,7 +553,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "MachineRestarted": mark("The machine was restarted while it ran"),
         "SupervisorError": mark("Its supervisor ended with an error ({words})"),
         "SupervisorKilled": mark("Its supervisor was killed from outside"),
-        "SaidNothing": mark("it said nothing"),
+        "SaidNothing": mark("it printed nothing"),
         "LeftoversEnded": mark("{what}; its remaining tasks ended, too."),
         "StoppedUnsaid": mark("Stopped. {what} before it could record that."),
         "SupervisorLost": mark(
@@ -715,7 +716,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "{secrets:commas}: check that the secret exists, and its user and password"
         ),
         "ImagePrivate": mark(
-            "the image {image} is private: name a secret that opens it with --image-pull-secret"
+            "the image {image} is private: use --image-pull-secret to name a secret that opens "
+            "its registry"
         ),
         "ImageOtherProcessor": mark("the image {image} is not made for this node's processor"),
         "ImageDiskFull": mark("the node's disk is full: there is no space for the image {image}"),
@@ -824,7 +826,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "NoLineBreak": mark("leave out the line break"),
         "NulInValue": mark("a value cannot hold a NUL character"),
         "NulInArgument": mark("an argument cannot hold a NUL character"),
-        "NotUtf8": mark("it is not UTF-8 text, and a record holds nothing else"),
+        "NotUtf8": mark("it is not UTF-8 text, and a record can hold only UTF-8 text"),
         "ObjectName": mark(
             "the name of an object in Kubernetes has lower-case letters, digits, '-' and '.'"
         ),
@@ -833,7 +835,9 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         ),
         "WritePath": mark("write a path without line breaks"),
         "ExactRun": mark("name a run with its number, such as prepare-3"),
-        "WriteSubPath": mark("write a path inside of the claim, without a '/' first or ':'"),
+        "WriteSubPath": mark(
+            "write a path inside the claim, without ':' and without a '/' at the beginning"
+        ),
         "WriteAddress": mark("write an address such as https://example.com/train.py"),
         "WriteImage": mark(
             "write an image as in registry:5000/team/image:tag, without spaces or 'https://'"
@@ -866,11 +870,11 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "a program is one of inline, command, path, url and files: keep one of them"
         ),
         "NoProgram": mark(
-            "say what runs: the program itself as inline, a command of the image, a path that "
-            "tasks see, or a url"
+            "say what runs: `inline` with the program itself, `command` of the image, `path` "
+            "that tasks see, or `url`"
         ),
         "CommandAlone": mark("a command of the image has neither a checksum nor an entrypoint"),
-        "EntrypointNeeded": mark("name the file of the snapshot that is started"),
+        "EntrypointNeeded": mark("name the file that starts the program"),
         "EntrypointMissing": mark("it is not among the program's files: name one of them"),
         "PayloadAtMost": mark(
             "environment, arguments and a program inside the record may have {limit} KiB together: "
@@ -893,11 +897,13 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "NoFlagsInGraph": mark("in-graph runs no program that could take flags"),
         "RecordAltered": mark(
             "the program in the record was altered, or the given checksum is wrong: the "
-            "program's is {found}"
+            "program's checksum is {found}"
         ),
         "RecordNotBase64": mark("its files are not base64: the record was altered"),
         "StrangeFileName": mark("a file name may not contain {name}; rename that file"),
-        "FileAndFolder": mark("{path} is a file and a folder in it; keep one of the two"),
+        "FileAndFolder": mark(
+            "{path} is both a file and a folder in the program; keep one of them"
+        ),
         "NoWorkspaceForPath": mark(
             "tasks here see no workspace: give the full path of a file in the image or a volume, "
             "or write the program as `inline`"
@@ -937,14 +943,14 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "SecretsNotSeen": mark(
             "the operator may not see which secrets of this namespace are labelled for tasks: "
             "ask an administrator to bind the ClusterRole tfcluster-operator-secrets to the "
-            "operator there"
+            "operator in that namespace"
         ),
         "SecretNotForTasks": mark(
             "tasks may use secrets that an administrator labelled {label}=true; there are: "
             "{secrets:commas}"
         ),
         "SecretNoPullSecret": mark(
-            "it has type {type}; a registry is opened by one of {types:commas}"
+            "it has type {type}; a secret for a registry has one of the types {types:commas}"
         ),
         "PoliciesNotEnforced": mark(
             "NetworkPolicies are not enforced on this cluster, so everybody on it could use the "
@@ -987,7 +993,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
     },
     "What became of a due time of a schedule": {
         "ScheduleMissed": mark(
-            "It was not launched in time: the machine was off, or the clock process was not "
+            "It was not launched on time: the machine was off, or the clock process was not "
             "running."
         ),
         "ScheduleDeadline": mark("It was given up {time:duration} after its due time."),
@@ -1003,11 +1009,11 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "It waits for another run of the schedule to end (--max-parallel).",
             "It waits for one of {count} other runs of the schedule to end (--max-parallel).",
         ),
-        "ScheduleWaitsForSchedule": mark("It waits for the run of {name} of the same time."),
+        "ScheduleWaitsForSchedule": mark("It waits for the run of {name} for the same due time."),
         "ScheduleAwaitedFailed": mark("{name} did not succeed (--after)."),
-        "ScheduleAwaitedNever": mark("The schedule {name} has no run of that time (--after)."),
+        "ScheduleAwaitedNever": mark("The schedule {name} has no run for that due time (--after)."),
         "ScheduleAwaitedPaused": mark(
-            "The schedule {name} is paused and has no run of that time (--after)."
+            "The schedule {name} is paused and has no run for that due time (--after)."
         ),
         "ScheduleAwaitedUnknown": mark(
             "The schedule {name} does not exist or does not work (--after)."

@@ -286,12 +286,12 @@ def _read_days(days: Any) -> Any:
 def _days_schema(node: Schema) -> Schema:
     day = {"description": "The day in UTC, as in 2026-11-22.", "type": "string"}
     held = {
-        "description": "Milliseconds that all tasks of a type together held what they ask for.",
+        "description": "Milliseconds for which the tasks of a type together reserved resources.",
         "type": "object",
         "additionalProperties": {"type": "integer", "format": "int64"},
     }
     item = {
-        "description": "What was held on one day.",
+        "description": "What was reserved on one day.",
         "type": "object",
         "properties": {"date": day, "taskMilliseconds": by_task_type(held)},
         "required": ["date", "taskMilliseconds"],
@@ -318,10 +318,10 @@ def by_task_type(node: Schema) -> Schema:
 
 
 _OF_TYPE = {
-    TaskType.CHIEF: "Of the chief.",
-    TaskType.WORKER: "Of workers.",
-    TaskType.PS: "Of parameter servers.",
-    TaskType.EVALUATOR: "Of the evaluator.",
+    TaskType.CHIEF: "For the chief.",
+    TaskType.WORKER: "For workers.",
+    TaskType.PS: "For parameter servers.",
+    TaskType.EVALUATOR: "For the evaluator.",
 }
 
 
@@ -340,7 +340,7 @@ def _read_names(names: Any) -> Any:
 def _names_schema(node: Schema) -> Schema:
     name = {"description": "Name of a Secret.", **node["items"]}
     item = {
-        "description": "One of them, in the namespace of the run.",
+        "description": "A Secret in the namespace of the run.",
         "type": "object",
         "properties": {"name": name},
         "required": ["name"],
@@ -435,7 +435,7 @@ def many_seconds_form(name: str) -> Form:
     """Return the form of a list of durations that is called `name` in the resource."""
 
     def schema(node: Schema) -> Schema:
-        item = _seconds_schema({"description": "One of them.", **node["items"]})
+        item = _seconds_schema({"description": "One value.", **node["items"]})
         made = {**node, "items": item}
         if "default" in node:
             made["default"] = [math.ceil(each) for each in node["default"]]

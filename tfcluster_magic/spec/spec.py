@@ -475,7 +475,7 @@ class Lifecycle(Model, frozen=True):
         int, Meta(ge=0, le=100, description="disruptions after which tasks are started again")
     ] = 3
     reclaim_after: Annotated[
-        Seconds, Meta(description="how long ps and evaluator stay after success")
+        Seconds, Meta(description="time that ps and evaluator stay after success")
     ] = 30.0
     queue_timeout: (
         Annotated[Seconds, Meta(description="longest time in Queued; absent: no limit")] | None
@@ -509,7 +509,7 @@ class Lifecycle(Model, frozen=True):
     ) = None
     grace: Annotated[Seconds, Meta(description="time between SIGTERM and SIGKILL")] = 10.0
     keep_for: Annotated[
-        Seconds, Meta(description="how long the record of a finished run is kept")
+        Seconds, Meta(description="time for which the record of a finished run is kept")
     ] = 30 * 86400.0
 
 

@@ -220,11 +220,11 @@ class Reclaimed(Model, frozen=True):
 
 
 class Usage(Model, frozen=True):
-    """How long tasks have reserved their requests; see `quota.ledger`."""
+    """The time for which tasks have reserved their requests; see `quota.ledger`."""
 
     at: Annotated[float, Meta(description="time up to which `days` counts")]
     holding: Annotated[
-        dict[str, int], Meta(description="tasks by type that reserve resources since then")
+        dict[str, int], Meta(description="number of tasks by type that still reserve resources")
     ] = {}
     days: Annotated[
         dict[str, dict[str, float]],
@@ -246,7 +246,9 @@ class AwaitedRun(Model, frozen=True):
     """A run of `after` that exists or existed."""
 
     run: Annotated[str, Meta(description="the run, such as prepare-3")]
-    uid: Annotated[str, Meta(description="its uid, which tells it from a later run of this name")]
+    uid: Annotated[
+        str, Meta(description="its uid, which differs from that of a later run of this name")
+    ]
     done_at: (
         Annotated[
             float,

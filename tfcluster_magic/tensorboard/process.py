@@ -164,9 +164,9 @@ def empty_page(looked_at: Sequence[str]) -> str:
         ),
         _("How a program writes them:"),
         _(
-            "A program that only prints shows how far it is in the sidebar and in `tfcluster "
-            "status`. Event files in an object store (gs://, s3://, hdfs://) are shown by a "
-            "TensorBoard that you start there: `tensorboard --logdir gs://…`."
+            "The progress of a program that only prints is shown in the sidebar and in "
+            "`tfcluster status`. Event files in an object store (gs://, s3://, hdfs://) are "
+            "shown by a TensorBoard that you start there: `tensorboard --logdir gs://…`."
         ),
     ]
     title, found, elsewhere, how, others = map(escape, texts)

@@ -286,7 +286,7 @@ export interface Lifecycle {
    */
   heals?: number;
   /**
-   * how long ps and evaluator stay after success
+   * time that ps and evaluator stay after success
    */
   reclaimAfter?: number;
   queueTimeout?: number | null;
@@ -312,7 +312,7 @@ export interface Lifecycle {
    */
   grace?: number;
   /**
-   * how long the record of a finished run is kept
+   * time for which the record of a finished run is kept
    */
   keepFor?: number;
 }
@@ -538,7 +538,7 @@ export interface AwaitedRun {
    */
   run: string;
   /**
-   * its uid, which tells it from a later run of this name
+   * its uid, which differs from that of a later run of this name
    */
   uid: string;
   doneAt?: number | null;
@@ -736,7 +736,7 @@ export interface Reclaimed {
   gpu?: number;
 }
 /**
- * How long tasks have reserved their requests; see `quota.ledger`.
+ * The time for which tasks have reserved their requests; see `quota.ledger`.
  */
 export interface Usage {
   /**
@@ -744,7 +744,7 @@ export interface Usage {
    */
   at: number;
   /**
-   * tasks by type that reserve resources since then
+   * number of tasks by type that still reserve resources
    */
   holding?: {
     [k: string]: number;

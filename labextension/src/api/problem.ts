@@ -97,7 +97,7 @@ function explained(status: number, trans: TranslationBundle): string {
     case 503:
     case 504:
       return trans.__(
-        'The Jupyter server is not available: it is starting, or it has ended. Your clusters go on, and this page retries by itself.'
+        'The Jupyter server is not available: it is starting, or it has ended. Your clusters go on, and this page retries automatically.'
       );
     default:
       return trans.__(

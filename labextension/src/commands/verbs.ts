@@ -289,7 +289,8 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
           ? trans.__('Copy as Shell Command')
           : trans.__('Copy as Line for a Cell'),
       question: trans.__('Copy a Cluster as Command…'),
-      caption: () => trans.__('Copy the line that launches the same again'),
+      caption: () =>
+        trans.__('Copy the command line that launches this cluster again'),
       icon: copyIcon,
       fits: (run, args) => !args.shell || !isWordless(run),
       none: nothing,
@@ -305,7 +306,8 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
     [CommandIDs.copyYaml]: {
       label: () => trans.__('Copy as YAML'),
       question: trans.__('Copy a Cluster as YAML…'),
-      caption: () => trans.__('Copy the manifest that launches the same again'),
+      caption: () =>
+        trans.__('Copy the manifest that launches this cluster again'),
       icon: copyIcon,
       fits: isAny,
       none: nothing,

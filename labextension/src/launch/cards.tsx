@@ -31,7 +31,7 @@ export function Cards({
   ];
   return (
     <fieldset className="tfc-Cards">
-      <legend className="tfc-visually-hidden">{trans.__('Who drives')}</legend>
+      <legend className="tfc-visually-hidden">{trans.__('Mode')}</legend>
       {cards.map(({ mode, icon: { react: Icon }, title, text }) => (
         <label
           key={mode}

@@ -31,12 +31,12 @@ export function Line(props: IFooterProps): React.JSX.Element | null {
     return null;
   }
   return (
-    <section className="tfc-Line" aria-label={trans.__('The same as a line')}>
+    <section className="tfc-Line" aria-label={trans.__('As a command line')}>
       <div className="tfc-Line-head">
         <span>
           {plan.folder
-            ? trans.__('The same in a notebook of %1', plan.folder)
-            : trans.__('The same in a notebook')}
+            ? trans.__('In a notebook of %1', plan.folder)
+            : trans.__('In a notebook')}
         </span>
         <button type="button" className="tfc-Button" onClick={copy}>
           {trans.__('Copy')}

@@ -16,7 +16,7 @@ export const schedulesPlugin = tabPlugin<CalendarWidget>(
   ({ app: { commands, shell }, clusters: model, trans, open }) => {
     commands.addCommand(CommandIDs.scheduleHistory, {
       label: trans.__('Show the History of a Schedule'),
-      caption: trans.__('What became of its due times, as a calendar'),
+      caption: trans.__('Show the results of its due times as a calendar'),
       icon: calendarIcon,
       describedBy: {
         args: {

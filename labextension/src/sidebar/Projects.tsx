@@ -50,7 +50,9 @@ export function Projects(props: IProjectsProps): React.JSX.Element | null {
             'A project is a folder with a program and the options of its launch.'
           )}{' '}
           <Sentence
-            text={trans.__('Make one of a folder: `tfcluster project init .`')}
+            text={trans.__(
+              'Turn a folder into a project: `tfcluster project init .`'
+            )}
           />
         </p>
       )}

@@ -127,7 +127,7 @@ function Row(props: IRowProps): React.JSX.Element {
     const answer = await showDialog({
       title: trans.__('Delete the schedule %1?', name),
       body: trans.__(
-        'Its history is deleted permanently. Its runs stay, and go on.'
+        'Its history is deleted permanently. Its runs are kept; active ones continue.'
       ),
       buttons: [
         Dialog.cancelButton({ label: trans.__('Cancel') }),

@@ -149,7 +149,7 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
             },
             below: {
               type: 'string',
-              description: trans.__('The id of a tab under which it opens')
+              description: trans.__('The id of the tab below which it opens')
             }
           }
         }

@@ -175,10 +175,10 @@ def module_dir(module: Module, path: str) -> Path:
 
 
 def remove_older(module: Module) -> None:
-    """Delete other, unused digests of a module.
+    """Delete the unused builds of a module, except the current one.
 
-    A digest stays while a process runs from it (a running cluster of this or another clone). It
-    also stays for a day after `build` returned it, because its programs may be about to start.
+    A build stays while a process runs from it (a running cluster of this or another clone). It also
+    stays for a day after `build` returned it, because its programs may be about to start.
     """
     for older in paths.binaries().glob(f"{module.name}-{'[0-9a-f]' * 12}"):
         if older != module.entry and not _is_young(older) and not _is_running(older):

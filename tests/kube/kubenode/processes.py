@@ -28,8 +28,8 @@ def parent(pid: int) -> int:
 
 
 def alive(pid: int) -> bool:
-    """Return whether a process exists and is not a zombie. It is none while its first thread has
-    ended and another has not: that one may still hold a port.
+    """Return whether a process exists and is not a zombie. A process whose first thread has ended
+    is no zombie while another thread runs, which may still hold a port.
     """
     try:
         said = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

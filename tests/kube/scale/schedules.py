@@ -25,7 +25,7 @@ from .site import Site, cpu_of, memory_of
 COUNT = 1000
 WINDOW = 60.0
 LEAD = 120.0
-"""Seconds in which they can be created before they are due."""
+"""Seconds in which schedules and CronJobs can be created before they are due."""
 NEVER = "0 0 29 2 *"
 CRONJOBS = "/apis/batch/v1/namespaces/{}/cronjobs"
 

@@ -57,7 +57,7 @@ OBEYS = """
             os.execvp("sleep", ["sleep", "600"])
         os._exit(0)
 """
-"""Actions of a program that gets a word in its loop."""
+"""Actions of a program that gets a command in its loop."""
 MEMBER += OBEYS
 SHAPES = (
     {"worker": 1},

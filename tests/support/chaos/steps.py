@@ -1,4 +1,4 @@
-"""The steps of a chaos schedule: verbs, words to programs, signals, kills, the end.
+"""The steps of a chaos schedule: verbs, commands to programs, signals, kills, the end.
 
 This module tracks stopped processes, reads runs and processes through `World`, and asserts the
 results of verbs.
@@ -142,7 +142,7 @@ class Chaos(World):
     # -- what happens to programs ------------------------------------------------------------------
 
     def _tell(self, step: Step) -> None:
-        """Send a word to one of the programs."""
+        """Send a command to one of the programs."""
         if run := self.newest(step.cluster):
             tasks = [
                 f"{t.value}-{i}" for t, n in run.spec.replicas.counts.items() for i in range(n)

@@ -1,5 +1,5 @@
-"""The steps of chaos on Kubernetes: verbs, words to programs, kills, the end. No step waits for the
-recovery from its own fault. Steps read runs through `Room`.
+"""The steps of chaos on Kubernetes: verbs, commands to programs, kills, the end. No step waits for
+the recovery from its own fault. Steps read runs through `Room`.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Chaos(WithNotebook):
     # -- actions on tasks --------------------------------------------------------------------------
 
     def _tell(self, step: Step) -> None:
-        """Send a word to one of the programs."""
+        """Send a command to one of the programs."""
         if (run := self.newest(step.cluster)) and (there := self.members_of(run)):
             self.say(step.pick(0, there), step.pick(1, WORDS))
 

@@ -151,7 +151,7 @@ class Room(Asking):
         )
 
     def say(self, member: Member, word: str) -> None:
-        """Send a word to a program."""
+        """Send a command to a program."""
         self.note(f"{member.uid[:8]} {member.task}: {word}")
         with suppress(OSError):  # the program has ended meanwhile
             hidden = Path(f"/proc/{member.pid}/root", f"{WORD}.new")

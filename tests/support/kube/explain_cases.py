@@ -174,7 +174,7 @@ def cases(tmp_path: Path, image: str, busybox: str) -> dict[str, Case]:
         "private-1": Case(
             sleeps(image=private),
             "401 Unauthorized",
-            f"the image {private} is private: name a secret that opens it",
+            f"the image {private} is private: use --image-pull-secret",
         ),
         "opened-1": Case(
             sleeps(image=private, pods=Pods(image_pull_secrets=("access",))),

@@ -1,4 +1,4 @@
-"""Operators on this machine for whose schedules time is faster, and checks of schedules."""
+"""Operators on this machine whose schedules follow a faster clock, and checks of schedules."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class FastOperators:
         self._processes: list[subprocess.Popen[bytes] | None] = [None, None]
 
     def start(self, number: int) -> None:
-        """Start one of them."""
+        """Start one of the operators."""
         words = [sys.executable, "-c", _PROGRAM, str(self._base), str(self._speed)]
         words += [f"--namespace={self._kubectl.namespace}", f"--policy={self._folder}/policy.yaml"]
         words += ["--health-port=0", "--identity=fast"]
@@ -70,7 +70,7 @@ class FastOperators:
             )
 
     def kill(self, number: int) -> None:
-        """Kill one of them, unless it does not run."""
+        """Kill one of the operators if it runs."""
         process = self._processes[number]
         if process is not None:
             process.send_signal(signal.SIGKILL)
@@ -78,17 +78,17 @@ class FastOperators:
         self._processes[number] = None
 
     def end(self) -> None:
-        """Kill both."""
+        """Kill both operators."""
         for number in (0, 1):
             self.kill(number)
 
     def now(self) -> float:
-        """Return their time."""
+        """Return the operators' time."""
         return self._base + (time.time() - self._base) * self._speed
 
     def shake(self, minutes: int, seed: int, others: Callable[[], None] | None = None) -> None:
-        """Kill one of them around each due second of these minutes, and start it again; at every
-        fifth call `others` instead, which kills something else.
+        """Kill one operator around each due second of these minutes, and start it again; every
+        fifth time, call `others` instead, which kills something else.
         """
         chance, until = random.Random(seed), self.now() + minutes * 60
         for turn in range(10 * minutes):
@@ -99,7 +99,7 @@ class FastOperators:
             else:
                 self.kill(turn % 2)
                 self.start(turn % 2)
-            time.sleep(AROUND)  # else one due second may be taken for two
+            time.sleep(AROUND)  # otherwise one due second may count twice
             if self.now() >= until:
                 return
 
@@ -111,7 +111,7 @@ def status_of(kubectl: Kubectl, name: str) -> Object:
 
 
 def occurrences(kubectl: Kubectl, name: str) -> list[Object]:
-    """Return what became of the newest due times of a schedule."""
+    """Return the newest due times of a schedule with their states."""
     return list(status_of(kubectl, name).get("occurrences") or [])
 
 
@@ -133,8 +133,8 @@ def runs_of(kubectl: Kubectl, name: str) -> list[Object]:
 
 
 def check_once_each(runs: list[Object], *, skips: bool = False) -> None:
-    """Check that no due time of each minute ran twice, and none is lost, unless some are skipped by
-    the rules.
+    """Check that no due time of each minute ran twice, and that none is missing, unless the rules
+    skip some.
     """
     dues = [scheduled(run)["due"] for run in runs]
     assert len(set(dues)) == len(dues), "a due time ran twice"

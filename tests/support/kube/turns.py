@@ -31,11 +31,11 @@ class Turn:
         return self._how != fcntl.LOCK_UN
 
     def share(self) -> None:
-        """Lock it together with others."""
+        """Take the lock together with others."""
         self._take(fcntl.LOCK_SH)
 
     def alone(self) -> None:
-        """Lock it alone."""
+        """Take the lock alone, without sharers."""
         self._take(fcntl.LOCK_EX)
 
     def give(self) -> None:

@@ -1,10 +1,10 @@
 """Real TensorFlow runs with one planted cause each, and their recordings in `tests/data/advice/`.
 
 `PYTHONPATH=tests python -m support.planted [CAUSE…]` launches each of them twice on this machine,
-about a minute each, and records anew what advice is made of: the spec, the samples, the steps,
-earlier runs, the stacks of tasks that stand still. Two cores have to be free: with control groups
-of version 1, root takes them before other programs. Only so the causes with a `world` other than a
-server can be recorded.
+about a minute each, and records the input of advice: the spec, the samples, the steps, earlier
+runs, the stacks of tasks that stand still. Two cores have to be free. With control groups of
+version 1, root gets them before other programs; causes whose `world` is a disk, a link or a limit
+of CPU can be recorded only in that way.
 """
 
 from __future__ import annotations

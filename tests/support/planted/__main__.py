@@ -1,4 +1,4 @@
-"""Record the planted runs anew: `PYTHONPATH=tests python -m support.planted [CAUSE…]`."""
+"""Record the planted runs again: `PYTHONPATH=tests python -m support.planted [CAUSE…]`."""
 
 from __future__ import annotations
 

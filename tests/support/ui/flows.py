@@ -27,7 +27,7 @@ def row(lab: LabPage, name: str) -> Locator:
 
 
 def launch_sleeping(lab: LabPage, name: str) -> None:
-    """Launch a run that goes on until it is stopped, and wait until the page shows it."""
+    """Launch a run that works until it is stopped, and wait until the page shows it."""
     lab.server.launch("sleep.py", workers=2, ps=0, name=name)
     lab.server.manager.wait(name, 180, until=Until.READY)
     expect(row(lab, f"{name}-1")).to_have_attribute("data-phase", "Running")

@@ -1,7 +1,7 @@
 """The contract of every backend about runs, tested only through the `Backend` interface.
 
-Kubernetes is tested in pods: tests/kube/test_backend_contract.py runs this file, and all others of
-`test_backend_contract*.py`, in notebook pods.
+Kubernetes is tested in pods: tests/kube/test_backend_contract.py runs this file, and all others
+called `test_contract*.py`, in notebook pods.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ time.sleep(600)
 
 
 def test_a_success_tells_of_a_thread_that_died(backend: Backend, launch: Launch) -> None:
-    """A run whose program succeeded although a part of it failed succeeds with a warning, which
-    names the error and the line of the program.
+    """If a thread of the program died but the program succeeded, the run succeeds with a warning,
+    which names the error and the line of the program.
     """
     text = """
 import threading
@@ -221,8 +221,8 @@ def test_a_stop_right_after_the_launch(backend: Backend, launch: Launch) -> None
 
 
 def test_annotations_are_told_to_whoever_watches(backend: Backend, launch: Launch) -> None:
-    """A note, a display name and tags change only themselves, in any phase; all watches report
-    them; empty ones are removed.
+    """Setting a note, a display name or tags changes nothing else, in any phase. All watches report
+    the change, and empty values are removed.
     """
     run = until_phase(backend, launch(SLEEP, worker=1), Phase.RUNNING)
     watched = backend.watch()
@@ -274,7 +274,9 @@ def test_parameter_servers_are_reclaimed(backend: Backend, launch: Launch) -> No
 
 
 def test_a_stop_after_success_reclaims_now(backend: Backend, launch: Launch) -> None:
-    """Stopping a run that has succeeded reclaims at once, and it stays a success."""
+    """Stopping a run that has succeeded reclaims its parameter servers at once, and the run remains
+    a success.
+    """
     limits = Lifecycle(reclaim_after=3600.0, grace=2.0)
     run = launch(WORKERS_END, worker=1, ps=1, limits=limits)
     until_phase(backend, run, Phase.SUCCEEDED)

@@ -115,7 +115,7 @@ def test_logs_of_some_tasks_and_only_the_last_lines(backend: Backend, launch: La
 
 def test_logs_are_followed_to_the_end(backend: Backend, launch: Launch) -> None:
     """Following returns each line once and completely, whatever its bytes, then ends with the run;
-    while the task is silent, the caller can leave.
+    while the task is silent, the caller can stop following.
     """
     text = r"""
 import os, sys, time
@@ -141,7 +141,9 @@ out.write(b"no newline")
 
 
 def test_lines_that_keep_coming_are_told_meanwhile(backend: Backend, launch: Launch) -> None:
-    """While a task prints all the time, a follower also gets `None` repeatedly, to leave."""
+    """While a task prints all the time, a follower also gets `None` repeatedly, so that it can stop
+    following.
+    """
     launch(
         "import time\nfor i in range(6000):\n    print(i, flush=True)\n    time.sleep(0.02)\n",
         worker=1,
@@ -157,7 +159,9 @@ def test_lines_that_keep_coming_are_told_meanwhile(backend: Backend, launch: Lau
 
 
 def test_watching_one_run(backend: Backend, launch: Launch) -> None:
-    """A watch reports the current run, then its changes, and ends when it is released."""
+    """A watch reports the current run, then its changes, and ends when the run has released
+    everything.
+    """
     end = """
 import os, time
 while not os.path.exists(os.environ["TFCLUSTER_OUTPUT_DIR"] + "/end"):
@@ -214,7 +218,7 @@ def test_watching_ends_with_the_record(backend: Backend, launch: Launch) -> None
 def test_what_does_not_fit_is_refused_whole(
     backend: Backend, program_of: Callable[..., Program]
 ) -> None:
-    """Preflight and launch refuse the same with the same message, and nothing is created."""
+    """Preflight and launch refuse a launch with the same message, and nothing is created."""
     there = backend.options()
     too_much = Resources(memory=f"{int(there.memory.total) + 2**30}")
     spec = Spec(

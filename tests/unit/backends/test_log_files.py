@@ -68,7 +68,9 @@ def test_many_lines_come_once_and_in_order(tmp_path: Path) -> None:
 def test_the_last_lines_are_those_that_count(
     text: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A log is read from its last lines that count, wherever its blocks are cut."""
+    """The requested number of last lines counts only lines that the filter keeps, however the log
+    is divided into blocks.
+    """
     monkeypatch.setattr(logs, "_CHUNK", chunk)
     path = tmp_path / "worker-0.log"
     path.write_text(text)
@@ -90,7 +92,7 @@ def noted(log: Path, *times: tuple[int, int]) -> None:
 
 
 def test_tasks_are_merged_by_time(tmp_path: Path) -> None:
-    """Lines of tasks are sorted by time; one without a time stays with its task."""
+    """Lines of tasks are sorted by time; a line without a time stays with its task."""
     first, second, old = (tmp_path / f"{name}.log" for name in ("a", "b", "c"))
     first.write_text("1\n3\n5\nhalf")
     noted(first, (0, 1000), (2, 3000), (4, 2000), (6, 6000))
@@ -117,8 +119,8 @@ def test_a_log_that_grows_has_times(tmp_path: Path) -> None:
 
 
 def test_the_last_line_of_each_task(tmp_path: Path) -> None:
-    """The last line that counts is given with its time, whatever follows it; of a task without such
-    a line the last one, and nothing of one that printed nothing.
+    """The last line that the filter keeps is returned with its time. If the filter drops all lines,
+    the last one is returned. A task without output has no last line.
     """
     printed = {
         "a": b"one\ntwo\n\n",

@@ -24,7 +24,7 @@ from tfcluster_magic.spec import Metadata, Phase, Reason, Spec, Status, TFCluste
 
 @pytest.fixture
 def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Enter a pod with a service account, whose API server does not answer."""
+    """Make this process look like a pod with a service account; the API server does not answer."""
     folder = tmp_path / "serviceaccount"
     folder.mkdir()
     (folder / "token").write_text("token")

@@ -29,7 +29,7 @@ def allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
 def test_hours_are_told_by_cluster_also_of_deleted_runs(
     here: Path, run: Run, allow: Callable[..., None]
 ) -> None:
-    """Hours are shown as a table, as JSON and as CSV, with the used ones, also for deleted runs."""
+    """Allocated and used hours are shown as a table, as JSON and as CSV, also for deleted runs."""
     assert "Nothing was reserved" in run("hours").out
     allow(cpuHours=20)
     for name in ("digits", "mnist"):
@@ -62,7 +62,7 @@ def test_days_that_are_none_are_refused(here: Path, run: Run) -> None:
 def test_a_launch_is_told_what_is_left_and_refused_without(
     here: Path, run: Run, allow: Callable[..., None]
 ) -> None:
-    """A launch shows the remaining budget and is refused without any; running runs go on."""
+    """A launch shows the remaining budget and is refused without any; running runs continue."""
     allow(cpuHours=20, days=30)
     told = run("launch", "--dry-run", "sleep.py").err
     assert "20 of 20 CPU·h left in 30 days" in told

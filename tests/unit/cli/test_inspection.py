@@ -32,8 +32,8 @@ def test_list_is_a_table_and_an_empty_one_says_what_to_do(run: Run) -> None:
 
 
 def test_wait_ends_on_success_and_failure_alike(run: Run) -> None:
-    """`wait` reports by its exit code how a run ended, at any time: 10 if it failed or was stopped,
-    5 if it does not exist.
+    """`wait` reports by its exit code how a run ended, however long ago: 10 if it failed or was
+    stopped, 5 if it does not exist.
     """
     run("launch", "hello.py", "--workers", "1")
     run("launch", "fail.py", "--workers", "1")
@@ -57,7 +57,7 @@ def test_wait_for_running_leaves_the_run_alone(run: Run) -> None:
 
     assert (up.code, late.code) == (0, 11)
     assert up.err.splitlines()[-1].startswith("sleep-1 Running: ")
-    assert "It goes on" in late.err
+    assert "The run continues" in late.err
     run("stop", "sleep", "--yes")
     assert run("wait", "sleep").code == run("wait", "sleep", "--for", "running").code == 10
 
@@ -77,7 +77,7 @@ def test_list_filters_and_says_how_many_it_hides(run: Run) -> None:
 
 
 def test_status_names_each_task_and_status_f_ends_with_the_run(run: Run) -> None:
-    """Status of a running run, then its changes until its end."""
+    """`status -f` shows the status of a running run, then its changes until its end."""
     run("launch", "sleep.py", "--workers", "2")
     ClusterManager().wait("sleep", 30, until=Until.READY)
     text = run("status", "sleep").out
@@ -192,7 +192,7 @@ def test_render_shows_what_the_runtime_really_starts(run: Run, here: Path) -> No
 
 
 def test_a_program_gets_the_flags_that_it_shall(run: Run, here: Path) -> None:
-    """A program gets all flags that it accepts, only those of addresses, or none."""
+    """A program gets all flags that it accepts, only the flags for addresses, or no flags."""
     (here / "tell.py").write_text(
         "import argparse, sys\nprint([f.split('=')[0] for f in sys.argv[1:]])\n"
         "p = argparse.ArgumentParser()\np.add_argument('--job-name')\n"
@@ -211,7 +211,9 @@ def test_a_program_gets_the_flags_that_it_shall(run: Run, here: Path) -> None:
 
 
 def test_what_was_read_from_the_program_is_told(run: Run, here: Path) -> None:
-    """`launch` and `status` say what was inferred from the program's text, and its override."""
+    """`launch` and `status` say what was inferred from the program's text, and name the option that
+    overrides it.
+    """
     (here / "tf1.py").write_text(
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--ps-hosts')\n"
         "p.add_argument('--log_dir')\np.parse_known_args()\n"
@@ -247,8 +249,8 @@ def test_a_program_that_dies_of_a_flag_that_was_passed(run: Run, here: Path) -> 
 def test_a_run_in_which_nothing_happens_ends_when_asked_to(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--stall-timeout` ends a run whose last worker waits for one that has ended, with that
-    reason.
+    """`--stall-timeout` ends a run if its last worker waits for a worker that has ended; the status
+    has that reason.
     """
     monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
     (here / "left.py").write_text(
@@ -306,7 +308,7 @@ print("step 30/30, loss = 0.01", flush=True)
 
 
 def test_status_says_how_far_a_program_is_by_its_lines(run: Run, here: Path) -> None:
-    """Printed steps and losses are shown as progress, at the end the last ones; JSON names their
+    """Printed steps and losses are shown as progress, after the end the last ones; JSON names their
     source.
     """
     (here / "prints.py").write_text(PRINTS)
@@ -367,7 +369,9 @@ def test_a_run_that_had_nothing_left_to_do_says_so(run: Run, here: Path) -> None
 
 
 def test_an_object_store_is_named_at_launch(run: Run) -> None:
-    """A launch with an object store says that its curves are not read, and how to see them."""
+    """If a program writes to an object store, the launch says that its curves are not read, and how
+    to see them.
+    """
     done = run("launch", "hello.py", "--workers", "1", "--wait", "--", "--model_dir=gs://b/m")
     assert "`tensorboard --logdir gs://b/m`" in done.out
 
@@ -434,7 +438,7 @@ def test_a_run_is_renamed_for_display(run: Run) -> None:
 
 
 def test_runs_are_tagged_and_found(run: Run) -> None:
-    """Tags are added and removed, and found by `list --tag`; other text than words is refused."""
+    """Tags are added and removed, and found by `list --tag`; invalid tags are refused."""
     for name in ("hello.py", "sleep.py"):
         run("launch", name, "--workers", "1")
     assert run("tag", "hello").out == "hello-1 has no tags.\n"
@@ -497,8 +501,8 @@ def test_stack_shows_the_line_at_which_a_task_waits(run: Run, here: Path) -> Non
 def test_stacks_of_a_stall_are_shown_after_the_end(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stacks that were taken by themselves name the line of an ended run, and since when its task
-    stood still.
+    """Stacks that were taken automatically remain after the run's end; they name the line at which
+    its task stood still, and since when.
     """
     monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
     (here / "hangs.py").write_text(HANGS)

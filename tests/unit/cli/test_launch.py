@@ -28,7 +28,7 @@ def test_launch_returns_at_once_and_says_what_to_do_next(run: Run) -> None:
 
 
 def test_arguments_after_two_dashes_are_the_programs_own(run: Run, here: Path) -> None:
-    """Words after ` -- ` reach the program unchanged, even if they look like options."""
+    """Arguments after ` -- ` reach the program unchanged, even if they look like options."""
     (here / "args.py").write_text("import sys\nprint(sys.argv[1:])\n")
     done = run("launch", "args.py", "--workers", "1", "--follow", "--", "--workers", "9", "--", "x")
 
@@ -103,7 +103,7 @@ def test_a_dry_run_without_room_says_so_with_the_code_of_no_room(run: Run) -> No
 
 def test_a_rerun_takes_what_is_advised(run: Run) -> None:
     """`--advised` shows each option that advice changes, and applies it after a confirmation; an
-    option that you give stays yours.
+    option that you give yourself is not changed.
     """
     run("launch", "hello.py", "--workers", "1", "--worker-memory", "2Gi", "--wait")
     told = run("top", "hello").out

@@ -64,7 +64,7 @@ def test_a_project_is_launched_and_its_run_found(digits: Path, manager: ClusterM
 
 
 def test_a_launch_says_what_came_from_the_file(digits: Path, run: Run) -> None:
-    """A dry run in a shell shows the file, its settings and the replaced ones."""
+    """A dry run in a shell shows the file, its settings, and those that options replaced."""
     told = run("launch", "--dry-run", "digits", "--config", "quick", "--workers", "2")
     assert told.code == 0, told.err
     assert f"Configuration quick of {digits}/tfcluster.yaml sets" in told.err
@@ -175,7 +175,7 @@ def test_list_shows_projects_with_their_last_run(
 
 
 def test_folders_and_configurations_are_completed(digits: Path, manager: ClusterManager) -> None:
-    """The magic offers the folder, its file's configurations, and the words of `project`."""
+    """The magic offers the folder, its file's configurations, and the subcommands of `project`."""
     terminal = Terminal(manager)
     assert "digits/" in completions("launch di", terminal)
     assert completions("launch digits --config ", terminal) == ["quick"]

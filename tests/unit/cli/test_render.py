@@ -78,7 +78,9 @@ def test_a_run_is_printed_under_its_next_number(run: Run) -> None:
 
 
 def test_a_policy_is_the_operators_to_apply(run: Run) -> None:
-    """A TFCluster file takes no policy, because the operator applies it."""
+    """`--policy` is refused when a TFCluster file is printed, because the operator applies the
+    policy.
+    """
     done = run(*WHOLE, "hello.py", "--policy", "policy.yaml")
     assert done.code == 2
     assert "leave out --policy" in done.err
@@ -113,7 +115,7 @@ def test_manifests_follow_the_policy_of_the_namespace(
 def test_what_the_account_may_not_create_is_said(
     run: Run, here: Path, server: KubeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tenant without the right to create Jobs is told so before the manifests."""
+    """A tenant without the right to create Jobs gets a message about that before the manifests."""
     backend(server, here, monkeypatch)
     publish(server)
     denied = {"services", "networkpolicies", "jobs"}

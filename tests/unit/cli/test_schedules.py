@@ -58,7 +58,7 @@ def test_a_schedule_from_create_to_delete(tfcluster: Run) -> None:
 
 def test_a_project_with_its_configuration(tfcluster: Run) -> None:
     """A schedule of a project reports the settings of its file and uses the named configuration;
-    `update` keeps or replaces that one.
+    `update` keeps or replaces that configuration.
     """
     folder = Path("digits")
     folder.mkdir()

@@ -37,7 +37,7 @@ def test_a_group_without_a_verb_shows_its_help(words: tuple[str, ...]) -> None:
 
 
 def test_ctrl_c_detaches_and_the_run_goes_on(here: Path) -> None:
-    """Ctrl-C during `--follow` exits with 130, says how to reconnect, and the run goes on."""
+    """Ctrl-C during `--follow` exits with 130, says how to reconnect, and the run continues."""
     shell = subprocess.Popen(
         [*MAIN, "launch", "sleep.py", "--workers", "1", "--follow"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -33,7 +33,9 @@ def notebook(
     env: dict[str, str] | None = None,
     **arguments: object,
 ) -> Any:
-    """Run a scenario in a fresh process; `answers` does what it asks for. Return its results."""
+    """Run a scenario in a fresh process, and return its results; `answers` maps a line that the
+    scenario prints to an action.
+    """
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TF")}
     package = str(Path(tfcluster_magic.__file__).parents[1])
     environment["PYTHONPATH"] = os.pathsep.join((str(ROOT / "examples"), package))
@@ -73,7 +75,7 @@ def open_port() -> Iterator[str]:
 
 
 def test_gate_names_the_tasks_that_do_not_accept(open_port: str, closed_port: str) -> None:
-    """A client is not given while a task accepts no connection; the error names that task."""
+    """No client is returned while a task accepts no connection; the error names that task."""
     with pytest.raises(WaitTimeout) as refused:
         connect(
             {"ps": [open_port], "worker": [open_port, closed_port]}, name="digits-2", timeout=0.2
@@ -86,7 +88,7 @@ def test_gate_names_the_tasks_that_do_not_accept(open_port: str, closed_port: st
 
 
 def test_gate_waits_for_a_late_task() -> None:
-    """A task that opens its port while the client waits is waited for."""
+    """The client waits for a task that opens its port late."""
     with socket.socket() as late:
         late.bind(("127.0.0.1", 0))
         opening = threading.Timer(0.3, late.listen)
@@ -108,7 +110,7 @@ def test_gate_can_be_interrupted(closed_port: str) -> None:
 
 
 def test_unresolvable_name_is_said() -> None:
-    """The error tells an unresolvable name from a refused connection."""
+    """The error distinguishes an unresolvable name from a refused connection."""
     with pytest.raises(WaitTimeout, match="its name does not resolve"):
         connect({"worker": ["digits-worker-0.invalid:2222"]}, name="digits-1", timeout=0)
 
@@ -127,7 +129,7 @@ def test_strategy_needs_a_parameter_server(open_port: str) -> None:
 
 
 def test_grpc_options_of_the_user_win() -> None:
-    """The client's gRPC defaults are added to the user's, whose own values stay."""
+    """The client's gRPC defaults are added to the user's options, and the user's values stay."""
     merged = merged_grpc_options("grpc.keepalive_time_ms=99,grpc.max_send_message_length=7").split(
         ","
     )
@@ -143,7 +145,9 @@ def test_unknown_errors_are_not_explained() -> None:
 
 @pytest.mark.cluster
 def test_a_notebook_drives_a_cluster(tmp_path: Path) -> None:
-    """Session, strategy, coordinator and the known errors, in one notebook with two clusters."""
+    """A notebook with two clusters can use session, strategy and coordinator, and known errors get
+    an explanation.
+    """
     with servers() as first, servers(workers=1, kind="python") as second:
         said = notebook(
             "drive",
@@ -175,7 +179,7 @@ def test_a_notebook_drives_a_cluster(tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 def test_own_strategy_of_the_resolver_stays_on_loopback() -> None:
-    """A strategy that the user makes of `resolver()` opens no port to the network either."""
+    """A strategy that the user makes from `resolver()` opens no port to the network either."""
     with servers(workers=1) as cluster:
         said = notebook("resolve", cluster={"addresses": cluster.wait().addresses})
     assert said["listening"] in (["127.0.0.1"], ["::ffff:127.0.0.1"])
@@ -183,7 +187,9 @@ def test_own_strategy_of_the_resolver_stays_on_loopback() -> None:
 
 @pytest.mark.cluster
 def test_a_notebook_loses_tasks() -> None:
-    """A restarted parameter server gives a new strategy; a dead master is named in time."""
+    """A restarted parameter server gives a new strategy; a dead master is named after a short
+    timeout.
+    """
     with servers() as cluster:
 
         def restart(process: subprocess.Popen[str]) -> None:
@@ -231,7 +237,9 @@ def test_keras_fits_behind_a_proxy(tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 def test_a_silent_cluster_does_not_hang_the_notebook() -> None:
-    """strategy() on a cluster that accepts but never answers ends in time, with what to do."""
+    """strategy() on a cluster that accepts connections but never answers ends with a timeout, and
+    the error says what to do.
+    """
     said = notebook("silent")
     assert said["kind"] == "WaitTimeout"
     assert "restart this kernel" in said["message"]

@@ -18,15 +18,15 @@ FIRST, LAST = CLIENT_PORTS
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
-    """Ports that are taken, in a process that has not chosen its own yet."""
+    """Hold ports, in a process that has not chosen an address of its own yet."""
     monkeypatch.setattr(connection, "_client_addresses", {})
     with ExitStack() as stack:
         yield stack
 
 
 def test_a_process_has_one_address(taken: ExitStack) -> None:
-    """The client has the address of the route to the servers and a port that tasks may reach, and
-    keeps both when it reconnects.
+    """The client uses the local address of its route to the servers, and a port that tasks may
+    reach. It keeps both when it reconnects.
     """
     taken.enter_context(socket.create_server(("127.0.0.1", FIRST)))
     address = connection.client_address(TASKS)

@@ -20,7 +20,7 @@ def noted(log: AuditLog, target: str, result: str | None = "done") -> None:
 
 
 def test_a_change_is_one_entry_and_one_that_was_cut_off_is_there(tmp_path: Path) -> None:
-    """A finished change is one entry with its result; an unfinished one is shown as asked."""
+    """A finished change is one entry with its result; an unfinished change is shown as `asked`."""
     log = AuditLog(tmp_path / "audit.jsonl")
     noted(log, "digits-1")
     noted(log, "digits-2", None)
@@ -32,7 +32,9 @@ def test_a_change_is_one_entry_and_one_that_was_cut_off_is_there(tmp_path: Path)
 
 
 def test_pages_show_each_change_once(tmp_path: Path) -> None:
-    """Each change is on one page, even though it has two lines, and across blocks of the file."""
+    """Each change is on exactly one page, although it has two lines, which may be in different
+    blocks of the file.
+    """
     log = AuditLog(tmp_path / "audit.jsonl")
     for number in range(500):
         noted(log, f"digits-{number}")

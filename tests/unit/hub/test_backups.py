@@ -1,4 +1,4 @@
-"""Which files of the hub's state a backup holds, and which a restore replaces."""
+"""The files of the hub's state that a backup holds, and those that a restore replaces."""
 
 from __future__ import annotations
 

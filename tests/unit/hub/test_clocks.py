@@ -15,7 +15,7 @@ from tfcluster_magic.hub import clocks
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_by_the_signals_of_the_hub(tmp_path: Path, number: signal.Signals) -> None:
-    """A hub that is stopped does not wait for it: JupyterHub sends SIGINT first."""
+    """A hub that is stopped does not wait for the service: JupyterHub sends SIGINT first."""
     variables = {
         clocks.STATE: str(tmp_path),
         clocks.EVERY: "30",

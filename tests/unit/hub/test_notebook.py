@@ -38,7 +38,7 @@ def test_files_of_the_user_replace_no_module_of_the_server(tmp_path: Path) -> No
 
 
 def test_the_image_of_the_hub_makes_the_command_without_jupyter_server() -> None:
-    """The hub's pod only tells which command a notebook's pod runs."""
+    """The hub's pod only determines the command that a notebook's pod runs."""
     without = (
         "import sys; sys.modules['jupyter_core'] = None; import tfcluster_magic.hub.on_kubernetes"
     )

@@ -81,8 +81,8 @@ ASKED = describe_raw_scopes(
 def test_what_is_allowed_by_a_button_is_in_the_readers_language(
     pages: Environment, name: str
 ) -> None:
-    """A page that asks for a permission names it; a scope that only a newer JupyterHub has keeps
-    its words, and what a person wrote is text.
+    """A page that asks for permissions explains them in the reader's language. A scope that only a
+    newer JupyterHub has keeps its English text, and names that users chose are escaped.
     """
     words = {
         "scope_descriptions": ASKED,
@@ -103,14 +103,16 @@ def test_what_is_allowed_by_a_button_is_in_the_readers_language(
 
 
 def test_a_scope_that_is_named_is_one_of_jupyterhubs() -> None:
-    """A name that JupyterHub changed would leave its text unread."""
+    """Every scope that the page translates exists in JupyterHub: the text for a renamed scope would
+    be unused.
+    """
     source = (PAGES / "scopes.html").read_text("utf-8")
     named = re.findall(r'"([^"]+)": _\("[A-Z]', source)
     assert len(named) == 20 and {*named} <= {*scope_definitions}
 
 
 def test_the_form_of_sizes_is_in_the_readers_language() -> None:
-    """KubeSpawner's form has no words but those of the policy and ours."""
+    """KubeSpawner's form has only texts of the policy and of our catalog."""
     sizes = (Size(name="small"), Size(name="big", cpu=4.0, cpu_limit=8.0, title="Big"))
     policy = HubPolicy(images=(Image(name="tf", image="tf:1"), Image(name="old", image="tf:0")))
     with i18n.language("zh-CN"):
@@ -131,7 +133,7 @@ def test_what_is_put_into_a_text_is_escaped(pages: Environment) -> None:
 
 
 def test_a_cell_magic_in_a_text_is_written_as_it_is_typed(pages: Environment) -> None:
-    """Only the catalog doubles the percent sign."""
+    """The percent sign of a cell magic is doubled in the catalog, but not on the page."""
     server = {"active": False, "pending": "", "what_happened": ""}
     for language in ("en", "zh-CN"):
         html = shown(pages, "home.html", language, default_server=server, parsed_scopes=[])
@@ -157,7 +159,7 @@ def test_no_text_of_a_template_stays_english(file: Path) -> None:
 
 
 def test_scripts_of_the_console_have_their_texts_in_the_readers_language() -> None:
-    """Texts for scripts are JSON that cannot end a script element; English needs none."""
+    """Texts for scripts are JSON that cannot end a script element; in English there are none."""
     script = """
       t('Stop…'); at('x').text(t(
         'Choose {name}', row
@@ -200,7 +202,7 @@ def test_a_page_of_the_console_is_all_in_one_language(file: Path) -> None:
         html = Loader(str(CONSOLE_PAGES)).load(file.name).generate(**given, **words).decode()
     left = {*re.findall(r"[A-Za-z]{2,}", read(html))}
     typed = {"yaml", "policy", "name", "group", "Gi", "JSON", "lines", "CSV", "CPU", "GPU", "UTC"}
-    typed |= {"cron"}
+    typed |= {"cron", "PVC"}
     assert left <= typed | NAMES | {"hub", "Hub", "notebook", "Kubernetes"}
 
 

@@ -1,4 +1,4 @@
-"""A launch as words, and back through the real grammar of the command line."""
+"""A launch as arguments of the command line, and back through its real parser."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def spec_of(said: dict[str, Any]) -> Spec | None:
 @settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 @given(options)
 def test_options_of_a_spec_give_the_same_spec_again(said: dict[str, Any]) -> None:
-    """The words of any record, parsed again, request the same."""
+    """The arguments written for any record, parsed again, request the same launch."""
     spec = spec_of(said)
     if spec is None:
         return
@@ -122,7 +122,7 @@ def test_a_form_of_a_spec_asks_for_the_same_spec_again(said: dict[str, Any]) -> 
 @settings(deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))
 @given(st.lists(text, max_size=4), options)
 def test_words_survive_the_shell_and_the_parser(arguments: list[str], said: dict[str, Any]) -> None:
-    """A launch written as words and quoted for a shell is parsed as the same launch."""
+    """A launch written as arguments and quoted for a shell is parsed as the same launch."""
     words = launch_argv("-odd name.py", arguments, "digits", said)
     found = parsed(shlex.split(shlex.join(words)))
     assert found.pop("program") == "./-odd name.py"
@@ -136,7 +136,7 @@ def test_words_survive_the_shell_and_the_parser(arguments: list[str], said: dict
 def test_a_line_of_a_notebook_means_the_words_that_it_was_made_of(
     arguments: list[str], cell: bool
 ) -> None:
-    """IPython's expansion of {names} and its splitting of lines return the same words."""
+    """IPython's expansion of {names} and its splitting of lines return the same arguments."""
     words = launch_argv(None if cell else "train.py", [*arguments, "$HOME {x} {{y}} it's $$z"], "n")
     source = magic_line(words, cell) + ("\nprint(1)\n" if cell else "\n")
     code = TransformerManager().transform_cell(source)
@@ -151,9 +151,9 @@ def test_a_line_of_a_notebook_means_the_words_that_it_was_made_of(
 
 
 def test_what_is_so_anyway_is_left_out() -> None:
-    """The words of a launch without options are only the program; shared sizes appear once."""
+    """The arguments of a launch without options are only the program; shared sizes appear once."""
     assert options_of(validate({"program": CELL, "replicas": {"worker": {"count": 2}}})) == {
-        "ps": 0,  # the program's own types are not known any more
+        "ps": 0,  # the types that the program asks for are unknown here
         "chief": 0,
         "evaluator": 0,
     }
@@ -166,7 +166,7 @@ def test_what_is_so_anyway_is_left_out() -> None:
 
 
 def test_wrong_words_are_written_as_they_were_typed() -> None:
-    """A launch that will be refused has a line, too."""
+    """A launch that will be refused is written as a line, too."""
     words = launch_argv(None, (), "Bad Name", {"workers": "many", "grace": -3, "env": "A"})
     assert words[1:] == ["--workers", "many", "--env", "A", "--grace=-3", "--name", "Bad Name"]
     with pytest.raises(click.UsageError):

@@ -22,7 +22,7 @@ GIB = 2**30
 FIELDS = {field["key"]: field for field in form_fields.form_fields(is_here=False)}
 BESIDE = {"program", "name", "sha256", "file", "config", "backend"}
 BESIDE |= {"wait", "follow", "timeout", "form", "dry_run"}
-"""Words of `launch` that are not options of a cluster: they have their own inputs or buttons."""
+"""Arguments of `launch` that are no options of a cluster; they have their own inputs or buttons."""
 
 
 def test_every_option_of_the_command_line_is_in_the_form() -> None:
@@ -66,7 +66,7 @@ PROGRAM = {"kind": "cell", "source": "cell", "entrypoint": "cell.py", "sha256": 
 
 
 def test_a_field_says_when_it_means_something() -> None:
-    """An option that a mode refuses or ignores is not offered there."""
+    """An option that a mode refuses or ignores is not offered in that mode."""
     for key in ("chief", "evaluator", "chief_memory", "restarts", "success_policy", "pass_flags"):
         assert FIELDS[key]["modes"] == ["between-graph"]
     for key in ("server", "idle_timeout"):
@@ -86,7 +86,9 @@ def test_what_only_pods_have_is_offered_on_kubernetes_alone() -> None:
 
 
 def test_the_python_of_pods_is_one_of_their_image() -> None:
-    """On Kubernetes the form has the Python next to the image, and offers none of this machine."""
+    """On Kubernetes the form has the Python next to the image, and offers no Python of this
+    machine.
+    """
     (local,) = (
         field for field in form_fields.form_fields(is_here=True) if field["key"] == "python"
     )
@@ -94,7 +96,7 @@ def test_the_python_of_pods_is_one_of_their_image() -> None:
     assert FIELDS["python"]["example"] == "python3"
 
 
-# A value for each kind of option that is no option's default.
+# For each kind of option, a value that differs from the default of every option.
 VALUES: dict[Kind, object] = {
     Kind.WHOLE: 5,
     Kind.NUMBER: 1.5,

@@ -21,7 +21,7 @@ __all__ = ["here", "manager"]  # fixtures of another module
 
 
 def test_nothing_said_means_two_workers(manager: ClusterManager) -> None:
-    """A program that does not mention parameter servers gets two workers and none of those."""
+    """A program that does not mention parameter servers gets two workers and nothing else."""
     assert manager.plan("hello.py").cluster.spec.replicas.counts == {TaskType.WORKER: 2}
 
 
@@ -235,7 +235,7 @@ def test_a_file_for_kubectl_runs_on_this_machine(
     manager: ClusterManager, here: Path, own_folders: Path, program: dict[str, Any]
 ) -> None:
     """A TFCluster written by hand runs here as it does in pods, under the name of its cluster; a
-    path is one in the workspace.
+    path in it means the workspace.
     """
     home = own_folders / "tfcluster"
     home.mkdir(exist_ok=True)

@@ -124,7 +124,9 @@ def test_a_configuration_replaces_what_all_have_and_options_replace_both(project
 
 
 def test_the_file_itself_names_the_project(project: Make) -> None:
-    """`launch digits/tfcluster.yaml` is `launch digits/`; a program in it is only itself."""
+    """`launch digits/tfcluster.yaml` is `launch digits/`; a program in the folder is launched
+    without the project's options.
+    """
     folder = project()
     assert request_launch(folder, str(folder / "tfcluster.yaml")).spec == asked(folder).spec
     assert request_launch(folder, str(folder / "train.py")).spec.replicas.worker.count == 2
@@ -255,7 +257,7 @@ def test_only_a_project_has_configurations(project: Make) -> None:
 
 
 def parsed(line: str) -> dict[str, Any]:
-    """Return the launch words that the command line reads from a command."""
+    """Return the arguments of a launch as the command line reads them."""
     words = shlex.split(line)[2:]
     ctx = launch_command.make_context("launch", words, obj=Terminal())
     known = {option.key for option in OPTIONS} | {"program", "config", "name"}

@@ -29,7 +29,7 @@ __all__ = ["here", "manager", "run"]  # fixtures of another module
 
 JOBS = TESTS / "data" / "tfjobs"
 COMMANDS = {"servers-and-workers": ("python", "/opt/async.py"), "benchmark": ("env",)}
-"""The commands of images whose jobs have none."""
+"""The commands of images, for jobs without a command."""
 MANIFESTS = sorted(each.name.removesuffix(".tfjob.yaml") for each in JOBS.glob("*.tfjob.yaml"))
 
 
@@ -57,7 +57,9 @@ def read(folder: Path, *documents: object, command: tuple[str, ...] = ()) -> lis
 
 
 def remarks_of(made: ImportedJob) -> dict[str, Remark]:
-    """Return what is not converted, by its path, without what each of these jobs leaves out."""
+    """Return the remarks on what is not converted, by path, without those that all jobs of the
+    tests cause.
+    """
     each = ("activeDeadlineSeconds", "cleanPodPolicy")
     return {r.path: r for r in made.remarks if not r.path.endswith(each) and r.value != "Never"}
 
@@ -252,7 +254,7 @@ def test_a_variable_of_one_type_is_no_variable_of_the_others(tmp_path: Path) -> 
         ({**worker(), "kind": "XGBoostJob"}, "a tracker at MASTER_ADDR"),
         ({**worker(), "kind": "MPIJob"}, "a launcher that starts its workers"),
         ({**worker(), "kind": "TrainJob"}, "TrainingRuntime"),
-        ({**worker(), "apiVersion": "kubeflow.org/v1beta2"}, "a TFJob of kubeflow.org/v1"),
+        ({**worker(), "apiVersion": "kubeflow.org/v1beta2"}, "only TFJobs of kubeflow.org/v1"),
         ({"kind": "Pod", "apiVersion": "v1"}, "there is no TFJob of kubeflow.org/v1 in it"),
         ({**worker(), "spec": 3}, "spec: got 3; expected an object"),
         ({**worker(), "spec": {}}, "name at least a Worker or a Chief"),
@@ -423,7 +425,7 @@ def test_several_documents_and_lists_are_read_one_by_one(run: Run, here: Path) -
 def test_a_file_is_written_where_asked_and_read_from_standard_input(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`-` reads standard input, `-o FILE` writes what is otherwise printed."""
+    """`-` reads standard input, `-o FILE` writes to a file instead of printing."""
 
     class Piped:
         buffer = io.BytesIO(yaml.safe_dump(worker(command=None)).encode())

@@ -66,7 +66,9 @@ def test_what_is_no_quantity(said: str) -> None:
 
 
 def test_what_a_pod_asks_for() -> None:
-    """A pod requests its containers and sidecars together, or its largest init container."""
+    """A pod requests its containers and sidecars together, or its largest init container, whichever
+    is more.
+    """
 
     def container(cpu: str, **more: str) -> dict[str, Any]:
         return {"resources": {"requests": {"cpu": cpu}}, **more}
@@ -81,7 +83,7 @@ def test_what_a_pod_asks_for() -> None:
 
 
 def test_tasks_are_placed_on_nodes_and_not_only_summed() -> None:
-    """Four workers of 3 CPU do not fit on two nodes of 4, and two do."""
+    """Four workers of 3 CPU do not fit on two nodes of 4, but two workers do."""
     there = NamespaceCapacity(nodes=(node(4), node(4)))
     (text,) = told({WORKER: (4, demand(3))}, there)
     fitting = "2 workers of 3 CPU, 1Gi fit, but 4 were requested"
@@ -103,7 +105,7 @@ def test_a_task_larger_than_every_node() -> None:
 
 
 def test_nodes_with_devices_are_left_to_those_who_need_them() -> None:
-    """Tasks without a GPU use other nodes if possible, so that those with one fit."""
+    """Tasks without a GPU use other nodes if possible, so that tasks with a GPU fit."""
     gpus = {"nvidia.com/gpu": 1.0}
     there = NamespaceCapacity(nodes=(node(4, **gpus), node(4)))
     wanted = {WORKER: (1, demand(4, 1, **gpus)), PS: (4, demand(1))}
@@ -145,7 +147,7 @@ def test_every_problem_is_told_at_once() -> None:
 
 
 def test_scopes_of_quotas() -> None:
-    """Only quotas whose scopes a task pod has are counted."""
+    """Only quotas with scopes that match a task's pod are counted."""
 
     def quota(name: str, **spec: Any) -> dict[str, Any]:
         return {"metadata": {"name": name}, "spec": {"hard": {"pods": "1"}, **spec}}
@@ -172,7 +174,7 @@ def test_scopes_of_quotas() -> None:
 
 
 def test_limit_ranges() -> None:
-    """A LimitRange gives the defaults of a container; of several the strictest counts."""
+    """A LimitRange has the defaults of a container; the strictest of several counts."""
     first = {"type": "Container", "default": {"memory": "2Gi"}, "defaultRequest": {"cpu": "250m"}}
     second = {"type": "Pod", "max": {"memory": "4Gi"}}
     third = {"type": "Container", "max": {"memory": "3Gi"}, "min": {"cpu": "100m"}}
@@ -222,7 +224,7 @@ def test_what_is_placed_fits(wanted: DemandByType, free: list[dict[str, float]])
 def test_one_type_alone_is_placed_wherever_it_can_be(
     count: int, each: dict[str, float], free: list[dict[str, float]]
 ) -> None:
-    """Tasks of one type are placed exactly if the nodes, counted one by one, fit that many."""
+    """Tasks of one type are placed exactly if the nodes, one by one, have room for that many."""
     most = sum(
         min(
             int(n["cpu"] * 1000) // round(each["cpu"] * 1000), int(n["memory"] // each["memory"]), 8

@@ -1,4 +1,4 @@
-"""Problems of a launch on this machine, from facts alone."""
+"""Problems of a launch on this machine, computed only from facts."""
 
 from __future__ import annotations
 

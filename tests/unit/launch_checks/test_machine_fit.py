@@ -1,4 +1,4 @@
-"""The fit of a cluster on a machine, from numbers alone."""
+"""The fit of a cluster on a machine, computed only from numbers."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_many_workers_on_few_cores_are_warned_of() -> None:
 
 
 def test_tasks_without_a_limit_are_warned_of() -> None:
-    """Tasks without a memory limit, of which TensorFlow alone would not fit, cause a warning."""
+    """Tasks without a memory limit cause a warning if not even their TensorFlow would fit."""
     verdict = check_fit(cluster(Resources(), worker=4), room(memory=1))
     assert verdict.problems == ()
     assert "4 tasks without a memory limit" in verdict.warnings[0]

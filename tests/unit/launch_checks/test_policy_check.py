@@ -51,7 +51,9 @@ def pods(workers: int = 2, **more: Any) -> Spec:
 
 
 def test_a_plain_run_is_allowed() -> None:
-    """A run without names is allowed, and one with existing names, too."""
+    """A run that names nothing of the namespace is allowed, and so is a run whose named objects
+    exist.
+    """
     assert told(Spec()) == []
     named = pods(
         volumes=(Volume(claim="images", path="/mnt/images"),),
@@ -80,7 +82,9 @@ def test_images() -> None:
 
 
 def test_a_digest_may_be_required() -> None:
-    """An image with only a tag is refused, with how to find its digest; the default never is."""
+    """An image with only a tag is refused, with how to find its digest; the default image is never
+    refused.
+    """
     policy = Policy(default_image="hub/notebook:1", images=("hub/team/*",), require_digest=True)
     (text,) = told(Spec(image="hub/team/a:2"), policy)
     assert "requires a digest, as in docker.io/hub/team/a@sha256:" in text
@@ -90,8 +94,8 @@ def test_a_digest_may_be_required() -> None:
 
 
 def test_who_has_no_secret_gets_no_image_from_a_nodes_cache() -> None:
-    """A pod asks the registry if its run names a secret or its own image; not for the
-    administrator's image, and not if nodes have images that no registry has.
+    """The registry is asked for the image of a run that names a secret or its own image. It is not
+    asked for the administrator's image, or if nodes have images that no registry has.
     """
     default = Policy().default_image
 
@@ -123,8 +127,8 @@ def test_who_has_no_secret_gets_no_image_from_a_nodes_cache() -> None:
     ],
 )
 def test_no_run_stays_for_as_long_as_it_likes(field: str, word: str, most: str) -> None:
-    """The time of tasks and records after their run is limited even without a policy; a lower limit
-    applies to runs without their own value.
+    """Tasks and records stay only for a limited time after their run, even without a policy. A
+    lower limit applies to runs without their own value.
     """
     (text,) = told(Spec(lifecycle=Lifecycle(**{field: 4000 * 86400.0})))
     assert text.startswith(f"spec.lifecycle.{word}: ")
@@ -230,7 +234,9 @@ def test_data_claims() -> None:
 
 
 def test_secrets() -> None:
-    """Only secrets that are labelled for tasks can be used, of a type for registries."""
+    """Only secrets that are labelled for tasks can be used, and pull secrets must be of a type for
+    registries.
+    """
     spec = pods(secrets=(SecretUse(name="admin"),), image_pull_secrets=("s3", "admin"))
     first, second, third = told(spec)
     assert "spec.pods.secrets[0].name: got 'admin'; tasks may use secrets that" in first
@@ -249,8 +255,8 @@ def test_annotations() -> None:
 
 
 def test_an_offer_judges_alike_when_it_was_published() -> None:
-    """A client with the published options finds the operator's problems; for lack of free resources
-    it finds none, since the run waits.
+    """A client with the published options finds the same problems as the operator. It finds none
+    for a lack of free resources, since the run waits for them.
     """
     total = {"cpu": 4.0, "memory": 8 * 2.0**30, "pods": 110.0}
     busy = NodeCapacity(total=total, free={"cpu": 0.0})

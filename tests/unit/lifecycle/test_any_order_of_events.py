@@ -92,7 +92,7 @@ class World(RuleBasedStateMachine):
         self.runs: dict[str, SeenRun] = {}
         self.circle: tuple[str, ...] = ()
         self.done: set[str] = set()
-        """The awaited runs that were seen to have done what was waited for."""
+        """The awaited runs that were seen to have ended as required."""
         self.decision = Decision(status=Status(phase=Phase.QUEUED, reason=Reason.QUEUED))
 
     @initialize(spec=specs(), admitted=st.booleans())
@@ -249,7 +249,7 @@ class World(RuleBasedStateMachine):
         until=st.sampled_from([None, 0.0, 20.0]),
     )
     def tasks_fall_quiet(self, data: st.DataObject, peer: str, until: float | None) -> None:
-        """All tasks or one do nothing, as observed at once or some time later."""
+        """All tasks or one of them do nothing, which is observed at once or some time later."""
         chosen = data.draw(st.sampled_from([None, *sorted(self.tasks)]))
         for name, task in self.tasks.items():
             if task.alive and chosen in (None, name):
@@ -319,8 +319,8 @@ class World(RuleBasedStateMachine):
 
     @invariant()
     def nothing_starts_before_what_it_waits_for(self) -> None:
-        """Tasks and a place in the queue only come after every awaited run has done its part; a
-        part that was done stays done, whatever becomes of that run.
+        """A run gets tasks and a place in the queue only after every awaited run has ended as
+        required; what becomes of an awaited run after that does not matter.
         """
         if self.history and any(each.run not in self.done for each in self.spec.after):
             assert not self.tasks

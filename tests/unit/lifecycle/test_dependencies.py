@@ -96,7 +96,7 @@ def test_a_run_that_never_appears_is_given_up() -> None:
 
 
 def test_runs_that_wait_for_each_other_end() -> None:
-    """A circle is named, and its runs fail."""
+    """Runs that wait for each other in a circle fail, and the message names the circle."""
     story = Story(spec_of(after=on("prepare-3")))
     story.circle = ("digits-2", "prepare-3", "digits-2")
     story.sees("prepare-3", Phase.QUEUED)
@@ -106,7 +106,7 @@ def test_runs_that_wait_for_each_other_end() -> None:
 
 
 def test_the_wait_for_room_begins_when_the_wait_for_runs_is_over() -> None:
-    """`queueTimeout` limits only the wait for room."""
+    """`queueTimeout` limits only the wait for free resources, not the wait for other runs."""
     spec = spec_of(lifecycle=Lifecycle(queue_timeout=50), after=on("prepare-3"))
     story = Story(spec, admitted=False)
     story.sees("prepare-3", Phase.RUNNING)

@@ -19,7 +19,9 @@ from tfcluster_magic.spec import (
 
 
 def test_a_failing_program_fails_the_cluster_when_the_window_closes() -> None:
-    """The first failure is the cause, with its last lines; those that followed are only counted."""
+    """The first failure is the cause, with its last lines; the failures that followed are only
+    counted.
+    """
     story = Story(spec_of())
     story.ends("worker-1", Cause.ERROR, exit_code=1, last_lines=("ValueError: bad shape",))
     assert story.status.reason is Reason.INVESTIGATING
@@ -34,7 +36,9 @@ def test_a_failing_program_fails_the_cluster_when_the_window_closes() -> None:
 
 
 def test_a_failure_counts_though_the_world_had_begun_the_next_attempt() -> None:
-    """A task that failed counts as failed, also if its next attempt ends with the run."""
+    """A task that failed counts as failed, even if its next attempt had begun and ends with the
+    run.
+    """
     story = Story(spec_of(worker=2))
     story.ends("worker-1", Cause.ERROR, exit_code=1)
     again = msgspec.structs.replace(story.tasks["worker-1"], attempt=2, exit=None, ready=True)
@@ -140,7 +144,7 @@ def test_workers_that_fell_with_a_parameter_server_restart_together() -> None:
 
 
 def test_without_parameter_servers_all_workers_restart_together() -> None:
-    """MultiWorkerMirroredStrategy cannot take back a single worker: the group restarts."""
+    """MultiWorkerMirroredStrategy cannot take back a single worker, so the whole group restarts."""
     story = Story(spec_of(worker=3))
     story.ends("worker-2", Cause.KILLED, signal=9)
     assert {t.attempt for t in story.tasks.values()} == {2}
@@ -199,8 +203,8 @@ def test_tasks_that_fail_alike_are_no_consequence_of_each_other() -> None:
 
 
 def test_a_program_that_never_runs_fails_the_cluster_at_once() -> None:
-    """A wrong checksum is reported with the real one, without a search for another cause and
-    without a retry, which would find the same.
+    """A wrong checksum is reported with the real one, without a search for another cause, and
+    without a retry, which would find the same checksum.
     """
     values = {"source": "train.py", "expected": "0" * 64, "found": "f" * 64}
     story = Story(spec_of(worker=3, lifecycle=Lifecycle(restarts=3)))

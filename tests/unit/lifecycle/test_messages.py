@@ -179,7 +179,9 @@ def test_a_restart_says_what_becomes_of_training(
 
 
 def test_a_checkpoint_that_nobody_could_look_for_is_not_denied() -> None:
-    """If the run's folder is not visible, the message of a restart does not deny a checkpoint."""
+    """If the run's folder is not visible, the message of a restart does not say that there is no
+    checkpoint.
+    """
     lost = failure(cause=Cause.LOST)
     unseen = english(messages.healing(lost, True, 1, "", Spec()))
     assert "training resumes from its newest checkpoint, if it saves any" in unseen
@@ -242,7 +244,7 @@ def _messages_in_code() -> Iterator[tuple[str, str, set[str] | None]]:
 
 
 def _places(code: str) -> set[str]:
-    """Return the names of values in a text."""
+    """Return the names of the placeholders in a text."""
     text = TEXTS[code]
     forms = (text,) if isinstance(text, str) else text
     names = {name for form in forms for _t, name, _f, _c in string.Formatter().parse(form) if name}

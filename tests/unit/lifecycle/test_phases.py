@@ -66,8 +66,8 @@ def test_a_success_that_trained_nothing_says_so_to_the_end() -> None:
 
 
 def test_where_results_are_is_said_once() -> None:
-    """The folder of several tasks is reported in one event; one that a pod's end deletes also in a
-    warning.
+    """The output folder of several tasks is reported in one event; a folder that is deleted with
+    its pod is also named in a warning.
     """
     story = Story(spec_of())
     for task in ("worker-0", "worker-1"):
@@ -112,8 +112,8 @@ def test_the_chiefs_success_is_enough_when_asked_for() -> None:
 def test_the_chief_decides_where_there_is_one(
     policy: SuccessPolicy | None, chief: int, ends_with: str
 ) -> None:
-    """With a chief the chief's success is the run's, without one that of all workers; a policy
-    overrides both.
+    """With a chief, the run succeeds when the chief does; without one, when all workers do. A
+    policy overrides both.
     """
     spec = spec_of(lifecycle=Lifecycle(success_policy=policy), chief=chief, worker=2, ps=1)
     story = Story(spec)
@@ -140,7 +140,7 @@ def test_workers_that_a_chief_has_left_may_end_by_themselves() -> None:
 
 def test_who_waits_for_whom_is_told() -> None:
     """If one worker has finished and the others do nothing, the run says within a minute which task
-    waits for which since when, and what to do; the message disappears once they continue.
+    waits for which task, since when, and what to do; the message disappears once they continue.
     """
     story = Story(spec_of())
     story.passes(20)
@@ -177,7 +177,9 @@ def test_all_may_wait_for_their_data() -> None:
 
 
 def test_one_that_works_is_enough() -> None:
-    """If any task works, or the state is unknown, nothing is reported and no limit counts."""
+    """If any task works, or the state is unknown, nothing is reported and stallTimeout does not
+    run.
+    """
     story = Story(spec_of(lifecycle=Lifecycle(stall_timeout=60)))
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)
     story.falls_quiet("worker-1")
@@ -189,8 +191,8 @@ def test_one_that_works_is_enough() -> None:
 
 
 def test_a_standstill_is_ended_when_that_is_asked_for() -> None:
-    """After stallTimeout the run ends as Stalled, and the message names the task that waits for one
-    which is gone.
+    """After stallTimeout the run ends as Stalled, and the message names a task that waits for one
+    which has finished.
     """
     story = Story(spec_of(lifecycle=Lifecycle(stall_timeout=120), ps=1, worker=3))
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)
@@ -219,7 +221,9 @@ def test_what_was_read_late_counts_as_far_as_it_was_read() -> None:
 
 
 def test_a_task_that_began_late_has_its_time() -> None:
-    """A start fails at startTimeout; for a task with a late pod half of it is added."""
+    """A run that does not start in time fails at startTimeout; for a task whose pod came late, half
+    of startTimeout is added.
+    """
     spec = spec_of(lifecycle=Lifecycle(start_timeout=100), worker=1)
     story = Story(spec, obeys=False)
     story.passes(90)
@@ -265,8 +269,8 @@ def test_an_evaluator_that_fails_decides_nothing(first: str) -> None:
 
 
 def test_a_failed_evaluator_is_told_while_training_goes_on() -> None:
-    """The message of a continuing run says that its evaluator failed; it is restarted only while
-    retries are left.
+    """The message of a continuing run says that its evaluator failed; the evaluator is restarted
+    only while retries are left.
     """
     story = Story(spec_of(lifecycle=Lifecycle(restarts=1), worker=1, evaluator=1))
     story.ends("evaluator-0", Cause.ERROR, exit_code=1, last_lines=("ValueError: x",))
@@ -299,7 +303,7 @@ def test_a_disrupted_evaluator_is_healed() -> None:
     ],
 )
 def test_an_evaluator_has_its_time_after_success(quiet: bool, said: str) -> None:
-    """After a success the evaluator has reclaimAfter, and the message has its end."""
+    """After a success the evaluator has reclaimAfter to finish, and the message has its end."""
     story = Story(spec_of(worker=1, evaluator=1))
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)
     assert "evaluator-0 will be reclaimed 30s later" in story.status.message
@@ -375,7 +379,7 @@ def test_what_the_world_knows_of_a_start_is_told() -> None:
 
 def test_an_image_that_no_registry_has_is_not_waited_for() -> None:
     """A task whose image is missing fails its run imageTimeout after it got a node, with the image
-    and the registry's message; one that is being pulled has startTimeout.
+    and the registry's message; an image that is being pulled has startTimeout.
     """
     story = Story(spec_of(lifecycle=Lifecycle(image_timeout=30), worker=1), obeys=False)
     story.passes(100)  # without a node for a while
@@ -411,7 +415,9 @@ def test_an_image_that_no_registry_has_is_not_waited_for() -> None:
     ],
 )
 def test_a_limit_reached_amid_a_failure_blames_the_failure(limits: Lifecycle, ready: bool) -> None:
-    """If a limit is reached while a failure is investigated or retried, it is the cause."""
+    """If a run reaches a limit while a failure is investigated or retried, its cause is the
+    failure.
+    """
     story = Story(spec_of(lifecycle=limits), obeys=ready)
     story.obeys = True
     story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)
@@ -484,7 +490,9 @@ def test_stop_wins_over_healing() -> None:
 
 
 def test_a_parameter_server_that_leaves_early_is_named() -> None:
-    """Workers cannot finish without a parameter server: one that exits 0 by itself is the cause."""
+    """Workers cannot finish without a parameter server, so a server that exits 0 by itself is the
+    cause.
+    """
     story = Story(spec_of())
     story.ends("ps-0", Cause.COMPLETED, exit_code=0)
     story.passes(59)

@@ -35,7 +35,7 @@ def end_of(name: str, at: float = 1.0) -> TaskExit:
 
 
 def test_every_output_has_its_sentence() -> None:
-    """Each recorded output is in the table, at least forty that failed."""
+    """Each recorded output is in the table, which has at least forty failures."""
     outputs = {path.stem for path in FOLDER.glob("*.txt")}
     assert outputs - set(FAILURES) == set()
     assert sum(how["exit"] != 0 for how in FAILURES.values()) >= 40
@@ -117,8 +117,8 @@ def test_an_error_that_a_success_hides_is_a_warning(name: str) -> None:
 def test_of_several_tasks_the_one_is_named_that_the_others_followed(
     ends: dict[str, str], reason: Reason, culprit: str, words: str
 ) -> None:
-    """In order of their ends, a task that lost a peer is not blamed; a worker that finished while
-    others still trained is.
+    """Tasks are judged in the order of their ends: one that lost a peer is not blamed, but a worker
+    that finished while others still trained is.
     """
     story = Story(spec_of(worker=2))
     for seconds, (task, name) in enumerate(ends.items()):

@@ -224,7 +224,7 @@ def test_the_configuration_of_the_kernel_reaches_the_manager(
 
 
 def test_loading_the_extension_imports_nothing_but_itself(here: Path) -> None:
-    """Loading the extension imports nothing else; each line imports what it needs."""
+    """Loading the extension imports only the extension; each line imports what it needs."""
     script = (
         "import sys\nfrom IPython.core.interactiveshell import InteractiveShell\n"
         "shell = InteractiveShell.instance()\nbefore = set(sys.modules)\n"

@@ -307,8 +307,8 @@ def test_the_empty_list_says_what_a_cluster_is(panel: Panel) -> None:
 def test_a_project_offers_its_configurations(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """The form has a field for the configurations of a project alone, and launches with the chosen
-    one; the line below says so.
+    """The form has a field for configurations only if the program is a project. It launches with
+    the chosen configuration, and its line shows the choice.
     """
     Path("digits").mkdir()
     Path("digits/tfcluster.yaml").write_text(

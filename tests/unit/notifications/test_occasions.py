@@ -1,4 +1,4 @@
-"""Events follow from records alone, and each is one message for each rule."""
+"""Events follow only from records, and each event is one message for each rule."""
 
 from __future__ import annotations
 

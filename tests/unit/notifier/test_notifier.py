@@ -126,8 +126,8 @@ def world(receiver: Receiver) -> Iterator[World]:
 def test_a_failed_run_is_reported_once_and_recorded(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The message has the reason and the last lines without TensorFlow's own. The run has the
-    message's state, and the URL is only in the Secret.
+    """The message has the reason and the last lines, but no log lines of TensorFlow. The run has
+    the message's state, and the URL is only in the Secret.
     """
     caplog.set_level(logging.DEBUG)
     world.add(lab="https://hub.example/user/me/lab")
@@ -238,8 +238,8 @@ def test_what_may_not_be_reached_is_not(world: World) -> None:
 
 
 def test_waits_pauses_and_budgets_are_reported(world: World) -> None:
-    """A long queued run, a schedule that paused itself and a nearly used budget are one message
-    each.
+    """A run that is queued for long, a schedule that paused itself and a nearly used budget are one
+    message each.
     """
     world.add("all", Occasion.QUEUED, Occasion.SCHEDULE_PAUSED, Occasion.BUDGET,
               queued_longer_than=1.0)  # fmt: skip
@@ -308,8 +308,8 @@ def test_one_damaged_secret_stops_nobody(world: World, caplog: pytest.LogCapture
 
 
 def test_emptied_deliveries_send_nothing_again(world: World) -> None:
-    """After the command that is shown for damaged deliveries, no old message is sent again, and
-    later events are.
+    """After the command that is shown for damaged deliveries, no old message is sent again, but
+    later events are reported.
     """
     world.add()
     world.start()
@@ -358,7 +358,7 @@ def test_what_is_missing_is_said(world: World) -> None:
 
 
 def test_only_its_secret_is_watched(world: World) -> None:
-    """The notifier requests Secrets and ConfigMaps of one name only."""
+    """The notifier requests only Secrets and ConfigMaps with one name."""
     world.start()
     asked = {
         (where.rpartition("/")[2], query.get("fieldSelector", [""])[0])

@@ -34,7 +34,9 @@ def test_a_record_of_an_earlier_release_keeps_its_program() -> None:
 
 
 def test_a_refusal_of_many_problems_names_the_first_and_counts_the_rest() -> None:
-    """A record can have thousands of problems; its status lists the first, in every language."""
+    """A record can have thousands of problems; its status lists the first and counts the rest, in
+    every language.
+    """
     found = written(1, "")
     found["spec"]["env"] = {f"TFCLUSTER_{n}": "x" for n in range(200)}
     del found["status"]

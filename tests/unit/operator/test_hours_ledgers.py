@@ -28,7 +28,7 @@ from tfcluster_magic.spec import TFCluster
 
 @pytest.fixture
 def book(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
-    """An operator that keeps ledgers, with a namespace of ada's."""
+    """An operator that keeps ledgers, and Ada's namespace."""
     monkeypatch.setattr(hours_ledgers, "LEDGER_PERIOD", 0.02)
     monkeypatch.setattr(hours_ledgers, "LEDGER_DELAY", 0.1)
     yield (made := Book(world))
@@ -152,7 +152,7 @@ def test_a_run_that_is_deleted_while_no_operator_is_there_counts_too(
 
 
 def test_what_cannot_be_written_is_written_later(world: World, book: Book) -> None:
-    """A refusal of the API or another writer loses no hours and counts none twice."""
+    """If the API refuses a write, or another client writes, no hours are lost or counted twice."""
     up(world)
     wait_until(lambda: book.kept.begun)
     down = Refusal(503, "ServiceUnavailable", "later")
@@ -188,7 +188,7 @@ def test_a_budget_refuses_by_what_is_held_now(world: World, book: Book) -> None:
 
 
 def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Book) -> None:
-    """The operator publishes the hours of ended runs, and a client adds the running ones."""
+    """The operator publishes the hours of ended runs, and a client adds those of running ones."""
     book.say(**{BUDGET: json.dumps({"cpuHours": 20, "gpuHours": 0})})
     up(world)
     finish(world, "digits-1")
@@ -226,7 +226,7 @@ def test_an_operator_without_the_right_counts_by_records(world: World, book: Boo
 
 def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, book: Book) -> None:
     """The measured use is published next to the hours in which it was measured, and only once a
-    task runs; a cluster without metrics publishes none.
+    task runs; a cluster without metrics publishes no such use.
     """
     up(world)
     assert book.keeper is not None

@@ -53,9 +53,7 @@ def test_a_check_that_failed_is_soon_made_again(
 def test_a_check_whose_pod_went_with_its_node_told_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A check whose pods disappear is not an error of the operator: it reports that and tries
-    again.
-    """
+    """A check whose pods disappear is no error of the operator; it reports this and tries again."""
     lost = "The container could not be located when the pod was terminated"
     server = Empty()
     check = EnforcementCheck(server.api(), "a", "image", lambda: True)
@@ -75,8 +73,8 @@ def test_a_check_whose_pod_went_with_its_node_told_nothing(
 
 
 def test_it_is_checked_where_tasks_run() -> None:
-    """The check's pods run on the nodes of the policy, as tasks do: if every node repels other
-    pods, none would ever run, and launches wait for the result.
+    """The check's pods run on the nodes of the policy, as tasks do. Otherwise no pod of a check
+    would run if every node repels other pods, and launches would wait for its result.
     """
     server, pool = Empty(), {"pool": "work"}
     allowed = {"key": "pool", "operator": "Equal", "value": "work", "effect": "NoSchedule"}

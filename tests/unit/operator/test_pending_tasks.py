@@ -132,7 +132,7 @@ def test_many_runs_share_a_few_reads() -> None:
 
 
 def pods_of(place: Place, count: int) -> list[Any]:
-    """Return as many pods as the first recorded one, and their Job."""
+    """Return this number of pods like the first recorded one, and their Job."""
     pod, pods = place.seen["pods"][0], []
     for index in range(count):
         head = pod["metadata"]
@@ -157,7 +157,9 @@ def test_six_hundred_pods_are_one_question() -> None:
 def test_many_pods_are_looked_through_now_and_then(
     tasks: int, looks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of 600 starting pods wakes their run: they are explained together, a few at once."""
+    """Each of 600 starting pods wakes their run, but the pods of a large run are examined only
+    every few seconds.
+    """
     looked = []
 
     def count(*words: Any) -> list[Any]:
@@ -179,7 +181,7 @@ def test_many_pods_are_looked_through_now_and_then(
 
 
 def test_an_api_that_does_not_answer_is_left_alone() -> None:
-    """After a request without an answer there is none for a while; the last explanation stays."""
+    """After an unanswered request no request is sent for a while; the last explanation stays."""
     place = Place("quota")
     known = place.sentences()
     place.api.answers = False
@@ -252,7 +254,9 @@ class QuietPlace(Place):
 
 
 def test_a_run_that_works_is_asked_once_a_pause() -> None:
-    """If one task works no other log is read, and its log again only after the pause."""
+    """If one task works no other log is read, and the log of that task is read again only after the
+    pause.
+    """
     place = QuietPlace(["step 1"], [QUIET], [QUIET])
     for _turn in range(20):
         place.quiet()
@@ -263,8 +267,8 @@ def test_a_run_that_works_is_asked_once_a_pause() -> None:
 
 
 def test_all_that_do_nothing_are_known() -> None:
-    """If no task works all logs are read: since when they wait, for which task, and the time of
-    reading.
+    """If no task works all logs are read. The result has the time since when the tasks wait, the
+    task for which they wait, and the time of the reading.
     """
     place = QuietPlace([QUIET], [QUIET, SESSION, SESSION], [QUIET])
     found = place.quiet()

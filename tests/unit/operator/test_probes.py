@@ -56,7 +56,9 @@ def test_an_operator_whose_turns_died_is_not_alive(operator: Operator) -> None:
 
 @pytest.mark.filterwarnings(DIES)
 def test_an_operator_that_publishes_no_more_is_not_alive(operator: Operator) -> None:
-    """A dead thread for published options or the NetworkPolicy check also makes it unhealthy."""
+    """A dead thread for published options or the NetworkPolicy check makes the operator unhealthy,
+    too.
+    """
     operator.controller.begin()
     assert operator.controller.alive
     operator.breaks = True

@@ -73,14 +73,14 @@ def progress(step: int, loss: float | None = None, **metrics: float) -> Progress
     ],
 )
 def test_arguments_are_read_by_their_flags(words: str, told: dict[str, str]) -> None:
-    """A flag has the next word or what follows its `=`; a negative number is no flag."""
+    """The value of a flag is the next argument or what follows its `=`; a negative number is no
+    flag.
+    """
     assert argument_values(words.split()) == told
 
 
 def test_rows_are_what_any_run_has() -> None:
-    """Everything that any of the runs has is a row: arguments, options, results; differences are
-    marked.
-    """
+    """Each argument, option and result of any of the runs has a row; differences are marked."""
     runs = [
         (a_run(1, "--rate", "0.1", env={"A": "1"}), progress(800, 0.25, accuracy=0.9812345678)),
         (a_run(2, "--rate", "0.1", workers=3, env={"A": "2"}), progress(700, float("nan"))),

@@ -167,7 +167,7 @@ def test_each_task_is_a_row_for_the_page() -> None:
 
 
 def test_a_log_line_of_tensorflow_is_no_last_line_of_a_task() -> None:
-    """A parameter server that only waits has no last line; what a program prints is one."""
+    """A parameter server that only waits has no last line; a line of the program is one."""
     run = cluster(counts={"ps": TypeCounts(desired=2, running=2)})
     logged = "W0000 00:00:1795772560.638443   14475 local_rendezvous.cc:412] Local rendezvous"
     lines = [LogLine("ps-0", logged, NOW), LogLine("ps-1", "step 3", NOW)]
@@ -194,7 +194,9 @@ def test_reclaimed_tasks_are_not_missing() -> None:
 
 
 def test_the_tasks_of_a_run_are_counted_in_the_words_of_the_page() -> None:
-    """A card of a saved notebook says what sidebar and live card say (`words.test.ts`)."""
+    """A card of a saved notebook counts tasks in the words of sidebar and live card
+    (`words.test.ts`).
+    """
     said = {
         phase: report.task_words(cluster(phase=phase, counts={"worker": counts}))
         for phase, counts in (
@@ -263,7 +265,9 @@ def test_the_bundle_says_as_of_when_and_carries_the_run() -> None:
 
 
 def test_a_card_that_is_not_kept_names_no_time_that_would_be_wrong_in_a_moment() -> None:
-    """The panel's card says since when a run is active, not for how long; a stored card does."""
+    """The panel's card says since when a run is active, not for how long; a stored card says for
+    how long.
+    """
     run = cluster(started_at=NOW - 50)
 
     assert " for 50s" not in run_card.run_card(run)
@@ -293,8 +297,8 @@ def failed_run(*printed: str) -> TFCluster:
 @pytest.mark.parametrize("form", ["text/html", "text/plain"])
 def test_what_a_notebook_keeps_of_a_failed_run_says_how_it_ended(form: str) -> None:
     """Without extension and server, a notebook shows a failed run's phase, time with its zone,
-    reason, last metrics, and the last lines of the task that failed first, without TensorFlow's
-    own.
+    reason, last metrics, and the last lines of the task that failed first, without TensorFlow's own
+    lines.
     """
     noise = "2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu.cc:210] This TensorFlow"
     lines = [f"line {number}" for number in range(20)]
@@ -326,7 +330,9 @@ def test_a_run_that_went_on_is_said_to_be_as_it_was(form: str) -> None:
 
 
 def test_lines_that_were_cut_off_are_known_as_such() -> None:
-    """Above followed lines, the cell says until their end where all of them are."""
+    """While lines are followed, a saved cell names the command that shows all of them, in case the
+    page was closed; after the end it does not.
+    """
     cut = run_card.followed_bundle(cluster(), ["worker-0"], ended=False)
     assert "the page was closed: `%tfcluster logs digits-2`" in cut["text/plain"]
     assert cut[MIME_TYPE] | {"at": 0} == {

@@ -29,7 +29,9 @@ def test_the_page_hides_the_same() -> None:
     ],
 )
 def test_what_its_code_in_c_says_is_a_remark(line: str) -> None:
-    """Both forms of its C++ log lines are recognised, and its lines before logging starts."""
+    """Both forms of TensorFlow's C++ log lines are recognised, and its lines from before logging
+    starts.
+    """
     assert is_tensorflow_log(line)
 
 

@@ -111,7 +111,7 @@ def test_cell_that_uses_the_notebooks_names_is_warned_of(here: Path, workspace: 
 def test_names_of_a_notebook_are_none_of_a_task(
     here: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`display` is a built-in name of a kernel, not of a task, and causes that warning."""
+    """`display` is a built-in name of a kernel, not of a task, and causes a warning."""
     from pyflakes import checker
 
     known = checker.builtin_vars | {"display", "get_ipython"}

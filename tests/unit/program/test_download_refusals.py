@@ -65,7 +65,7 @@ def test_two_checksums_are_refused(tmp_path: Path) -> None:
 
 
 def test_wrong_checksum_is_refused(site: Site, tmp_path: Path) -> None:
-    """A download with another checksum is refused with both of them."""
+    """A download with another checksum is refused with both checksums."""
     message = refusal(site.add("/train.py", TRAIN) + f"#sha256={'0' * 64}", tmp_path)
     assert hashlib.sha256(TRAIN).hexdigest() in message
     assert "0" * 64 in message
@@ -86,7 +86,9 @@ def test_nobody_listens_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/train.py", "data:,x"])
 def test_redirect_to_another_scheme_is_refused(site: Site, tmp_path: Path, target: str) -> None:
-    """A redirect out of http and https is refused by name and not followed."""
+    """A redirect to a scheme other than http or https is not followed, and the refusal names its
+    target.
+    """
     message = refusal(site.redirect("/train.py", target), tmp_path)
     assert f"it redirects to {target}; only http and https are followed" in message
 
@@ -198,7 +200,11 @@ def test_web_page_is_no_program(site: Site, tmp_path: Path) -> None:
             zipped({"main.py": b"/etc/passwd"}, {"main.py": stat.S_IFLNK | 0o777}),
             "main.py in the archive is a link",
         ),
-        ("/job.zip", zipped({"a": TRAIN, "a/b": TRAIN, "main.py": TRAIN}), "a is a file and a"),
+        (
+            "/job.zip",
+            zipped({"a": TRAIN, "a/b": TRAIN, "main.py": TRAIN}),
+            "a is both a file and a",
+        ),
         ("/job.tgz", tarred({"../main.py": TRAIN}), "which leads outside"),
         ("/job.tgz", tarred({"/main.py": TRAIN}), "which leads outside"),
         ("/job.tgz", tarred({"main.py": b""}, type=tarfile.SYMTYPE, linkname="/x"), "is a link"),

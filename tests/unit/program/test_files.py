@@ -239,7 +239,7 @@ def test_checksum_is_for_urls(here: Path, workspace: Path) -> None:
 
 
 def test_unreadable_file_is_refused(here: Path, workspace: Path, tmp_path: Path) -> None:
-    """An unreadable file is refused by its name."""
+    """An unreadable file is refused, and the message names it."""
     write(here / "job", {"main.py": "x = 1\n", "key.pem": "secret"})
     (here / "job" / "key.pem").chmod(0)
     for folder in (here, *here.parents):

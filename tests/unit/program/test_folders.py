@@ -93,7 +93,9 @@ def test_links_inside_a_folder_are_copied_as_files(
     ],
 )
 def test_wrong_link_is_refused_by_name(target: str, says: str, here: Path, workspace: Path) -> None:
-    """A link that leads out of the folder, nowhere or in a circle is refused by its name."""
+    """A link that leads out of the folder, nowhere or in a circle is refused, and the message names
+    it.
+    """
     write(here, {"job/main.py": "x = 1\n", "outside.csv": "secret"})
     (here / "job" / "sub").mkdir()
     (here / "job" / "sub" / "link").symlink_to(target if target != "../link" else "../sub/link")

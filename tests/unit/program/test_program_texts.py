@@ -61,7 +61,9 @@ def test_a_program_that_is_nested_deeply_is_launched(here: Path, workspace: Path
 
 
 def test_several_strategies_are_no_reason(here: Path, workspace: Path) -> None:
-    """A program that may train with or without parameter servers gets none, with the line."""
+    """A program that may train with or without parameter servers gets none, and its line is
+    reported as unclear.
+    """
     text = (
         "import sys\nimport tensorflow as tf\nif len(sys.argv) > 1:\n"
         "    s = tf.distribute.MultiWorkerMirroredStrategy()\n"

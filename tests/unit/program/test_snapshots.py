@@ -149,7 +149,7 @@ def test_workspace_that_cannot_be_written_is_told(here: Path, tmp_path: Path) ->
 def test_what_a_program_writes_beside_itself_is_kept(
     here: Path, workspace: Path, tmp_path: Path
 ) -> None:
-    """New files beside a copy are moved to where results stay; those of the snapshot are not."""
+    """New files beside a copy are moved to where results stay; files of the snapshot are not."""
     write(here, {"train.py": "import a\n", "a.py": "", "vocabulary.txt": "v"})
     copy, kept = tmp_path / "copy", tmp_path / "output" / "beside-program"
     materialise(take("train.py", here, workspace), copy, workspace, folder_mode=0o755)

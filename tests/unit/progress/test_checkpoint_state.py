@@ -33,7 +33,7 @@ def test_newest_checkpoint(tmp_path: Path) -> None:
 
 
 def test_nothing_to_resume_from(tmp_path: Path) -> None:
-    """Without a folder or a state file that names one there is no checkpoint."""
+    """There is no checkpoint without a folder, or without a state file that names one."""
     assert newest_checkpoint(tmp_path / "missing") is None
     assert newest_checkpoint(tmp_path) is None
     (tmp_path / "checkpoint").mkdir()

@@ -51,7 +51,7 @@ def test_both_formats(tmp_path: Path) -> None:
 
 
 def test_damage_costs_only_the_damaged_record(tmp_path: Path) -> None:
-    """After a damaged length, content or checksum, reading goes on at the next whole record."""
+    """After a damaged length, content or checksum, reading continues at the next whole record."""
     records = [ev.event(s, {"loss": 1.0}) for s in range(4)]
     for at in (0, 5, 9, 14, len(records[1]) - 2):
         damaged = bytearray(records[1])

@@ -191,7 +191,7 @@ def test_what_is_no_log_is_passed_over(tmp_path: Path) -> None:
 
 
 def reports(folder: Path, script: str, *path: Path) -> subprocess.CompletedProcess[str]:
-    """Run a program that calls it, as worker-0 of a run with this folder."""
+    """Run a program that calls `tfcluster.progress()`, as worker-0 of a run with this folder."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("TFCLUSTER_")}
     env["PYTHONPATH"] = os.pathsep.join(map(str, path or (RUNTIME / "site",)))
     env |= {"TFCLUSTER_OUTPUT_DIR": str(folder), "TFCLUSTER_TASK": "worker-0"}
@@ -247,7 +247,9 @@ def test_a_report_that_is_none_is_passed_over(tmp_path: Path, text: str) -> None
 
 
 def test_event_files_go_before_lines_and_a_report_before_both(tmp_path: Path) -> None:
-    """Each source is named; a total that event files lack is taken from the lines."""
+    """Event files are preferred to printed lines, and a report to both. Each source is named; a
+    total that event files lack is taken from the lines.
+    """
     program = Program(kind=ProgramKind.FILE, source="t.py", entrypoint="t.py", sha256="0" * 64)
     replicas = ReplicaSet(worker=Replicas(count=1))
     paths = {"output": str(tmp_path), "logs": str(tmp_path)}

@@ -40,7 +40,9 @@ def test_what_is_left_is_told_before_a_launch() -> None:
 
 
 def test_a_window_rolls_by_day() -> None:
-    """The day as long ago as the window is the first that does not count."""
+    """A budget's window moves by whole days: the day that is the window's length ago no longer
+    counts.
+    """
     assert budgets.window(7, NOW) == ("2026-11-16", "2026-11-22")
     spent = {"2026-11-15": (20.0, 0.0)}
     assert budgets.remaining_text(WEEK, spent, NOW) == "20 of 20 CPU·h left this week"
@@ -49,7 +51,7 @@ def test_a_window_rolls_by_day() -> None:
 
 
 def test_most_of_a_budget_is_a_warning() -> None:
-    """From 80 % a warning is shown, with the day on which hours return once none is left."""
+    """From 80 % there is a warning, with the day on which used hours return."""
     assert budgets.warnings(WEEK, {"2026-11-22": (15.9, 0.0)}, NOW) == []
     warned = budgets.warnings(WEEK, {"2026-11-22": (16.0, 0.0)}, NOW)
     used = "16 of 20 CPU·h this week are used: with none left, nothing new starts"
@@ -58,7 +60,7 @@ def test_most_of_a_budget_is_a_warning() -> None:
 
 def test_a_refusal_says_what_was_asked_used_and_allowed_and_when_hours_come_back() -> None:
     """A refusal has the requested, used and allowed hours, the administrator, and the day on which
-    enough hours return: those over the budget do not return on the first day.
+    enough hours return; that may be later than the first day on which hours return.
     """
     spent = {"2026-11-17": (2.5, 0.0), "2026-11-18": (4.0, 0.0), "2026-11-21": (18.5, 0.0)}
     (told,) = refused(WEEK, spent)
@@ -69,7 +71,7 @@ def test_a_refusal_says_what_was_asked_used_and_allowed_and_when_hours_come_back
 
 
 def test_who_has_no_gpu_hours_may_launch_without_gpus() -> None:
-    """A budget of zero of one kind limits only requests for that kind."""
+    """A budget of zero CPU- or GPU-hours limits only requests of that kind."""
     none = Budget(cpu_hours=20, gpu_hours=0)
     assert refused(none, {}) == []
     (told,) = refused(none, {}, gpu=1)

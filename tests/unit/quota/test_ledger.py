@@ -90,8 +90,8 @@ def test_a_run_is_remembered_as_long_as_it_has_a_record() -> None:
 def test_a_windows_sum_is_the_sum_of_its_runs(
     told: list[tuple[str, str, str, float, float]],
 ) -> None:
-    """The sum of a window is the same by any grouping and for any days, through any number of
-    writes to a disk.
+    """The hours of a window are the sum over its runs, for any grouping and any days, and after any
+    number of writes to disk.
     """
     book, meant = Ledger(), {}
     for uid, cluster, group, start, seconds in told:

@@ -72,7 +72,9 @@ def test_of_very_long_runs_the_oldest_days_are_one() -> None:
 
 
 def test_an_end_without_a_beginning_is_of_a_task_that_was_held() -> None:
-    """After a restart the start of a task, or the task itself, may be unknown."""
+    """An end counts as that of a task with resources, even if after a restart its start, or the
+    task itself, is unknown.
+    """
     first = ledger.update_usage(
         None, [("worker", NOON, None), ("worker", NOON, None)], NOON + 10, CORES
     )
@@ -121,8 +123,8 @@ def _seen(name: str, since: float, ended: float | None = None) -> ObservedTask:
 
 
 def test_a_run_has_its_cpu_and_gpu_hours() -> None:
-    """Two workers of 2 cores and a GPU for an hour, and a server with half a core, have these
-    hours.
+    """The hours of a run are the sum over its tasks: here two workers with 2 cores and a GPU for an
+    hour, and a parameter server with half a core.
     """
     spec = _spec()
     status = Status(phase=Phase.STARTING, reason=Reason.STARTING, started_at=NOON)

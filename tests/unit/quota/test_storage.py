@@ -67,7 +67,7 @@ def test_folders_are_measured_by_what_lies_in_them(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_measured_stands_against_nothing(tmp_path: Path) -> None:
-    """A missing folder is empty; one that is not a folder has a reason why it was not measured."""
+    """A missing folder is empty; a path that is no folder has a reason why it was not measured."""
     put(tmp_path / "file", 1)
     missing, none = measure(
         [MeasuredFolder("data", tmp_path / "no", 1), MeasuredFolder("log", tmp_path / "file", 1)]
@@ -89,7 +89,9 @@ def test_a_walk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_file_system_of_its_own_is_full_when_nothing_is_free(tmp_path: Path) -> None:
-    """A folder with its own file system is as full as that, whatever the sum of its files."""
+    """A folder with its own file system is as full as that file system, whatever the sum of its
+    files.
+    """
     script = (
         "import sys; from pathlib import Path; import msgspec\n"
         "from tfcluster_magic.quota import storage\n"
@@ -121,8 +123,8 @@ def test_a_file_system_of_its_own_is_full_when_nothing_is_free(tmp_path: Path) -
 
 
 def test_from_four_fifths_a_person_is_told(tmp_path: Path) -> None:
-    """From 80 % there is a warning with candidates to delete, and when it is full a refusal
-    instead.
+    """A folder that is 80 % full causes a warning with candidates to delete; a full folder causes a
+    refusal instead.
     """
     volume = storage.FolderUsage(
         name="data",
@@ -144,8 +146,8 @@ def test_from_four_fifths_a_person_is_told(tmp_path: Path) -> None:
 def test_launches_are_refused_when_a_folder_is_full(
     own_folders: Path, here: Path, monkeypatch: pytest.MonkeyPatch, wait_for: Callable[..., None]
 ) -> None:
-    """A user whose log folder is nearly full gets a warning at a launch; with a full one the launch
-    is refused with a remedy, after which it succeeds.
+    """A launch warns if the user's log folder is nearly full. If the folder is full, the launch is
+    refused, and succeeds after the remedy that the refusal names.
     """
     limits = own_folders / "ada.json"
     limits.write_text('{"storage": {"log": "10Mi"}}')

@@ -33,7 +33,7 @@ __all__ = ["here", "manager"]  # fixtures of another module
 
 
 def test_a_launched_program_runs_on_every_task(manager: ClusterManager) -> None:
-    """Launch, wait and logs are the Python interface, in three lines."""
+    """Three lines of Python launch a program, wait for it, and read its logs."""
     run = manager.launch("hello.py", workers=2, ps=0)
     ended = manager.wait(run.metadata.name, 180)
 
@@ -71,7 +71,7 @@ def test_a_refused_launch_of_a_large_program_leaves_no_snapshot(
 def test_a_name_that_is_taken_is_refused_and_a_derived_one_makes_way(
     manager: ClusterManager,
 ) -> None:
-    """Two launches with one given name collide; two of one program do not."""
+    """Two launches with one given name collide; two of one program without a name do not."""
     manager.launch("sleep.py", workers=1, name="mine")
     with pytest.raises(NameTaken, match="mine"):
         manager.launch("sleep.py", workers=1, name="mine")
@@ -95,7 +95,7 @@ def test_waiting_for_a_failed_run_raises_with_the_cause(
 def test_waiting_in_vain_raises_and_the_run_goes_on(manager: ClusterManager) -> None:
     """A timeout ends the wait, never the run."""
     run = manager.launch("sleep.py", workers=1)
-    with pytest.raises(WaitTimeout, match="It goes on"):
+    with pytest.raises(WaitTimeout, match="The run continues"):
         manager.wait(run.metadata.name, 0.2)
 
     assert manager.status("sleep").active
@@ -181,7 +181,9 @@ def test_resuming_an_active_run_stops_it_and_goes_on_from_its_checkpoints(
 
 
 def test_a_name_to_wait_for_means_its_newest_run(manager: ClusterManager) -> None:
-    """The record has the exact run, the launch says which one it is, and a rerun does not wait."""
+    """If a launch waits for a name, its record has the exact run and the launch says which run it
+    is; a rerun does not wait.
+    """
     manager.wait(manager.launch("hello.py", workers=1).metadata.name, 60)
     manager.wait(manager.launch("hello.py", workers=1).metadata.name, 60)
     run = manager.launch("hello.py", name="next", workers=1, after=["hello"])
@@ -198,7 +200,9 @@ def test_a_name_to_wait_for_means_its_newest_run(manager: ClusterManager) -> Non
 
 
 def test_what_can_never_happen_is_refused_at_launch(manager: ClusterManager, here: Path) -> None:
-    """A run that does not exist, that has not succeeded, or that never will."""
+    """A launch is refused if it waits for a run that does not exist, that has failed, or that never
+    ends by itself.
+    """
     (here / "fail.py").write_text("raise SystemExit(1)\n")
     with pytest.raises(ClusterFailed):
         manager.wait(manager.launch("fail.py", workers=1).metadata.name, 60)
@@ -218,8 +222,8 @@ def test_what_can_never_happen_is_refused_at_launch(manager: ClusterManager, her
 
 
 def test_a_deleted_run_has_ended_for_those_that_wait_for_its_end(manager: ClusterManager) -> None:
-    """Deleting a run that others wait for stops it: who waits for any end starts, who waits for a
-    success fails and says so.
+    """Deleting a run that others wait for stops it. A run that waits for any end starts; one that
+    waits for a success fails with this reason.
     """
     first = manager.launch("sleep.py", workers=1).metadata.name
     manager.wait(first, 60, until=Until.READY)

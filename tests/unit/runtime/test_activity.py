@@ -107,8 +107,8 @@ SIGNS = {
 
 @pytest.mark.parametrize("sign", SIGNS)
 def test_a_program_that_works_has_started(run: Run, sign: str) -> None:
-    """A task with activity counts as started although its own port is closed; the report has the
-    sign.
+    """A task with activity counts as started although its own port is closed; the report names the
+    sign of activity.
     """
     port = free_port()
     run.config["addresses"]["worker"][0] = f"127.0.0.1:{port}"
@@ -153,7 +153,7 @@ def test_a_program_that_does_nothing_has_not_started(run: Run) -> None:
 
 
 def test_a_pod_says_it_in_its_log(run: Run) -> None:
-    """In a pod the same is in the log, where the operator reads it."""
+    """In a pod, start and standstill are reported in the log, where the operator reads them."""
     port, beacon = free_port(), free_port()
     run.config["addresses"]["worker"][1] = f"127.0.0.1:{port}"
     run.config["beacon"] = beacon
@@ -202,7 +202,7 @@ def test_both_know_the_lines_by_which_tensorflow_waits(monkeypatch: pytest.Monke
 
 
 def test_steps_are_known_in_many_forms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines of loops, of Keras and of tqdm are steps; other words with numbers are not."""
+    """Lines of loops, of Keras and of tqdm are steps; other text with numbers is not."""
     monkeypatch.syspath_prepend(str(RUNTIME))
     import activity
 

@@ -21,7 +21,7 @@ from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.spec import TaskType, task_file
 
 SOURCE = Path(task_file.__file__).parents[1] / "runtime" / "loopback_guard.c"
-# What listens, as (address, port) in hexadecimal, of this process alone.
+# The listening sockets of this process only, as (address, port) in hexadecimal.
 LISTENING = """
 def listening():
     import os
@@ -74,7 +74,9 @@ def test_source_is_clean(tmp_path: Path) -> None:
     ],
 )
 def test_wildcard_becomes_loopback(guard: str, family: str, asked: str, got: str) -> None:
-    """A socket for every address is bound to loopback; one that names an address is bound to it."""
+    """A socket for every address is bound to loopback; a socket that names an address is bound to
+    that address.
+    """
     script = f"""
         import json, socket
         s = socket.socket(socket.{family}); s.bind(({asked!r}, 0))

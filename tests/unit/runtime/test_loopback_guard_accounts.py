@@ -95,7 +95,9 @@ def said(host: str, port: str, account: int, *half: str) -> str:
 
 @contextmanager
 def serving(address: str, kind: str = "single") -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Start OWNER's guarded server; yield it and its port; it accepts after a line on its input."""
+    """Start OWNER's guarded server, and yield it and its port; the server accepts connections after
+    it read a line of input.
+    """
     guard = task_file.guard_path()
     assert guard, "the package is installed without its guard"
     command = python(SERVER, OWNER, address, kind)
@@ -163,7 +165,9 @@ def test_only_its_own_account_and_root_are_let_in(address: str, kind: str, host:
 
 @pytest.mark.parametrize("kind", ["single", "duplicate", "passed"])
 def test_a_server_that_named_its_address_lets_in_whom_it_likes(kind: str) -> None:
-    """A port that a user opens on 127.0.0.1 on purpose stays as it was, under any descriptor."""
+    """A port that a user opens on 127.0.0.1 on purpose stays open to other accounts, under any
+    descriptor.
+    """
     with serving("127.0.0.1", kind) as (server, port):
         begin(server)
         assert said("127.0.0.1", port, NEIGHBOUR) == "welcome"

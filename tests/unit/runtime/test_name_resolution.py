@@ -81,7 +81,7 @@ def name_resolution(server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     )
     monkeypatch.setattr(found, "RESOLV_CONF", str(said))
     monkeypatch.setattr(found, "DNS_PORT", server.port)
-    # An answer arrives however busy this machine is; a lost one is not waited for that long.
+    # Long enough for an answer on a busy machine.
     monkeypatch.setattr(found, "DNS_TIMEOUT", PATIENCE)
     monkeypatch.setattr(found, "_understood", {})
     monkeypatch.setattr(found, "_silent", {})
@@ -104,8 +104,8 @@ def test_a_name_is_seen_as_soon_as_it_is_there(
 def test_a_server_that_does_not_like_the_question_tells_nothing(
     name_resolution: ModuleType, server: Keeping, code: int
 ) -> None:
-    """A server that refuses the question says nothing, so the resolver has to; so for one that
-    denies all.
+    """A server that refuses the question says nothing about the name, so the resolver has to be
+    asked. The same is true of a server that denies every name.
     """
     server.code = code
     assert name_resolution.name_exists(NAMES[0]) is None
@@ -116,7 +116,9 @@ def test_a_server_that_does_not_like_the_question_tells_nothing(
 def test_nobody_is_asked_of_other_names(
     name_resolution: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Full names, names outside of pods and missing servers give no answer."""
+    """For full names, outside of pods and without a name server no question is sent, and the answer
+    is unknown.
+    """
     assert name_resolution.name_exists("tasks.example.com") is None
     for text in ("nameserver 127.0.0.1\nsearch example.com\n", "search alice.svc.cluster.local\n"):
         Path(name_resolution.RESOLV_CONF).write_text(text)
@@ -147,7 +149,9 @@ def test_a_lost_answer_tells_nothing_yet(
 def test_a_silent_server_is_not_asked_for_ever(
     name_resolution: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, understood: bool
 ) -> None:
-    """The resolver replaces a silent server, and hundreds of names do not each cost a timeout."""
+    """After two requests without an answer the resolver is used instead of a silent name server, so
+    that hundreds of names do not each cost a timeout.
+    """
     if understood:
         assert name_resolution.name_exists(NAMES[0]) is False
     server.loses = 1000
@@ -178,8 +182,8 @@ def test_nobody_goes_on_before_names_were_given(
     server: Keeping,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A program that needs no peer starts without ended ones, but not before any task has a name,
-    because an operator that was down gives names late.
+    """A program that needs no peer starts without those that ended, but not before any task has a
+    name, because an operator that was down creates names late.
     """
     monkeypatch.setattr(name_resolution, "GO_ON", 0.1)
     said: list[str] = []
@@ -202,7 +206,9 @@ def test_nobody_goes_on_before_names_were_given(
 def test_addresses_are_asked_for_once_all_names_exist(
     name_resolution: ModuleType, server: Keeping, asked: list[str]
 ) -> None:
-    """Addresses are requested once all names exist, for a partial answer would be cached, too."""
+    """Addresses are requested only once all names exist, because a partial answer would be cached,
+    too.
+    """
     names = name_resolution.UnresolvedNames(NAMES, NAMES)
     for count in range(len(NAMES)):
         server.there |= {f"{each}.alice.svc.cluster.local" for each in NAMES[:count]}

@@ -115,7 +115,7 @@ def test_slow_reader_gets_everything(run: Run) -> None:
 
 
 def test_no_reader_at_all(run: Run) -> None:
-    """A task whose output has lost its reader trains on to the end."""
+    """A task whose output has lost its reader continues to the end."""
     run.program(MANY)
     read, write = os.pipe()
     os.close(read)
@@ -155,7 +155,7 @@ def test_last_lines_of_an_exception(run: Run) -> None:
     ],
 )
 def test_follows(run: Run, text: str, follows: bool) -> None:
-    """A failure because of a lost peer is distinguished from one of the program itself."""
+    """A failure because of a lost peer is distinguished from a failure of the program itself."""
     assert run.program(text).task().start().wait()["follows"] is follows
 
 
@@ -197,8 +197,8 @@ def test_termination_message_on_a_mounted_file(run: Run, tmp_path: Path) -> None
 
 
 def test_oom_counters(tmp_path: Path) -> None:
-    """Memory kills are counted in the task's own cgroup of either version; a shared one proves
-    less.
+    """Memory kills are counted in the task's own cgroup of either version; a cgroup that is shared
+    proves less.
     """
     script = """
 import os, sys; sys.path.insert(0, sys.argv[1])

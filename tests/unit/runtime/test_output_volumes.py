@@ -84,7 +84,7 @@ shutil.copy(volume / "worker-0.log", folder / "copied")
 
 def test_volume_has_room_again(run: Run) -> None:
     """When a full log volume has room again the copy names its gap and continues with whole lines;
-    this is reported once, also to the starter of the task.
+    this is reported once, also to the process that started the task.
     """
     run.program(ROOM_AGAIN, arguments=[str(run.folder)])
     task = run.task().start(prefix=in_a_volume(run, 3))
@@ -228,7 +228,7 @@ def test_times_that_were_emptied_while_they_are_read(tmp_path: Path) -> None:
 
 
 def test_times_while_their_disk_is_full(tmp_path: Path) -> None:
-    """Lines whose times could not be written have none, and later ones have theirs again."""
+    """Lines whose times could not be written have no times, and later lines have times again."""
     log = tmp_path / "worker-0.log"
     noted(
         log,
@@ -270,8 +270,8 @@ def test_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
 
 
 def test_gaps_in_the_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
-    """Lines without a recorded time have none as long as there is room to say so; times that jump
-    take no more room than others.
+    """Lines without a recorded time have no time as long as there is room to record the gap; times
+    that jump take no more room than others.
     """
     log = tmp_path / "worker-0.log"
     noted(

@@ -70,8 +70,8 @@ def test_waits_for_names(run: Run, tmp_path: Path) -> None:
 
 
 def test_one_answer_tells_that_all_names_are_there(run: Run, tmp_path: Path) -> None:
-    """If the common parent name has an address for each peer, no name is looked up alone: 600 tasks
-    would need 360 000 lookups. With one address less, the missing peers are named.
+    """If the common parent name has an address for each peer, no single name is looked up: 600
+    tasks would need 360 000 lookups. With one address less, the missing peers are named.
     """
     there = "127.0.0.2 all.invalid\n127.0.0.3 all.invalid\n"
     hosts, task = found_in_a_file(run, tmp_path, "all.invalid", there)
@@ -85,7 +85,7 @@ def test_one_answer_tells_that_all_names_are_there(run: Run, tmp_path: Path) -> 
 
 
 def test_names_that_never_come(run: Run) -> None:
-    """A task without a peer's address finally ends with the peer's name."""
+    """A task whose peer never gets an address ends after a timeout, and names the peer."""
     run.config["addresses"]["ps"] = ["gone.invalid:2222"]
     message = run.task().start({"TFCLUSTER_PATIENCE": "0.2"}).wait()
     assert message["cause"] == "NotStarted"
@@ -149,9 +149,9 @@ def test_resume(run: Run, old: Path) -> None:
         ".resumed-from",
         "worker-0.log",
         "ps-0.log",
-        ".tfcluster-times/worker-0.log",  # belongs to the new run's own logs
+        ".tfcluster-times/worker-0.log",  # belongs to the log of the new run
         ".tfcluster-times/ps-0.log",
-        ".tfcluster-usage/worker-0.jsonl",  # as are its samples
+        ".tfcluster-usage/worker-0.jsonl",  # so do the samples
         ".tfcluster-usage/ps-0.jsonl",
     }
     assert (run.output / "checkpoint").read_text() == (
@@ -215,7 +215,7 @@ def test_a_number_that_was_used_before(run: Run, tmp_path: Path) -> None:
 
 
 def test_files_that_no_run_has_marked(run: Run) -> None:
-    """Files without a run's mark are left alone as well."""
+    """Files without a run's mark are not changed either."""
     folder = Path(run.config["outputDir"])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.ckpt-5.index").write_text("precious")
@@ -236,7 +236,7 @@ def test_all_tasks_of_a_run_share_its_folder(run: Run) -> None:
 def test_a_volume_that_recovers_is_waited_for(
     run: Run, tmp_path: Path, heals: bool, cause: str
 ) -> None:
-    """An error of a recovering volume does not end a task at once: it waits, and reports the
+    """An error of a recovering volume does not end a task at once: the task waits, and reports the
     reason.
     """
     folder = tmp_path / "volume"

@@ -335,7 +335,7 @@ def test_a_damaged_archive_is_told_in_words(
 
 
 def test_a_name_that_no_file_can_have_is_refused(run: Run, site: Site, home: Path) -> None:
-    """An entry with a NUL in its name is named."""
+    """An entry with a NUL in its name is refused, and the message names it."""
     packed = tarred({"main.py": b""}, pax_headers={"path": "a\0b.py"})
     task = started(run, url=site.add("/a.tgz", packed), dir=str(home))
     assert task.wait()["cause"] == "NotStarted"
@@ -484,7 +484,7 @@ def test_a_command_runs_where_its_image_says(run: Run, home: Path) -> None:
 
 
 def test_a_command_that_is_not_there(run: Run) -> None:
-    """A command that the image lacks is named."""
+    """If the image lacks the command, the message names it."""
     code, values = refused(started(run, command=["no-such-command"]))
     assert (code, values) == ("CommandNotThere", {"command": "no-such-command"})
 

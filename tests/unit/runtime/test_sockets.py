@@ -16,7 +16,9 @@ from tfcluster_magic.runtime import sockets
 def test_a_listening_socket_is_found_by_its_port(
     family: socket.AddressFamily, address: str
 ) -> None:
-    """The kernel's answer by netlink is the one of its tables, and names the owner's socket."""
+    """The kernel's answer by netlink agrees with its tables, and names the socket of the process
+    that listens.
+    """
     with socket.socket(family) as server:
         server.bind((address, 0))
         port = server.getsockname()[1]
@@ -32,8 +34,8 @@ def test_a_listening_socket_is_found_by_its_port(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a socket to another account")
 def test_who_may_read_a_connection_is_known_by_account() -> None:
-    """The account of a connection is known: a listener's before it accepts, an acceptor's after it
-    closes.
+    """The accounts that may read a connection are known: that of the listener while it listens, and
+    that of the accepted socket while it is open.
     """
     with socket.create_server(("127.0.0.1", 0)) as server:
         os.fchown(server.fileno(), 65534, -1)

@@ -221,7 +221,7 @@ def test_stacks_of_a_stall_are_taken_once_and_kept(run: Run) -> None:
 def test_what_a_program_puts_in_place_of_kept_stacks_is_left_out(
     tmp_path: Path, content: bytes
 ) -> None:
-    """A file that is no kept stack counts as none."""
+    """A file in the place of stored stacks is ignored if it does not hold stacks."""
     folder = tmp_path / ".tfcluster-stacks"
     folder.mkdir()
     (folder / "worker-0.stalled.json").write_bytes(content)

@@ -35,8 +35,8 @@ def test_every_type_has_its_place() -> None:
 
 
 def test_nobody_but_the_evaluator_knows_its_address() -> None:
-    """Without parameter servers an evaluator is in its own cluster, where
-    MultiWorkerMirroredStrategy counts it, and in no other task's; with some it is in none.
+    """The address of an evaluator is only in its own TF_CONFIG, and only without parameter servers:
+    MultiWorkerMirroredStrategy expects the evaluator there.
     """
     together = {kind: hosts for kind, hosts in ADDRESSES.items() if kind != "ps"}
     for addresses in (together, ADDRESSES):

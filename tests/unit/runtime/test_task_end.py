@@ -43,7 +43,7 @@ def test_stop_gives_time(run: Run) -> None:
 
 
 def test_stop_reaches_through_a_shell(run: Run) -> None:
-    """SIGTERM also reaches the program that a shell script runs, and its time counts."""
+    """SIGTERM also reaches the program that a shell script runs, and the task waits for its end."""
     inner = (
         "import signal, sys, time\n"
         "signal.signal(15, lambda *_: (time.sleep(0.3), print('saved'), sys.exit()))"
@@ -114,7 +114,7 @@ def test_nothing_survives_who_started_it(run: Run, tmp_path: Path, report: bool)
 
 
 def test_a_thread_may_end(run: Run, tmp_path: Path) -> None:
-    """A task goes on when only the thread that started it ends."""
+    """A task continues when only the thread that started it ends."""
     run.program("import sys, time; print('up', flush=True); time.sleep(1); print('done')")
     starter = tmp_path / "starter.py"
     starter.write_text(

@@ -1,5 +1,5 @@
-"""Behaviour of a task only in a pod: it counts attempts by its Job, delays a restart so that a
-group's failure can be judged, and shows while an In-Graph server is used.
+"""Behaviour that a task has only in a pod: it counts attempts by its Job, delays a restart so that
+a group's failure can be judged, and shows while an In-Graph server is used.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 def test_attempts_are_counted_by_the_job(
     run: Run, failures: str, ignored: str, attempt: str
 ) -> None:
-    """The attempt is one more than the pods that the Job has replaced, for any reason."""
+    """The attempt is one more than the number of pods that the Job has replaced, for any reason."""
     job = {"TFCLUSTER_INDEX_FAILURES": failures, "TFCLUSTER_INDEX_IGNORED": ignored}
     task = run.task().start({"TFCLUSTER_ATTEMPT": "", **job})
     assert task.wait()["cause"] == "Completed"
@@ -131,7 +131,7 @@ def test_the_zip_says_how_it_is_used(packed: list[str]) -> None:
 @pytest.mark.cluster
 @pytest.mark.parametrize("kind", ["native", pytest.param("python", marks=pytest.mark.long)])
 def test_a_server_runs_from_the_zip(run: Run, packed: list[str], kind: str) -> None:
-    """A bare server starts from the same file, the C API's and TensorFlow's own."""
+    """Both kinds of server start from the same file: that of the C API and TensorFlow's own."""
     run.config.update(
         mode="in-graph",
         program=None,
@@ -154,7 +154,9 @@ def _open(port: int) -> bool:
 
 @pytest.mark.cluster
 def test_a_server_shows_that_it_is_used(run: Run) -> None:
-    """While a client is connected to an In-Graph server its beacon is open; when idle, closed."""
+    """The beacon of an In-Graph server is open while a client is connected, and closed while the
+    server is idle.
+    """
     server, beacon = free_port(), free_port()
     run.config.update(
         mode="in-graph",

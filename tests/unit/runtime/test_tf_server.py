@@ -74,7 +74,7 @@ class Client:
         )
 
     def answer(self) -> Any:
-        """Return its result from the cluster."""
+        """Return the client's result from the cluster."""
         assert self.process.stdout is not None
         return json.loads(self.process.stdout.readline())
 
@@ -84,7 +84,7 @@ class Client:
         self.process.communicate()
 
     def leave(self) -> None:
-        """Close the session as a notebook does that is shut down."""
+        """Close the session as a notebook that is shut down does."""
         self.process.communicate("\n", PATIENCE)
 
 
@@ -136,7 +136,7 @@ def loopback_listeners(run: Run) -> list[str]:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_taken_port(run: Run, shared: bool) -> None:
-    """A port that is taken ends the server at once with one line that names it."""
+    """A port that is taken ends the server at once with one line that names the port."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         run.config["addresses"]["worker"] = [f"127.0.0.1:{port}"]

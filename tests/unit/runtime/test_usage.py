@@ -105,7 +105,7 @@ def test_the_last_sample_of_a_short_task_has_all_of_it(run: Run) -> None:
 
 @pytest.mark.parametrize("broken", ["file", "folder", "volume"])
 def test_a_volume_that_fails_disturbs_no_task(run: Run, broken: str) -> None:
-    """If samples cannot be written, the program goes on and its log does not mention it."""
+    """If samples cannot be written, the program continues and its log does not mention it."""
     run.output.mkdir()
     folder = run.output / ".tfcluster-usage"
     if broken == "file":
@@ -380,7 +380,9 @@ def test_limits_and_throttling_of_an_own_control_group(
 
 
 def test_steps_that_a_program_tells_are_sampled(run: Run) -> None:
-    """Printed steps are in the samples; what `tfcluster.progress` reports comes before them."""
+    """Printed steps are in the samples; what `tfcluster.progress` reports takes precedence over
+    them.
+    """
     source = """
 import os, time, tfcluster
 print("step 41", flush=True)

@@ -163,7 +163,7 @@ def test_what_a_pod_would_lose_is_copied_and_told(run: Run) -> None:
 
 @pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="a folder in memory")
 def test_large_checkpoints_are_copied_while_there_is_room(run: Run) -> None:
-    """Checkpoints of any size are copied, the newest of those that a program keeps; those without
+    """The newest checkpoint that a program keeps is copied, whatever its size; checkpoints without
     room are named.
     """
     with tempfile.TemporaryDirectory(dir="/dev/shm") as gone:
@@ -221,7 +221,9 @@ def test_a_run_that_finds_itself_done_says_so(run: Run) -> None:
 
 
 def test_one_step_is_all_that_tensorflow_1_does_then(run: Run) -> None:
-    """A hook that stops at a step checks after the first one: that step is no training either."""
+    """A TensorFlow 1 hook that stops training at a step checks only after one more step, which does
+    not count as training either.
+    """
     earlier(run)
     text = "print('loss = 0.5, step = 800')\ncheckpoint('model', 'model.ckpt-801')\n"
     program(run, RESTORES + text)
@@ -245,7 +247,9 @@ def test_one_step_is_all_that_tensorflow_1_does_then(run: Run) -> None:
 def test_a_run_that_trains_says_nothing_of_the_checkpoint_it_began_from(
     run: Run, text: str
 ) -> None:
-    """A newer checkpoint, a further step, a saved model or a failure prevents that report."""
+    """After a newer checkpoint, a further step, a saved model or a failure, the task does not
+    report that it found its training finished.
+    """
     earlier(run)
     program(run, text)
     assert run.task().start().wait().get("found") is None

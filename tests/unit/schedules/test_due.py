@@ -106,7 +106,7 @@ def test_with_a_clock_that_jumps_none_is_lost_and_none_runs_twice(
         world.pass_time(seconds, clock=clock)
         latest = max(latest, world.now)
     world.pass_time(0, clock=max(0.0, latest - world.now))
-    for _ in range(100):  # a clock that was far ahead has waiting ones
+    for _ in range(100):  # a clock that was far ahead leaves waiting due times
         world.look()
         world.pass_time(MINUTE / 10)
     ran = Counter(due_times(world))
@@ -238,7 +238,7 @@ def test_a_failure_is_retried_after_its_delays() -> None:
 
 
 def test_it_pauses_after_failures_in_a_row() -> None:
-    """After three failures in a row the schedule pauses and says so; a success counts anew."""
+    """After three failures in a row the schedule pauses and says so; a success resets the count."""
     good = iter([False, False, True, False, False, False, True])
     world = ScheduleWorld(rules(pause_after=3))
     world.ends_as = lambda _o: Phase.SUCCEEDED if next(good) else Phase.FAILED
@@ -357,7 +357,7 @@ def test_a_launch_without_room_is_tried_ever_less_often() -> None:
 
 
 def test_an_end_that_nobody_saw_is_unknown() -> None:
-    """A due time whose record is gone counts neither as a success nor as a failure, and says so;
+    """A due time whose record is gone counts neither as a success nor as a failure, but as unknown;
     due times that depend on its success do not run.
     """
     world = ScheduleWorld(rules("*/5 * * * *", after_success=True, pause_after=1))
@@ -514,7 +514,7 @@ def test_a_time_at_which_the_other_has_no_run_is_skipped(
 
 
 def test_a_paused_schedule_is_not_waited_for() -> None:
-    """Runs of `run-now` and retries do not wait."""
+    """A due time that waits for a paused schedule is skipped; runs of `run-now` do not wait."""
     pair = Pair(rules(), AwaitedOutcome.SUCCESS)
     pair.first.status = replace(pair.first.status, paused=Pause(at=START))
     for _ in range(2 * 60):

@@ -45,7 +45,9 @@ def test_any_other_text_stays(text: str) -> None:
 
 
 def test_a_directive_that_is_none_is_refused() -> None:
-    """A format with an unknown directive is refused by name before anything is launched."""
+    """A format with an unknown directive is refused before anything is launched, and the message
+    names the directive.
+    """
     found = problems(["{scheduled_for:%Q}", "{scheduled_for:%}"], {"DAY": "{scheduled_for:%c}"})
     assert len(found) == 3
     assert not problems(["{scheduled_for:%Y-%m-%d %H:%M:%S %j %%}", "{nothing:%Q}"], {})

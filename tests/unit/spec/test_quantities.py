@@ -41,7 +41,7 @@ def test_formatted_memory_is_close_to_the_amount(count: int) -> None:
     ("text", "seconds"), [("45", 45), ("30s", 30), ("1h30m", 5400), ("1.5m", 90), ("7d", 604800)]
 )
 def test_durations_are_read_as_people_write_them(text: str, seconds: float) -> None:
-    """A duration is seconds alone, or numbers with units."""
+    """A duration is a number of seconds, or numbers with units."""
     assert parse_duration(text) == seconds
 
 

@@ -106,7 +106,7 @@ def test_what_is_counted_is_what_is_stored(path: str) -> None:
 
 
 def counted(path: str) -> int:
-    """Return how many bytes the field of a case counts for."""
+    """Return the number of bytes for which the field of a case counts."""
     return sizes.payload_sizes(msgspec.convert(SPECS[path], Spec))[path]
 
 
@@ -124,7 +124,7 @@ def test_a_cached_record_keeps_no_text_of_any_length() -> None:
 
 
 def most_bytes(node: Mapping[str, Any], definitions: Mapping[str, Any], path: str) -> int:
-    """Return the maximum bytes of a value, without texts of the table; in one with a pattern no
+    """Return the maximum bytes of a value, without texts of the table; in a text with a pattern no
     character takes more than a byte.
     """
     if any(path == each.path for each in sizes.PAYLOAD):
@@ -200,7 +200,7 @@ LONG = "<" * 4000
 
 
 def failed(task: str, text: str = LONG) -> TaskFailure:
-    """Return a task with the longest output that Kubernetes keeps, in each place."""
+    """Return a failure whose texts all have the greatest length that Kubernetes keeps."""
     told = TaskExit(
         cause=Cause.ERROR,
         finished_at=1.5e9,
@@ -306,7 +306,7 @@ def test_of_a_status_that_is_too_large_goes_first_what_people_need_least(
     length: int, first: int, last: int, events: int, words: int
 ) -> None:
     """A status that is too large first loses lines of tasks that failed later, then older events,
-    then the messages of those tasks, and last the output of the first.
+    then the messages of those tasks, and last the output of the task that failed first.
     """
     status = Status(
         phase=Phase.FAILED,

@@ -118,7 +118,9 @@ def test_a_board_without_event_files_says_where_it_looked(state: Path, tmp_path:
 
 
 def test_two_callers_at_once_share_one_board(state: Path, logs: Path) -> None:
-    """Callers in several processes, one of them by a link, get one board that outlives them."""
+    """Callers in several processes, one of which uses a link to the folder, get one board that
+    outlives them.
+    """
     link = logs.parent / "link"
     link.symlink_to(logs)
     callers = [

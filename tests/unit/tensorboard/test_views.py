@@ -36,7 +36,7 @@ def output(folder: Path, steps: int = 3) -> str:
 
 
 def test_several_runs_are_shown_under_their_names(state: Path, tmp_path: Path) -> None:
-    """A board on several runs shows each under its name, nothing else, and later events."""
+    """A board on several runs shows each under its name with later events, and nothing else."""
     first, second = output(tmp_path / "log/digits/1"), output(tmp_path / "log/cnn/4")
     output(tmp_path / "log/other/1")
     output(tmp_path / "log/cnn/4/eval")
@@ -86,7 +86,9 @@ def test_a_run_that_moved_is_shown_where_it_is(state: Path, tmp_path: Path) -> N
 def test_old_views_are_forgotten(
     state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The latest used views are stored; of the others nothing is left but the runs."""
+    """The most recently used views are stored; nothing remains of other views, but their runs are
+    kept.
+    """
     monkeypatch.setattr(views, "MOST_VIEWS", 2)
     folders = {name: output(tmp_path / name) for name in ("a-1", "b-1", "c-1")}
     old = view_of_runs(folders, state_dir=state)
@@ -113,7 +115,7 @@ def runs(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def say(capfd: pytest.CaptureFixture[str], *words: str) -> str:
-    """Return the output of `tfcluster` with these words."""
+    """Return the output of `tfcluster` with these arguments."""
     capfd.readouterr()
     with pytest.raises(SystemExit):
         cli.main(["tensorboard", *words])
@@ -122,8 +124,8 @@ def say(capfd: pytest.CaptureFixture[str], *words: str) -> str:
 
 @pytest.mark.usefixtures("runs")
 def test_deleting_output_ends_the_boards_on_it() -> None:
-    """`delete --with-logs` ends a board on that run alone, which its tab cannot start again; a
-    board that shows another run, too, goes on.
+    """`delete --with-logs` ends a board that shows only that run, and its tab cannot start it
+    again; a board that also shows another run continues.
     """
     manager = ClusterManager()
     alone = manager.boards.view("one-1")

@@ -301,7 +301,9 @@ def test_input_from_a_disk_is_named() -> None:
 
 
 def test_a_worker_for_which_the_others_wait_is_named() -> None:
-    """In synchronous training all workers make the same steps; the slowest computes meanwhile."""
+    """In synchronous training all workers make the same steps; the slowest computes while the
+    others wait.
+    """
     samples = {
         "worker-0": attempt(cpu=0.2),
         "worker-1": attempt(cpu=0.95),

@@ -95,7 +95,9 @@ def test_outliers_come_first_and_alone_of_many_tasks() -> None:
 
 
 def test_restarts_and_events_are_marked() -> None:
-    """A task that was started again leaves a gap and a mark; events of before are left out."""
+    """A task that was started again leaves a gap and a mark; events from before the first sample
+    are left out.
+    """
     again = parse(
         lines(row(1), row(1)) + lines(row(1, 400), row(1, 420), began=NOW + 10, attempt=2)
     )

@@ -127,7 +127,9 @@ def test_attempts_add_up() -> None:
 
 
 def test_a_task_that_ended_within_a_sample_has_no_peak() -> None:
-    """No memory was read of it, so neither the table nor a sentence claims that it used none."""
+    """A task that ended before its memory was read has no peak: neither the table nor a sentence
+    claims that it used none.
+    """
     found = run_usage(a_run(Phase.FAILED), {"worker-0": sampled([7, 60])}, {}, NOW)
     assert usage_lines(found) == []
     assert "PEAK" not in usage_table(found) and "worker-0" in usage_table(found)

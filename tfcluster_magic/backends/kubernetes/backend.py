@@ -137,8 +137,8 @@ def _find_posted(api: Api, namespace: str, name: str, refused: ApiError) -> Obje
 
 def _unknown_field(field: str) -> Problem:
     allowed = _(
-        "the TFCluster that is installed on this cluster is older than this package and does not "
-        "know it: leave it out, or have the administrator apply the newer one"
+        "TFCluster on this cluster is older than this package and does not know this field: "
+        "leave it out, or have the administrator apply the newer version"
     )
     return Problem(field, None, allowed)
 
@@ -562,7 +562,7 @@ class KubernetesBackend(Backend):
             raise Conflict(
                 _(
                     "the output of {name} is in {folder} on a volume that is not mounted here: "
-                    "delete it in a notebook of the cluster, or delete the record alone"
+                    "delete it in a notebook of the cluster, or delete only the record"
                 ).format(
                     name=cluster.metadata.name, folder=cluster.status.paths.get("output", "/log")
                 )

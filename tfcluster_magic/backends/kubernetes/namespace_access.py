@@ -53,7 +53,7 @@ def is_served(api: Api, namespace: str) -> bool:
         why = access.explain_api_error(error, server=api.server)
         # A user without this right did not ask to run clusters in this pod instead.
         raise type(why)(
-            _("{why}. To run clusters in this pod itself, say TFCLUSTER_BACKEND=local").format(
+            _("{why}. To run clusters in this pod itself, set TFCLUSTER_BACKEND=local").format(
                 why=why
             )
         ) from None
@@ -243,9 +243,9 @@ def _outage_notice(since: float, place: str) -> str:
     when = time.localtime(since)
     at = time.strftime("%H:%M:%S" if time.time() - since < DAY / 2 else "%Y-%m-%d %H:%M", when)
     return _(
-        "The operator of TFCluster has not answered since {since}: tasks that run go on, launches "
-        "and stops wait for it. Tell your administrator: "
-        "`kubectl -n {namespace} get deployment,pod,lease`"
+        "The operator of TFCluster has not answered since {since}: running tasks continue, but "
+        "launches and stops wait for it. Tell your administrator: `kubectl -n {namespace} get "
+        "deployment,pod,lease`"
     ).format(since=at, namespace=place.partition("/")[0])
 
 

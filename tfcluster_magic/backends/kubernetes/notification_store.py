@@ -116,7 +116,7 @@ class KubernetesNotifications(Notifications):
                     continue
                 raise self._explained(error) from None
             return
-        text = _("others change {name} at the same time: try again")
+        text = _("somebody else is changing {name}: try again")
         raise Conflict(text.format(name=labels.NOTIFICATIONS))
 
     def _explained(self, error: ApiError) -> TFClusterError:

@@ -81,7 +81,7 @@ class KubernetesSchedules(Schedules):
                     continue
                 raise self._explained(error, name) from None
             return after
-        text = _("others change {name} at the same time: try again")
+        text = _("somebody else is changing {name}: try again")
         raise Conflict(text.format(name=name))
 
     def delete(self, name: str) -> None:

@@ -89,7 +89,7 @@ def start_supervisor(folder: RunFolder, lock_fd: int) -> None:
             words = last_supervisor_lines(folder, lines=1)
             raise BackendUnavailable(
                 _("the supervisor of this run could not start: {why}").format(
-                    why=words or _("it said nothing")
+                    why=words or _("it printed nothing")
                 )
             )
     except OSError as error:
@@ -222,8 +222,8 @@ class Launch:
             if isinstance(error, UnicodeEncodeError):
                 raise TFClusterError(
                     _(
-                        "{text!r} is not UTF-8 text, and the record of a run holds nothing "
-                        "else: use a folder with another name"
+                        "{text!r} is not UTF-8 text, and the record of a run can hold only UTF-8 "
+                        "text: use a folder with another name"
                     ).format(text=error.object)
                 ) from None
             raise

@@ -44,14 +44,14 @@ def _complete_runs(
 @click.option(
     "--filter", "text", help="only rows whose owner, name, reason or message contains this"
 )
-@click.option("--owner", help="only of this user")
+@click.option("--owner", help="only rows of this user")
 @click.option(
     "--phase",
     type=click.Choice([p.value for p in Phase]),
     multiple=True,
     help="only runs in this phase; repeatable",
 )
-@click.option("--reason", help="only with this reason, such as OOMKilled")
+@click.option("--reason", help="only clusters with this reason, such as OOMKilled")
 @page_options("age")
 @grammar.output_option(FORMS)
 @hub_options
@@ -73,7 +73,7 @@ def clusters_command(
         "GPU",
         _("MESSAGE"),
     )
-    none = _("No cluster fits.") if told["all"] else _("There are no clusters.")
+    none = _("No cluster matches.") if told["all"] else _("There are no clusters.")
     show_page(terminal, told, form, head, lambda row: _row(terminal, row), none)
 
 

@@ -49,12 +49,12 @@ schedules_argument = click.argument(
 @click.option(
     "--filter", "text", help="only rows whose owner, name, cron or reason of a pause contains this"
 )
-@click.option("--owner", help="only of this user")
+@click.option("--owner", help="only rows of this user")
 @click.option(
     "--state",
     type=click.Choice(SCHEDULE_STATES),
     multiple=True,
-    help="only in this state; repeatable",
+    help="only schedules in this state; repeatable",
 )
 @page_options("owner")
 @grammar.output_option(FORMS)
@@ -68,7 +68,7 @@ def schedules_command(
     asked = {key: value for key, value in words.items() if value not in (None, ())}
     told = HubAPI.of(hub, token_file).ask("GET", "schedules", asked)
     head = (_("OWNER"), _("NAME"), _("CRON"), _("ZONE"), _("NEXT"), _("LAST TEN"), _("STATE"))
-    none = _("No schedule fits.") if told["all"] else _("There are no schedules.")
+    none = _("No schedule matches.") if told["all"] else _("There are no schedules.")
     show_page(terminal, told, form, head, lambda row: _row(terminal, row), none)
 
 

@@ -41,13 +41,13 @@ def override_command() -> None:
 
 @override_command.command("set", cls=Command)
 @click.argument("user", metavar="USER")
-@click.option("--cpu", type=float, help="cores of all tasks at once")
-@click.option("--memory", help="memory of all tasks at once, such as 64Gi")
-@click.option("--gpu", type=int, help="GPUs of all tasks at once")
-@click.option("--pods", type=int, help="tasks at once")
-@click.option("--workspace", help="size of the claim workspace, such as 20Gi")
-@click.option("--data", help="size of the claim data")
-@click.option("--log", help="size of the claim log")
+@click.option("--cpu", type=float, help="cores of all tasks together")
+@click.option("--memory", help="memory of all tasks together, such as 64Gi")
+@click.option("--gpu", type=int, help="GPUs of all tasks together")
+@click.option("--pods", type=int, help="number of tasks at the same time")
+@click.option("--workspace", help="size of the claim `workspace`, such as 20Gi")
+@click.option("--data", help="size of the claim `data`")
+@click.option("--log", help="size of the claim `log`")
 @click.option("--cpu-hours", type=float, help="CPU-hours within the budget's days")
 @click.option("--gpu-hours", type=float, help="GPU-hours within the budget's days")
 @click.option(
@@ -167,7 +167,12 @@ def _site_hours(
 
 @click.command("hours", cls=Command)
 @window_options
-@click.option("--by", type=click.Choice(GROUPINGS), default="user", help="one row for each [user]")
+@click.option(
+    "--by",
+    type=click.Choice(GROUPINGS),
+    default="user",
+    help="one row for each value of this [user]",
+)
 @grammar.output_option(HOURS_FORMS)
 @hub_options
 @click.pass_obj
@@ -195,7 +200,12 @@ def hours_command(
 
 @click.command("usage", cls=Command)
 @window_options
-@click.option("--by", type=click.Choice(GROUPINGS), default="user", help="one row for each [user]")
+@click.option(
+    "--by",
+    type=click.Choice(GROUPINGS),
+    default="user",
+    help="one row for each value of this [user]",
+)
 @grammar.output_option(HOURS_FORMS)
 @hub_options
 @click.pass_obj
@@ -208,10 +218,10 @@ def usage_command(
     hub: str | None,
     token_file: str | None,
 ) -> None:
-    """Show which CPU-hours everyone's clusters have reserved and not used, most first.
+    """Show the CPU-hours that everyone's clusters have reserved but not used, most first.
 
-    Only hours whose use was measured are compared: of clusters that have ended, and on Kubernetes
-    also of active ones, if the cluster has metrics.
+    Only hours with measured use are compared: those of ended clusters, and on Kubernetes also those
+    of active clusters, if metrics are available.
     """
     words: dict[str, str] = {"by": by, "from": first, "to": last, "sort": "unused"}
     told, rows = _site_hours(words, hub, token_file)
@@ -225,7 +235,7 @@ def usage_command(
 
 @click.command("storage", cls=Command)
 @click.option("--filter", "text", help="only rows whose user, folder or path contains this")
-@click.option("--owner", help="only of this user")
+@click.option("--owner", help="only rows of this user")
 @click.option("--full", is_flag=True, help="only folders that are at least 80 % full")
 @page_options("-share")
 @grammar.output_option(FORMS)
@@ -239,7 +249,7 @@ def storage_command(
     asked = {key: value for key, value in words.items() if value is not None}
     told = HubAPI.of(hub, token_file).ask("GET", "storage", asked)
     head = (_("USER"), _("FOLDER"), _("USED"), _("ALLOWED"), _("FULL"), _("MESSAGE"))
-    none = _("Nothing fits.")
+    none = _("Nothing matches.")
     show_page(terminal, told, form, head, _storage_row, none)
 
 

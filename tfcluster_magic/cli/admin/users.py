@@ -178,7 +178,7 @@ def delete_archives_command(
 
 @click.group("users", cls=AdminGroup, invoke_without_command=True)
 @click.option("--filter", "text", help="only rows whose name, group or account contains this")
-@click.option("--group", help="only of this group")
+@click.option("--group", help="only users of this group")
 @click.option(
     "--server",
     type=click.Choice(["running", "starting", "stopping", "stopped"]),
@@ -211,7 +211,7 @@ def users_command(
         _("STORAGE"),
         _("OVERRIDE"),
     )
-    none = _("No user fits.") if told["all"] else _("There are no users.")
+    none = _("No user matches.") if told["all"] else _("There are no users.")
     show_page(terminal, told, form, head, _user_row, none)
 
 
@@ -421,7 +421,7 @@ def _server_command(what: str, text: str) -> click.Command:
 
 for _what, _text in (
     ("start", "Start the servers of users, without waiting."),
-    ("stop", "Stop the servers of users; their clusters go on."),
+    ("stop", "Stop the servers of users; their clusters continue."),
     ("delete", "Stop and remove a named server (--server)."),
 ):
     servers_command.add_command(_server_command(_what, _text))

@@ -24,7 +24,7 @@ from ...paths import private, state_dir
 from ...spec import Model
 from ..audit import FILE as AUDIT
 from ..audit import AuditLog, new_entry
-from ..shared_settings import DATABASE, base_url, is_open, subdomain_host
+from ..shared_settings import DATABASE, SIGN_IN, base_url, is_open, subdomain_host
 from . import FILE
 from .accounts import LINK_HOURS, AccountStore, HubAccount, normalized_name
 from .system_accounts import owner, why_no_notebook
@@ -70,6 +70,7 @@ def invite(
     """Create the account NAME and print a link that sets its password. If NAME already has a
     password, nothing changes unless you add --reset.
     """
+    _require_passwords()
     known = normalized_name(name)
     there = _store(place).read().get(known)
     asked = not _on_this_machine() or without_notebook or there is not None
@@ -91,6 +92,7 @@ def reset(place: tuple[Path, str | None], name: str) -> None:
     """Print a link that sets a new password for NAME. The old password, all sessions and all tokens
     stop working. Notebooks and clusters go on.
     """
+    _require_passwords()
     if normalized_name(name) not in _store(place).read():
         raise _unknown(name)
     _link(place, name)
@@ -234,6 +236,12 @@ def _noted(
         log.ended(entries, [str(error)])
         raise
     log.ended(entries, ["done"])
+
+
+def _require_passwords() -> None:
+    """Raise Conflict if users sign in at a provider: then no link sets a password."""
+    if os.environ.get(SIGN_IN) == "oidc":
+        raise Conflict(_("this hub has no passwords, because users sign in at a provider"))
 
 
 def _on_this_machine() -> bool:

@@ -32,6 +32,7 @@ from ... import state_files
 from ...errors import BackendUnavailable, InvalidRequest, Problem, TFClusterError
 from ...i18n import _, mark
 from .. import auth
+from ..shared_settings import SIGN_IN
 from .accounts import allowed_name
 
 DISCOVERY_PATH = "/.well-known/openid-configuration"
@@ -316,15 +317,15 @@ def provider_settings(env: Mapping[str, str]) -> Provider:
 
 
 def _kind(env: Mapping[str, str]) -> str:
-    kind = env.get("TFCLUSTER_HUB_SIGN_IN") or "accounts"
+    kind = env.get(SIGN_IN) or "accounts"
     headline = _("the hub's sign-in cannot be set up")
     if kind not in KINDS:
-        one = Problem("TFCLUSTER_HUB_SIGN_IN", kind, _("use accounts or oidc"))
+        one = Problem(SIGN_IN, kind, _("use accounts or oidc"))
         raise InvalidRequest([one], headline)
     given = [name for name in REQUIRED if env.get(name)]
     if kind == "accounts" and given:
         one = Problem(
-            "TFCLUSTER_HUB_SIGN_IN",
+            SIGN_IN,
             kind,
             _("set it to oidc, or unset {names}").format(names=", ".join(given)),
         )

@@ -235,8 +235,8 @@ def _forbidden(error: ApiError) -> TFClusterError:
     return NotAllowed(
         _(
             "{user} may not {verb} {resource} {where}: ask an administrator of the cluster to "
-            "bind the ClusterRole tfcluster-user there to it, or choose a namespace that is yours "
-            "(TFCLUSTER_NAMESPACE)"
+            "bind the ClusterRole tfcluster-user to this account in that namespace, or choose a "
+            "namespace that is yours (TFCLUSTER_NAMESPACE)"
         ).format(
             user=found["user"],
             verb=found["verb"],

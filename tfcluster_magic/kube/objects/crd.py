@@ -498,9 +498,9 @@ PLURAL = "tfclusters"
 Column = tuple[str, str, str, str, int]
 """A column of `kubectl get`: name, type, path, description, priority (1: only with `-o wide`)."""
 _COLUMNS: Sequence[Column] = (
-    ("Phase", "string", ".status.phase", "Where the run is.", 0),
+    ("Phase", "string", ".status.phase", "The phase of the run.", 0),
     ("Ready", "string", ".status.ready", "Tasks that run or have succeeded, of all.", 0),
-    ("Reason", "string", ".status.reason", "Why it is there.", 0),
+    ("Reason", "string", ".status.reason", "Why it is in this phase.", 0),
     ("Age", "date", ".metadata.creationTimestamp", "Since the launch.", 0),
     ("Message", "string", ".status.message", "The reason as a sentence.", 1),
 )
@@ -628,12 +628,12 @@ def condition_schema(types: str) -> Object:
                     "format": "int64",
                 },
                 "lastTransitionTime": {
-                    "description": "Since when the status is what it is. In RFC 3339.",
+                    "description": "Time of the last change of 'status'. In RFC 3339.",
                     "type": "string",
                     "format": "date-time",
                 },
-                "reason": {"description": "Why it is so, in one word.", "type": "string"},
-                "message": {"description": "Why it is so, in English.", "type": "string"},
+                "reason": {"description": "Why the status is so, in one word.", "type": "string"},
+                "message": {"description": "Why the status is so, in English.", "type": "string"},
             },
             "required": ["type", "status", "lastTransitionTime", "reason", "message"],
         },
@@ -652,9 +652,9 @@ _STATUS_OF_THE_RESOURCE: Mapping[str, Object] = {
     },
     "observedGeneration": GENERATION,
     "conditions": {
-        "description": "What other tools wait for: Admitted, Running, Complete, Failed.",
+        "description": "States that other tools can wait for: Admitted, Running, Complete, Failed.",
         **condition_schema(
-            "Admitted: it got what it asks for. Running: all of its tasks run. "
+            "Admitted: the run got what it asks for. Running: all of its tasks run. "
             "Complete: it has succeeded. Failed: it has ended without success."
         ),
     },

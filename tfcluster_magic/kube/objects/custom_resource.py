@@ -593,7 +593,7 @@ def _ending(spec: Spec, head: Mapping[str, Any]) -> Spec:
 def _newer(told: Sequence[str]) -> list[str]:
     if not told:
         return []
-    text = _("a newer version of TFCluster wrote what this one does not know: {fields}")
+    text = _("a newer version of TFCluster wrote fields that this version does not know: {fields}")
     return [text.format(fields=", ".join(sorted(told)[:10]))]
 
 

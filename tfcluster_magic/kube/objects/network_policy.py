@@ -175,7 +175,7 @@ def _dns_network_mistake(server: DnsResolver) -> str:
     if network.num_addresses == 1 and server.port == 53:
         return ""  # NodeLocal DNSCache, or Google's metadata service, which is also a DNS server
     return _(
-        "{network} stays closed: only a single address in it, with port 53, can be a DNS server"
+        "{network} cannot be opened; only one of its addresses, on port 53, may be a DNS server"
     ).format(network=_closed_around(network))
 
 

@@ -35,13 +35,13 @@ from .schedule_resource import KIND, ScheduleSpec
 
 PLURAL = "tfclusterschedules"
 COLUMNS: tuple[Column, ...] = (
-    ("Cron", "string", ".spec.cron", "When it is due.", 0),
-    ("Zone", "string", ".spec.timeZone", "The time zone of that.", 1),
+    ("Cron", "string", ".spec.cron", "The cron expression.", 0),
+    ("Zone", "string", ".spec.timeZone", "The time zone of the cron expression.", 1),
     ("Next", "string", ".status.nextTime", "The next due time.", 0),
-    ("Last", "date", ".status.lastTime", "Since the due time of the newest run.", 0),
+    ("Last", "date", ".status.lastTime", "Time since the due time of the newest run.", 0),
     ("Run", "string", ".status.lastRun", "The newest run.", 0),
     ("State", "string", ".status.state", "Active, Paused or Invalid.", 0),
-    ("Age", "date", ".metadata.creationTimestamp", "Since it was created.", 0),
+    ("Age", "date", ".metadata.creationTimestamp", "Time since it was created.", 0),
     ("Why", "string", ".status.conditions[?(@.message!='')].message", "The reason.", 1),
 )
 NAME_RULES = (
@@ -52,16 +52,16 @@ TEMPLATE_RULES = (
     CelRule(
         "",
         f"self.mode != '{_IN_GRAPH}'",
-        "a schedule runs a program: in-graph, a notebook is the client",
+        "a schedule runs a program, and an in-graph cluster has none: a notebook is its client",
         "mode",
     ),
     CelRule(
         "",
         "!has(self.after) || size(self.after) == 0",
-        "a template cannot have it: remove it",
+        "a template cannot have this field: remove it",
         "after",
     ),
-    CelRule("", "!has(self.stop)", "a template cannot have it: remove it", "stop"),
+    CelRule("", "!has(self.stop)", "a template cannot have this field: remove it", "stop"),
 )
 """Rules below `spec.template.spec` that only templates have."""
 SPEC_RULES = (
@@ -138,16 +138,17 @@ _STATUS_OF_THE_RESOURCE: Mapping[str, Object] = {
     "lastTime": _time("The due time of the newest run."),
     "lastRun": _text("The newest run."),
     "state": _text("Active, Paused or Invalid."),
-    "takenRunTime": _time("The newest of spec.runTimes that was taken."),
+    "takenRunTime": _time("The newest of spec.runTimes that was handled."),
     "takenBackfill": {
-        "description": "The highest number of spec.backfills that was taken.",
+        "description": "The highest number of spec.backfills that was handled.",
         "type": "integer",
         "format": "int64",
     },
     "conditions": {
-        "description": "What other tools wait for: Ready, Paused.",
+        "description": "States that other tools can wait for: Ready, Paused.",
         **condition_schema(
-            "Ready: it is valid, and followed. Paused: it launches nothing, and why."
+            "Ready: the schedule is valid, and the operator follows it. "
+            "Paused: the schedule launches nothing."
         ),
     },
 }

@@ -75,7 +75,10 @@ class Suspension(Model, frozen=True, kw_only=True):
     locked: Annotated[
         bool,
         Meta(
-            description="set, changed and lifted only with the right `lock` on tfclusterschedules"
+            description=(
+                "only accounts with the right `lock` on tfclusterschedules may set, change "
+                "or lift it"
+            )
         ),
     ] = False
 
@@ -98,10 +101,10 @@ class BackfillRequest(Model, frozen=True, kw_only=True):
             description="the current time; a request from before the schedule's creation is ignored"
         ),
     ]
-    start: Annotated[float, Meta(description="due times from here on are included")]
-    end: Annotated[float, Meta(description="due times up to here are included")]
+    start: Annotated[float, Meta(description="first time of the range, included")]
+    end: Annotated[float, Meta(description="last time of the range, included")]
     parallel: Annotated[
-        int, Meta(ge=1, le=100, description="most of its runs at the same time")
+        int, Meta(ge=1, le=100, description="maximum number of its runs at the same time")
     ] = 1
 
 
@@ -120,7 +123,7 @@ def _read_times(times: Sequence[str]) -> list[float]:
 
 
 def _times_schema(node: Object) -> Object:
-    item = {"description": "One of them.", "type": "string", "format": "date-time"}
+    item = {"description": "Time of one request.", "type": "string", "format": "date-time"}
     return {**node, "description": f"{node['description']} In RFC 3339.", "items": item}
 
 
@@ -132,7 +135,7 @@ class ScheduleSpec(ScheduleRules, frozen=True, kw_only=True):
         "runTimes": Form("runTimes", _write_times, _read_times, _times_schema),
     }
 
-    suspend: Annotated[bool, Meta(description="launch nothing more; current runs go on")] = False
+    suspend: Annotated[bool, Meta(description="launch nothing more; current runs continue")] = False
     suspension: Annotated[Suspension, Meta(description="who suspended it, and why")] | None = None
     resume_at: (
         Annotated[
@@ -161,7 +164,10 @@ class ScheduleSpec(ScheduleRules, frozen=True, kw_only=True):
         str,
         Meta(
             max_length=WORDS_LENGTH,
-            description="the words of the launch as JSON, for `tfcluster schedule update`",
+            description=(
+                "the launch as the user typed it, as JSON; `tfcluster schedule update` makes a new "
+                "snapshot from it"
+            ),
         ),
     ] = ""
     template: Annotated[RunTemplate, Meta(description="what is launched at each due time")]
@@ -279,11 +285,13 @@ def read_template(found: Mapping[str, Any]) -> tuple[Spec, list[str]]:
         return Spec(), [_words_of(error)]
     told = []
     if spec.mode is Mode.IN_GRAPH:
-        allowed = _("a schedule runs a program: in-graph, a notebook is the client")
+        allowed = _(
+            "a schedule runs a program, and an in-graph cluster has none: a notebook is its client"
+        )
         told.append(Problem("spec.mode", spec.mode.value, allowed))
     if spec.after or spec.stop:
         field = "spec.after" if spec.after else "spec.stop"
-        told.append(Problem(field, "…", _("a template cannot have it: remove it")))
+        told.append(Problem(field, "…", _("a template cannot have this field: remove it")))
     arguments = spec.program.arguments if spec.program else ()
     told += placeholders.problems(arguments, spec.env)
     return spec, [_words_of(InvalidRequest(told))] if told else []

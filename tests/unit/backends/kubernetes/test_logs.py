@@ -42,8 +42,8 @@ def server() -> Iterator[KubeServer]:
 class Together:
     """A gate that lets requests pass in groups of `size`: each waits for the others of its group.
 
-    An incomplete group passes after a while. The reader returns lines task by task, and requests
-    only a few tasks ahead: a late request may be left with fewer than `size`.
+    An incomplete group passes after a while: the reader requests only a few tasks ahead, so that
+    its last requests may be fewer than `size`.
     """
 
     def __init__(self, size: int) -> None:
@@ -87,7 +87,7 @@ def texts(lines: Iterator[LogLine | None]) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("follow", [True, False])
 def test_the_last_lines_of_200_tasks_come_soon(server: KubeServer, follow: bool) -> None:
     """Many tasks are read at the same time: 200 of them show their last lines in at most a quarter
-    of the time for one after the other.
+    of the time that reading them one after the other takes.
     """
     together = Together(8)
     for worker in range(200):
@@ -105,7 +105,7 @@ def test_the_last_lines_of_200_tasks_come_soon(server: KubeServer, follow: bool)
 
 
 def test_lines_wait_for_the_answers_of_other_tasks() -> None:
-    """Lines are in the order of time although tasks answer in turn; none waits for long."""
+    """Lines are sorted by time although tasks answer in turn; none waits for long."""
     sorter = TimeSorter(2)
     sorter.put(0, [LogLine("worker-0", "2", 12.0), LogLine("worker-0", "4", 14.0)], 20.0, 20.1)
     assert [line.text for line in sorter.due(20.2)] == []
@@ -192,7 +192,7 @@ def test_more_that_is_there_is_read_at_once() -> None:
 
 
 def test_a_task_that_cannot_be_read_hides_no_other_and_is_named(server: KubeServer) -> None:
-    """If one node does not answer, all other tasks are shown, and a line names the missing one and
+    """If one node does not answer, all other tasks are shown, and a line names the missing task and
     the reason.
     """
     for worker in range(3):
@@ -234,7 +234,7 @@ def test_following_says_when_the_server_is_away_and_goes_on(
     put_pod(server, 0, log)
     lines = reader(server, 1).follow(None)
     told: list[str] = []
-    words = 0  # while it is away
+    words = 0  # while the server is away
     for line in lines:
         told += [line.text] if line else []
         words += line is None and server.refuses("", "") is not None
@@ -274,7 +274,7 @@ def test_the_last_lines_of_a_pod_that_went_are_in_the_copy(
 
 
 def test_last_lines_that_nobody_has_are_told(server: KubeServer) -> None:
-    """Without /log, a follower is told that the last lines may be missing, and where they are."""
+    """Without /log, a follower is told that the last lines may be missing, and where the log is."""
     first, second = end_while_followed(server, None)
     assert first == "a"
     assert second.startswith("tfcluster: the last lines of worker-0 may be missing")

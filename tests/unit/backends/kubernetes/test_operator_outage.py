@@ -1,4 +1,4 @@
-"""Reports of an operator that does not answer, and none while it answers."""
+"""Reports that the operator does not answer, and no such report while it answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SAID = "The operator of TFCluster has not answered since"
 
 
 class Clock:
-    """The passing time, as each machine's clock shows it."""
+    """A clock that the test moves; `skew` is the error of the machine's time of day."""
 
     strftime, localtime = staticmethod(time.strftime), staticmethod(time.localtime)
 
@@ -129,7 +129,7 @@ def test_an_operator_that_acts_is_never_said_to_be_away(
 def test_the_clock_of_the_client_counts_for_nothing(
     server: KubeServer, laptop: KubernetesBackend, monkeypatch: pytest.MonkeyPatch, skew: float
 ) -> None:
-    """A client whose clock is a day wrong reports only real outages, in its own clock's time."""
+    """A client whose clock is a day wrong reports only real outages, with times of that clock."""
     clock = Clock(skew)
     monkeypatch.setattr(namespace_access, "time", clock)
     renew(server)
@@ -143,8 +143,8 @@ def test_the_clock_of_the_client_counts_for_nothing(
 def test_nobody_is_blamed_whose_lease_cannot_be_read(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """If the Lease is missing, may not be read, or its server gives no times, nothing is reported;
-    and a healthy operator is not blamed for a run that ends slowly.
+    """If the Lease is missing, may not be read, or the API server gives no times, nothing is
+    reported; and a healthy operator is not blamed for a run that ends slowly.
     """
     launched(server)
     run = laptop.get("digits-1")
@@ -164,8 +164,8 @@ def test_nobody_is_blamed_whose_lease_cannot_be_read(
 def test_an_operator_whose_lease_is_gone_does_not_answer(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """If no Lease is where the operator says, the operator is reported as away until one is; a
-    Lease that may not be read says nothing.
+    """If there is no Lease at the published place, the operator is reported as away until a Lease
+    is there; a Lease that may not be read is no outage.
     """
     options = server.objects[path("configmaps", NAMESPACE, labels.OPTIONS)]
     options["data"][leader_election.LEASE_KEY] = f"labs/{leader_election.OPERATOR_LEASE}"
@@ -185,8 +185,8 @@ def test_an_operator_whose_lease_is_gone_does_not_answer(
 def test_an_outage_costs_one_question(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many readers cause one read of the Lease in four seconds, one in a minute if it may not be
-    read, and none for a user without a waiting run.
+    """Many readers together read the Lease once in four seconds, or once a minute if they may not
+    read it. A user without a waiting run never reads it.
     """
     asking = backend(server, tmp_path, monkeypatch)
     clock = Clock()
@@ -300,7 +300,9 @@ def test_who_waits_hears_of_it_and_of_its_end(
 def test_pages_are_told_beside_each_run_that_waits(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """Sidebar and panel show an outage at every active run, then hide it."""
+    """Sidebar and panel show an outage at every active run, and hide it once the operator answers
+    again.
+    """
     launched(server)
     over = {"phase": "Stopped", "reason": "StopRequested", "releasedAt": time.time()}
     launched(server, "digits-2", **over)

@@ -120,7 +120,9 @@ def test_each_line_comes_once(server: KubeServer, steps: list[Step], given: list
 
 
 def test_the_last_lines_of_several_attempts(server: KubeServer) -> None:
-    """The last lines are those of the newest pod, then of the one before; new ones are added."""
+    """The last lines come from the newest pod, and from the pod before if more are requested; new
+    lines follow.
+    """
     first, second = NodeLog(), NodeLog()
     first.say("a", "b", "c")
     second.say("d", "e", every=0)
@@ -136,7 +138,7 @@ def test_the_last_lines_of_several_attempts(server: KubeServer) -> None:
 
 
 def test_the_last_lines_are_those_that_count(server: KubeServer) -> None:
-    """Lines that do not count are skipped, however many there are, in every attempt."""
+    """The number of last lines counts only lines that the filter keeps, in each attempt."""
     first, second = NodeLog(), NodeLog()
     first.say("a", "-", "b", "-", "-")
     second.say("c", *["-"] * 500, "d", "-", every=0)

@@ -134,7 +134,7 @@ def test_every_verb_works_as_on_one_machine(desk: Desk) -> None:
 
 
 def test_changes_at_the_same_time_are_both_kept(desk: Desk) -> None:
-    """A write that conflicts with one of the operator is repeated."""
+    """A write that conflicts with a write by the operator is repeated."""
     verbs, server = desk.manager.schedules, desk.world.server
     verbs.create("nightly", "train.py", cron="0 0 1 1 *", overlap="allow")
     conflicts = [Refusal(409, "Conflict")]

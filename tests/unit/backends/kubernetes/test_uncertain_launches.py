@@ -60,7 +60,7 @@ def launch(laptop: KubernetesBackend, name: str = "digits") -> str:
 
 def test_what_people_write_is_in_annotations(server: KubeServer, laptop: KubernetesBackend) -> None:
     """Note, display name and tags are merged into the object's annotations, which kubectl may write
-    as well; invalid ones are ignored and stay until changed.
+    as well; invalid annotations are ignored and stay until changed.
     """
     where = path("tfclusters", NAMESPACE, launch(laptop))
     before = server.api().get(where)
@@ -103,8 +103,8 @@ def written_names(server: KubeServer, where: str) -> set[str]:
 def test_a_tag_is_added_to_a_record_that_changes(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """A changed annotation keeps concurrent changes of others; after too many conflicts the change
-    is refused with a message.
+    """A changed annotation does not undo concurrent changes by others; after too many conflicts the
+    change is refused with a message.
     """
     where = path("tfclusters", NAMESPACE, launch(laptop))
     tried = []
@@ -132,8 +132,8 @@ def posts(server: KubeServer) -> int:
 
 
 def test_a_lost_answer_makes_no_second_run(server: KubeServer, laptop: KubernetesBackend) -> None:
-    """If the connection is cut after the POST was carried out, the launch returns the run that it
-    created, the only one.
+    """If the connection is cut after the POST was carried out, the launch returns the run that the
+    POST created, and creates no second one.
     """
     server.loses = lambda method, _path: method == "POST"
     assert launch(laptop) == "digits-1"
@@ -163,7 +163,7 @@ def test_whether_it_was_launched_is_not_known(
 def test_a_name_that_somebody_else_was_faster_to_take(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """A run of another launch with the same name is never returned as one's own."""
+    """A launch never returns the run of another launch with the same name."""
     other = {"metadata": {"name": "digits-1"}, "spec": {"mode": "in-graph"}}
     added = False
 
@@ -199,7 +199,9 @@ def test_a_field_that_the_cluster_does_not_know_is_refused(
 
 @pytest.fixture
 def pod(server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Enter a pod with a service account, and write a kubeconfig for the server."""
+    """Make this process look like a pod with a service account, and write a kubeconfig for the
+    server.
+    """
     backend(server, tmp_path, monkeypatch)
     folder = tmp_path / "serviceaccount"
     folder.mkdir()
@@ -210,7 +212,7 @@ def pod(server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def forbid(server: KubeServer, installed: bool) -> None:
-    """Deny the pod's account all reads; TFCluster is installed on the cluster, or not."""
+    """Deny the pod's account all reads, on a cluster with or without TFCluster."""
     words = (
         'configmaps "tfcluster-options" is forbidden: User "system:serviceaccount:alice:default" '
         'cannot get resource "configmaps" in API group "" in the namespace "alice"'
@@ -228,7 +230,7 @@ def forbid(server: KubeServer, installed: bool) -> None:
 @pytest.mark.usefixtures("pod")
 def test_a_pod_that_may_not_ask_is_told_which_right_it_lacks(server: KubeServer, pod: Path) -> None:
     """If TFCluster is installed and the pod's account has no rights, nothing runs in the pod by
-    mistake: the error names the right, who grants it, and how to run there all the same.
+    mistake: the error names the right, who grants it, and how to run in the pod nevertheless.
     """
     forbid(server, installed=True)
     with pytest.raises(NotAllowed, match="may not get configmaps in namespace alice") as told:
@@ -250,7 +252,7 @@ def test_a_pod_of_a_cluster_without_tfcluster_runs_clusters_itself(
 def test_a_pod_whose_namespace_nobody_serves_runs_clusters_itself(
     server: KubeServer,
 ) -> None:
-    """A namespace without the operator's options does not use the cluster."""
+    """A pod in a namespace without the operator's options runs clusters itself."""
     assert isinstance(ClusterManager().backend, KubernetesBackend)
     server.remove(path("configmaps", NAMESPACE, labels.OPTIONS))
     assert isinstance(ClusterManager().backend, LocalBackend)
@@ -270,7 +272,9 @@ def test_boards_ask_for_the_log_folder_once(
 def test_files_of_another_machine_are_not_read_for_progress(
     server: KubeServer, laptop: KubernetesBackend, tmp_path: Path
 ) -> None:
-    """A folder of this machine at the path of a run's output gives no progress of the run."""
+    """A folder of this machine with the same path as a run's output is not read for the run's
+    progress.
+    """
     log = tmp_path / "worker-0.log"
     log.write_text("old\n")
     launch(laptop)
@@ -302,7 +306,7 @@ def test_warnings_of_room_count_what_kubernetes_counts(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
     """CPU and memory that may not be free now cause a warning, also if tasks get the
-    administrator's defaults; amounts published in steps are shown as such.
+    administrator's defaults; amounts are shown as approximate.
     """
     (cpu,) = told(server, laptop, workers(8, cpu=2.0), cpu=Limit(total=16, free=12))
     assert cpu == (
@@ -316,8 +320,8 @@ def test_warnings_of_room_count_what_kubernetes_counts(
 def test_what_may_have_to_wait_is_said_at_launch_and_not_kept(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """The launch warns that it may wait; the record does not keep that warning, because its reason
-    says so while it waits.
+    """The launch warns that the run may wait. The record does not keep that warning, because the
+    run's status says so while the run waits.
     """
     spec = workers(8, cpu=2.0)
     publish(server, LaunchFacts(policy=Policy(nodes_are_fixed=False)), cpu=Limit(total=16, free=12))
@@ -327,8 +331,8 @@ def test_what_may_have_to_wait_is_said_at_launch_and_not_kept(
 
 
 def test_gpus_that_no_node_has_yet(server: KubeServer, laptop: KubernetesBackend) -> None:
-    """If nodes are added on demand, a missing GPU is waited for, and no message is about this
-    machine and its driver.
+    """If nodes are added on demand, a run waits for a missing GPU, and no message mentions this
+    machine or its driver.
     """
     nothing = Limit(total=0, free=0)
     (gpu,) = told(server, laptop, workers(2, gpu=1), gpu=nothing)
@@ -364,8 +368,9 @@ def too_many(name: str) -> Refusal:
 def test_a_namespace_that_is_full_names_what_counts(
     server: KubeServer, laptop: KubernetesBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A launch in a full namespace says how many runs it may have, which are active, and which one
-    to delete; for ended ones it first waits, because the operator deletes them.
+    """A launch in a full namespace says how many runs are on record, which are active, and which
+    one to delete. If one of the runs has ended, the launch first waits for the operator to delete
+    it.
     """
     monkeypatch.setattr("tfcluster_magic.backends.kubernetes.backend.ROOM_PATIENCE", 0.5)
     names = [launch(laptop, name) for name in ("first", "second", "third")]

@@ -120,7 +120,7 @@ def test_any_command_starts_it_again(scheduler: ClusterManager) -> None:
 
 
 def test_a_failing_program_is_retried(scheduler: ClusterManager) -> None:
-    """A failed run is retried by the rules, and each attempt is a run of its own."""
+    """A failed run is retried by the schedule's rules, and each attempt is a separate run."""
     scheduler.schedules.create(
         "nightly", "fail.py", cron=YEARLY, workers=1, retries=1, retry_delays="0.1s"
     )

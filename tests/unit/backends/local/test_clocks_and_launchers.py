@@ -1,4 +1,4 @@
-"""Runs in bad conditions: clock changes, limits of weeks, launchers that die."""
+"""Runs in bad conditions: clock changes, limits of several weeks, launchers that die."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def test_limits_of_weeks(runs: Runs) -> None:
 
 
 def test_a_clock_that_is_set_back(runs: Runs, tmp_path: Path) -> None:
-    """Parameter servers are reclaimed in time although the clock was set back meanwhile."""
+    """Parameter servers are reclaimed after their timeout although the clock was set back
+    meanwhile.
+    """
     source, shim, jumped = tmp_path / "clock.c", tmp_path / "clock.so", tmp_path / "jumped"
     source.write_text(CLOCK)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(shim), str(source), "-ldl"], check=True)
@@ -111,7 +113,7 @@ def test_a_reason_that_is_not_utf8(runs: Runs) -> None:
 
 
 def test_a_supervisor_that_does_not_answer(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopping a run whose supervisor hangs ends with an error."""
+    """If the supervisor of a run hangs, stopping the run ends with an error."""
     monkeypatch.setattr(manager, "ENDING_TIMEOUT", 0.5)
     run = runs.launch(SLEEP, workers=1, grace=0)
     run.until_phase(Phase.RUNNING)

@@ -1,4 +1,4 @@
-"""Concurrent launches: each name, port and amount of memory is taken by one."""
+"""Concurrent launches: each name, port and amount of memory goes to only one of them."""
 
 from __future__ import annotations
 

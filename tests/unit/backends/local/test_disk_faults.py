@@ -180,7 +180,9 @@ def test_a_list_of_fifty_runs_is_quick_to_read(backend: LocalBackend, launch: La
 def test_resuming_from_what_is_gone(
     backend: LocalBackend, program_of: Callable[..., Program]
 ) -> None:
-    """A run can resume from a folder of another whose record is gone, but not without a folder."""
+    """A run can resume from the output folder of a run without a record; if the folder is missing,
+    too, the launch is refused.
+    """
     spec = Spec(
         program=program_of("import os\nprint(os.environ['TFCLUSTER_RESUME_FROM'])\n"),
         replicas=ReplicaSet(worker=Replicas(count=1)),
@@ -196,7 +198,7 @@ def test_resuming_from_what_is_gone(
 
 
 def on_a_small_disk(story: str, state: Path, size: str) -> dict[str, Any]:
-    """Run a story of full_disk.py on a small disk, and return its result."""
+    """Run a scenario of full_disk.py on a small disk, and return its result."""
     state.mkdir()
     alone = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
     mount = f'mount -t tmpfs -o {size} none "$TFCLUSTER_STATE_DIR" && exec "$@"'

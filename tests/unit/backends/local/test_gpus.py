@@ -52,7 +52,7 @@ def devices_of(backend: LocalBackend, ref: str) -> dict[str, str]:
 def test_each_task_gets_devices_of_its_own(
     backend: LocalBackend, launch: Launch, two_gpus: None, program_of: Callable[..., Program]
 ) -> None:
-    """A task sees the GPUs that it requested; one that requested none sees none."""
+    """A task sees the GPUs that it requested; a task without such a request sees no GPU."""
     assert backend.options().gpu.total == 2
     replicas = ReplicaSet(
         worker=Replicas(count=2, resources=Resources(gpu=1)), chief=Replicas(count=1)
@@ -94,7 +94,7 @@ def test_only_the_devices_of_the_launcher_are_given(
 
 
 def test_a_machine_without_gpus(backend: LocalBackend, launch: Launch) -> None:
-    """Without GPUs the variable is unchanged, and a request for one is refused."""
+    """Without GPUs CUDA_VISIBLE_DEVICES is unchanged, and a request for a GPU is refused."""
     with pytest.raises(PreflightRefused, match="no GPU"):
         launch(SLEEP, worker=1, resources=Resources(gpu=1))
     launch(TELL_ENVIRONMENT, worker=1)
@@ -126,8 +126,8 @@ def test_an_ended_run_keeps_only_what_its_parameter_servers_hold(
 def test_a_run_gets_devices_when_its_wait_is_over(
     backend: LocalBackend, launch: Launch, two_gpus: None
 ) -> None:
-    """While a run waits for another it holds no device; then it waits for room, and those that came
-    to that later do not overtake it.
+    """A run that waits for another run holds no device. Then it waits for free devices, and is not
+    overtaken by runs that began to wait for devices later.
     """
     one, two = Resources(gpu=1), Resources(gpu=2)
     launch(SLEEP, name="holder", worker=1, resources=one)

@@ -76,8 +76,8 @@ def test_records_that_are_old_enough_leave_their_hours(
 def test_a_writer_that_is_killed_leaves_nothing(
     backend: LocalBackend, launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a client dies between writing the hours and deleting the record, the next one completes
-    it.
+    """If a client dies between writing the hours and deleting the record, the next client completes
+    the deletion.
     """
     run = launch("pass", worker=1)
     over(backend, run.metadata.name)
@@ -95,7 +95,7 @@ def test_a_writer_that_is_killed_leaves_nothing(
 
 
 def test_what_runs_counts_until_now(backend: LocalBackend, launch: Launch) -> None:
-    """A running run counts until now without a write; its used hours are unknown."""
+    """An active run counts until now, and nothing is written; its used hours are unknown."""
     run = launch(SLEEP, resources=TWO, worker=1)
     deadline = time.monotonic() + 90
     while not backend.hours().days:
@@ -114,7 +114,7 @@ def test_what_runs_counts_until_now(backend: LocalBackend, launch: Launch) -> No
 def test_without_hours_left_nothing_starts_and_what_runs_goes_on(
     backend: LocalBackend, launch: Launch, allow
 ) -> None:
-    """A refusal by the budget says how to continue; deleting a record frees no hours, a larger
+    """A refusal by the budget says how to continue; deleting a record frees no hours, but a larger
     budget does.
     """
     run = launch(SLEEP, resources=TWO, worker=1)

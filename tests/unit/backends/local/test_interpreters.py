@@ -1,4 +1,4 @@
-"""The Python of tasks, and the checks of it before any task starts."""
+"""The Python of tasks, and its checks before any task starts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_python_is_recorded_by_its_full_path(python: Path, said: str) -> None:
 
 
 def test_a_python_of_the_path_is_found(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bare name is looked up as a shell does; a missing one is refused."""
+    """A bare name is looked up as a shell does; an unknown name is refused."""
     monkeypatch.setenv("PATH", str(python.parent))
     manager = ClusterManager()
     assert manager.plan(cell=TEXT, python="python").cluster.spec.interpreter == str(python)
@@ -46,7 +46,9 @@ def test_a_python_of_the_path_is_found(python: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_link_of_a_virtual_environment_stays_a_link(python: Path, here: Path) -> None:
-    """A virtual environment is known by the path of its Python, which is a link to another."""
+    """A virtual environment is recorded by the path of its Python, which is a link to another
+    Python.
+    """
     link = here / "link"
     link.symlink_to(sys.executable)
     assert ClusterManager().plan(cell=TEXT, python="./link").cluster.spec.interpreter == str(link)
@@ -71,7 +73,9 @@ def test_the_commands_of_tasks_show_the_python(python: Path) -> None:
 def test_a_python_that_cannot_run_tasks_is_refused(
     here: Path, content: str | None, mode: int, why: str
 ) -> None:
-    """A Python with which every task would fail is refused before any starts, at its option."""
+    """A Python with which every task would fail is refused before any task starts, and the refusal
+    names the option.
+    """
     file = here / "python3"
     if content is not None:
         file.write_text(content)
@@ -108,7 +112,9 @@ def test_a_python_is_asked_from_elsewhere(python: Path, here: Path) -> None:
 
 
 def test_a_python_is_not_started_for_every_key(python: Path) -> None:
-    """A form may check with each key: the result is cached until the file changes."""
+    """The check of a Python is cached until its file changes, because a form may check it with each
+    key.
+    """
     counted = python.parent / "starts"
     python.write_text(f'#!/bin/sh\necho x >> {counted}\nexec {sys.executable} "$@"\n')
     for _ in range(3):

@@ -37,7 +37,7 @@ IGNORES = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLE
 def test_no_task_of_a_lost_run_is_told_to_run(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """Each task of a run that lost its supervisor is reported as ended, as in the counts."""
+    """Each task of a run that lost its supervisor is reported as ended, and counted as such."""
     run = launch(SLEEP, worker=2)
     wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
     os.kill(supervisor_of(run), signal.SIGKILL)
@@ -49,7 +49,7 @@ def test_no_task_of_a_lost_run_is_told_to_run(
 def test_tasks_of_a_stop_that_lost_its_supervisor_are_stopped(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """Tasks that were being stopped when their supervisor was killed have not failed."""
+    """Tasks that were being stopped when their supervisor was killed do not count as failed."""
     run = launch(IGNORES, grace=600.0, worker=1)
     wait_for(is_up(backend))
     backend.stop("digits", Stop())
@@ -111,11 +111,11 @@ def test_a_second_stop_knocks_again(backend: LocalBackend, launch: Launch, wait_
 def test_a_new_run_in_the_place_of_a_removed_one(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """A run whose folder was removed ends, although the next one has its number and its folder."""
+    """A run whose folder was removed ends, although the next run has its number and its folder."""
     first = launch(SLEEP, worker=1)
     wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
     for folder in (folder_of(first).path, Path(first.status.paths["output"])):
-        while folder.exists():  # it may be written during the removal
+        while folder.exists():  # its tasks may write during the removal
             shutil.rmtree(folder, ignore_errors=True)
     second = launch(SLEEP, worker=1)
     assert second.metadata.name == first.metadata.name
@@ -227,7 +227,9 @@ def test_two_threads_write_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_run_of_which_nothing_can_be_read_can_be_resumed_from(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """After a power failure that damaged a run's status and description, runs can resume it."""
+    """After a power failure that damaged a run's status and description, other runs can resume from
+    it.
+    """
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
     folder = folder_of(run)
@@ -243,12 +245,12 @@ def test_a_run_of_which_nothing_can_be_read_can_be_resumed_from(
 def test_a_launch_beside_one_that_is_undone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A launch that is undone does not remove the folder of another with its name."""
+    """A launch that is undone does not remove the folder of another launch with the same name."""
     really, taken = paths.private, []
 
     def private(folder: Path) -> Path:
         made = really(folder)
-        if not taken:  # the other one now removes what it takes for its own
+        if not taken:  # the undone launch now removes the folder that it takes for its own
             taken.append(made)
             made.rmdir()
         return made

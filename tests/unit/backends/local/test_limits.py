@@ -122,7 +122,9 @@ def test_a_memory_limit_is_kept(kept_by: str, tmp_path: Path) -> None:
 
 
 def test_a_task_within_its_limit_is_left_alone() -> None:
-    """A task below the limit is not ended, and no other end is blamed on memory."""
+    """A task below its memory limit is not ended, and an end of another cause is not blamed on
+    memory.
+    """
     guard = memory_limits.MemoryGuard("uid-of-test", {"worker-0": 2**30}, None)
     guard.admit("worker-0")
     guard.enforce({"worker-0": os.getpid()})
@@ -161,7 +163,9 @@ def test_no_control_group_outlives_its_run(
 def test_a_launch_beyond_what_the_hub_allows_is_refused(
     backend: LocalBackend, launch: Launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Tasks without a CPU request count as half a core; without a file there are no limits."""
+    """Launches above the hub's limits are refused, where tasks without a CPU request count as half
+    a core. Without a file of limits nothing is limited.
+    """
     file = tmp_path / "limits.json"
     file.write_text(json.dumps({"group": "ml101", "quota": {"cpu": 2, "pods": 3}}))
     monkeypatch.setenv("TFCLUSTER_LIMITS", str(file))

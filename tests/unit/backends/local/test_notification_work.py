@@ -64,7 +64,7 @@ def write_run(state: Path, number: int, status: Status) -> None:
 
 
 def test_a_status_that_cannot_be_told_ends_no_clock(state: Path) -> None:
-    """The message of a run by a newer version, or a damaged one, is sent as its code."""
+    """A run is reported even if this version cannot put its status into words."""
     odd = (Message("QueueTimeout", {"time": "x", "what": "y"}),)
     status = Status(phase=Phase.FAILED, reason=Reason.PROGRAM_FAILED, messages=odd, finished_at=5.0)
     write_run(state, 2, status)
@@ -86,7 +86,9 @@ def signals_kept() -> Iterator[None]:
 def test_a_fault_of_notifications_leaves_schedules_alone(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After an error the clock process goes on, and checks again after a while."""
+    """After an error in notifications the clock process continues, and tries them again after a
+    while.
+    """
 
     def fails(_self: object, _schedules: object) -> None:
         raise RuntimeError("a fault")

@@ -133,7 +133,9 @@ def test_an_ended_run_whose_status_is_damaged(store: Store) -> None:
 
 
 def test_what_a_lost_run_held_is_counted_to_its_last_sign(store: Store) -> None:
-    """A supervisor that was killed hours ago counts no hours for its tasks, which died with it."""
+    """After a supervisor was killed, hours of its tasks count only until their last output, because
+    the tasks died with it.
+    """
     held = Usage(at=1000.0, holding={"worker": 2}, days={"1970-01-01": {"worker": 5.0}})
     folder = record(store, phase=Phase.RUNNING, reason=Reason.RUNNING, usage=held)
     folder.tasks.mkdir(exist_ok=True)
@@ -145,7 +147,9 @@ def test_what_a_lost_run_held_is_counted_to_its_last_sign(store: Store) -> None:
 
 
 def test_numbers_go_up_and_are_not_given_twice(store: Store, tmp_path: Path) -> None:
-    """A run's number is one above all that exist, including those with only logs."""
+    """A new run's number is one above all existing ones, including runs of which only logs are
+    left.
+    """
     assert store.allocate("digits", tmp_path)[0] == 1
     assert store.allocate("digits", tmp_path)[0] == 2
     (tmp_path / "digits" / "7").mkdir(parents=True)
@@ -158,7 +162,7 @@ def test_a_number_is_not_given_again_after_its_run_was_removed(
     store: Store, tmp_path: Path
 ) -> None:
     """The number of a run is never given again, however the run is deleted and whether or not it
-    used resources; the number of a failed launch is.
+    used resources. The number of a failed launch is given again.
     """
     folder = record(store)
     run = int(folder.path.name)
@@ -173,7 +177,7 @@ def test_a_number_is_not_given_again_after_its_run_was_removed(
 
 
 def test_foreign_files_are_no_runs(store: Store) -> None:
-    """Names that are no run's are ignored."""
+    """Folders whose names are not those of runs are ignored."""
     folder = record(store)
     (store.runs_dir / "Not a name").mkdir()
     (store.runs_dir / "file").write_text("")
@@ -241,7 +245,7 @@ with Store(Path({str(store.state_dir)!r})).launch_lock():
 
 
 def test_a_runs_lock_goes_over_to_a_child(store: Store) -> None:
-    """A child that inherits a run's lock has it after its parent has released it."""
+    """A child process that inherits a run's lock keeps it after the parent has released it."""
     folder = record(store)
     lock_fd = folder.lock()
     assert lock_fd is not None
@@ -265,7 +269,7 @@ def test_waking_nobody(store: Store) -> None:
 
 
 def test_ended_records_are_kept_as_long_as_asked(store: Store) -> None:
-    """A sweep removes ended runs past their time, and no run that is not over."""
+    """A sweep removes ended runs past their time, and keeps active runs."""
     now = time.time()
     old = record(store, phase=Phase.SUCCEEDED, released_at=now - 61)
     young = record(store, phase=Phase.SUCCEEDED, released_at=now - 59)
@@ -328,7 +332,7 @@ def test_a_state_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 def test_a_record_that_ended_before_it_was_launched_is_kept(store: Store) -> None:
-    """A damaged time of release does not make a run of today an old one, which is not listed."""
+    """A run with a damaged time of release, before its launch, is kept for as long as others."""
     run = loaded(record(store, phase=Phase.STOPPED, released_at=1.5))
     launched = replace(run, metadata=replace(run.metadata, created_at=1000.0))
     assert not run_names.is_record_expired(launched, 1030.0)

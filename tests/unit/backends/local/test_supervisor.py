@@ -34,7 +34,7 @@ from tfcluster_magic.spec import Phase, Program, Reason, Replicas, ReplicaSet, S
 def test_a_killed_supervisor_takes_its_tasks_with_it(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """After `kill -9` of the supervisor no task is left, without any reader."""
+    """After `kill -9` of the supervisor no task is left, even if nobody reads the run."""
     text = "import subprocess, time\nsubprocess.Popen(['sleep', '600'])\n" + SLEEP
     run = launch(text, worker=2)
     wait_for(is_up(backend, 2))
@@ -126,7 +126,7 @@ time.sleep(600)
 
 
 def test_a_starting_supervisor_is_not_taken_for_lost(backend: LocalBackend, launch: Launch) -> None:
-    """Readers that read all the time while a run starts never see it lost."""
+    """Readers that read all the time while a run starts never take it for lost."""
     seen: set[Reason] = set()
     done = threading.Event()
 
@@ -156,7 +156,7 @@ def test_a_supervisor_that_cannot_start_is_told_with_its_lastwords_of(
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Its 60 ports are more than it can hold, while the launch itself has enough.
+    # The 60 ports are more than the supervisor can open, while the launch itself needs fewer files.
     resource.setrlimit(resource.RLIMIT_NOFILE, (50, before[1]))
     try:
         with pytest.raises(BackendUnavailable, match="Too many open files"):

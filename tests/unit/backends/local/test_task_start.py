@@ -63,8 +63,8 @@ BIND = """
 
 
 def test_a_task_can_use_its_port_as_any_other(backend: LocalBackend, launch: Launch) -> None:
-    """A program can bind its given port with any option and none, repeatedly, as a tracker or a
-    store does that is no TensorFlow server.
+    """A program can bind its given port repeatedly and with any socket options, as trackers and
+    stores other than TensorFlow servers do.
     """
     launch(textwrap.dedent(BIND), name="tracker", worker=2)
     assert over(backend, "tracker").status.phase is Phase.SUCCEEDED

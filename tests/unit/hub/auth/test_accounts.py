@@ -67,7 +67,7 @@ def test_a_link_sets_a_password_once(store: AccountStore) -> None:
 
 
 def test_links_of_a_class_are_made_at_once(store: AccountStore) -> None:
-    """A class gets one link each; if one name is invalid, no link is made."""
+    """Each user of a class gets one link; if one name is invalid, no link is made."""
     codes = store.invite_all(["Ada", "bob"])
     assert {name: store.invited(code) for name, code in codes.items()} == {
         "Ada": ("ada", False),
@@ -91,7 +91,9 @@ def test_a_link_ends_with_its_day(store: AccountStore, clock: Clock) -> None:
 
 
 def test_a_newer_link_replaces_an_older_one(store: AccountStore) -> None:
-    """A newer link deletes the password, else someone who knows it could set another one."""
+    """A newer link deletes the password, otherwise someone who knows the password could set another
+    one.
+    """
     store.redeem(store.invite("ada"), STORED)
     kept = store.invite("ada", keep=True)
     assert store.password("ada") == STORED
@@ -104,7 +106,7 @@ def test_a_newer_link_replaces_an_older_one(store: AccountStore) -> None:
 
 
 def test_a_reset_is_noted_until_the_hub_has_done_it(store: AccountStore) -> None:
-    """Using a link, changing a password and making a link each note a separate reset."""
+    """Using a link, changing a password and making a link each record a separate reset."""
     store.redeem(store.invite("ada"), STORED)
     marks = [store.resets()["ada"]]
     store.set_password("ada", STORED)
@@ -162,7 +164,7 @@ def _invite_many(path: Path, start: int) -> None:
 def test_a_file_that_nobody_could_read_is_not_written(
     store: AccountStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An account is refused if the file would exceed the size that is read."""
+    """An account is refused if the file would exceed the size that the hub reads."""
     store.invite("ada")
     monkeypatch.setattr(state_files, "MOST_BYTES", store.path.stat().st_size)
     with pytest.raises(TFClusterError, match="is full"):
@@ -232,14 +234,16 @@ def test_a_password_is_known_by_its_hash_alone() -> None:
     ],
 )
 def test_what_is_guessed_first_is_no_password(password: str, why: str) -> None:
-    """A common password is refused to anybody, in upper or lower case, with the reason."""
+    """A common password is refused for everybody, in upper or lower case, with the reason."""
     for admin in (False, True):
         told = accounts.password_problem(password, "ada-lovelace", admin=admin)
         assert told and (why in told or admin)
 
 
 def test_a_password_of_an_administrator_is_longer() -> None:
-    """An administrator needs twelve characters instead of eight, and no mixture of kinds."""
+    """An administrator needs twelve characters instead of eight; no kinds of characters are
+    required.
+    """
     assert accounts.password_problem("nine-lamp") is None
     told = accounts.password_problem("nine-lamp", admin=True)
     assert told == "An administrator's password has at least 12 characters: choose a longer one."
@@ -248,7 +252,9 @@ def test_a_password_of_an_administrator_is_longer() -> None:
 
 
 def test_the_page_tells_how_many_passwords_are_on_the_list() -> None:
-    """The list has its source and its licence, and no password that the length refuses."""
+    """The list names its source and its licence, and has no password that is refused for its
+    length.
+    """
     listed = accounts._common()
     page = (ROOT / "docs" / "reference" / "hub.md").read_text()
     assert f"refuses {len(listed):,} common passwords" in page
@@ -315,6 +321,20 @@ def test_an_invitation_from_a_shell_replaces_no_password(tmp_path: Path) -> None
     assert "/hub/set-password?code=" in again.stdout, "a link that waits is no password"
 
 
+@pytest.mark.parametrize("verb", ["invite", "reset"])
+def test_a_hub_without_passwords_makes_no_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """With sign-in at a provider, a command that makes a link is refused and makes no account."""
+    monkeypatch.setenv("TFCLUSTER_HUB_SIGN_IN", "oidc")
+
+    refused = _accounts(tmp_path, verb, "ada")
+
+    assert refused.returncode == 1 and refused.stdout == ""
+    assert "this hub has no passwords, because users sign in at a provider" in refused.stderr
+    assert not AccountStore(tmp_path / "accounts.json").read()
+
+
 def test_a_password_that_is_reset_while_it_is_checked_begins_no_session(tmp_path: Path) -> None:
     """A reset during a password check prevents the session, also for a user who never signed in."""
     authenticator = AccountsAuthenticator(path=str(tmp_path / "accounts.json"))
@@ -332,7 +352,9 @@ def test_a_password_that_is_reset_while_it_is_checked_begins_no_session(tmp_path
 
 
 def test_the_command_deletes_no_files_of_this_machine(tmp_path: Path) -> None:
-    """A removal with data is refused before any change, with the command that deletes the files."""
+    """A removal with data is refused before any change, and the message has the command that
+    deletes the files.
+    """
     _accounts(tmp_path, "invite", *ANYONE, "ada")
     refused = _accounts(tmp_path, "remove", "ada", "--with-data")
     assert refused.returncode == 1 and "userdel --remove" in refused.stderr
@@ -397,7 +419,7 @@ def test_without_a_reset_a_password_stays(store: AccountStore) -> None:
 
 
 def test_the_state_of_an_account_in_words(store: AccountStore) -> None:
-    """An account without and with a password is described."""
+    """Accounts without and with a password are described."""
     assert state_of(None).in_words() == "no password"
     store.redeem(store.invite("ada"), STORED)
     assert state_of(store.read()["ada"]).in_words() == "has a password"

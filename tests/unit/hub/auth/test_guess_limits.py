@@ -33,7 +33,7 @@ def test_tries_are_counted_until_they_are_old(clock: Clock) -> None:
 
 
 def test_a_right_password_forgets_the_wrong_ones(clock: Clock) -> None:
-    """A correct password forgets all attempts of its account, and one of its address."""
+    """A correct password clears all attempts of its account, and one attempt of its address."""
     tries = Throttle(2, 60.0, clock)
     for key in ("ada", "ada", "address", "address"):
         tries.begin(key)
@@ -46,7 +46,9 @@ def test_a_right_password_forgets_the_wrong_ones(clock: Clock) -> None:
 
 
 def test_a_shared_address_refuses_nobody(tries: SignInLimits) -> None:
-    """After wrong guesses at made-up names, others at that address queue and get in."""
+    """After wrong guesses at made-up names, other users at that address wait in a queue and can
+    sign in.
+    """
     for number in range(7):
         tries.begin(f"made-up-{number}", "10.0.0.1", None)
     queue, one = tries.begin("ada", "10.0.0.1", None)

@@ -45,8 +45,8 @@ class Proxy:
 
 @pytest.mark.parametrize("runs", [True, False])
 def test_a_spawner_hears_that_the_data_goes(runs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The spawner that deletes the data is told to, even if the notebook ran, although JupyterHub
-    replaces the spawner then.
+    """The spawner that JupyterHub asks to delete a user is told to delete the data, even if the
+    notebook ran: in that case JupyterHub makes a new spawner.
     """
     for name in ("stopped", "deleted"):
         monkeypatch.setattr(Keeping, name, [])

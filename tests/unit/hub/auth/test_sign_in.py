@@ -38,7 +38,7 @@ class Described(ThreadingHTTPServer):
 
     @property
     def issuer(self) -> str:
-        """Its own URL."""
+        """The server's own URL."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def describe(self, **changes: Any) -> None:
@@ -67,7 +67,7 @@ class _Answer(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def described() -> Iterator[Described]:
-    """A running server of that kind."""
+    """A running server whose answers a test sets."""
     with Described() as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -183,7 +183,7 @@ def test_endpoints(described: Described, changes: dict[str, Any], said: str) -> 
 
 
 def test_no_provider(described: Described) -> None:
-    """If the server is not a provider, the error has its answer."""
+    """If the server is not a provider, the error quotes the server's answer."""
     with pytest.raises(BackendUnavailable, match="answers 404"):
         sign_in.discover(described.issuer)
     for body in (b"<html>", b"\xff", b"[]"):

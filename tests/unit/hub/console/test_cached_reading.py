@@ -58,7 +58,9 @@ def test_nobody_waits_while_there_is_a_recent_one(monkeypatch: pytest.MonkeyPatc
 
 
 def test_who_is_slow_is_not_asked_all_the_time() -> None:
-    """Only a caller that needs the current state triggers another reading."""
+    """After a slow reading there is a pause; meanwhile only a caller that needs the current state
+    triggers another reading.
+    """
 
     async def look(slow: Slow) -> None:
         listing = CachedReading(slow, fresh=0.0, old=100.0)
@@ -105,7 +107,9 @@ def test_what_is_nothing_is_known_too() -> None:
 
 
 def test_a_reading_that_fails_is_told_to_who_waits_for_it() -> None:
-    """Callers with a recent result keep it."""
+    """If a reading fails, callers that need the current state get the error, and others keep the
+    cached result.
+    """
 
     async def look(slow: Slow) -> None:
         listing = CachedReading(slow, fresh=0.0, old=100.0, patience=1.0)

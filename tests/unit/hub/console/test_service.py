@@ -50,8 +50,8 @@ def test_every_page_of_the_navigation_is_there() -> None:
 
 
 def test_a_port_that_is_taken_is_not_waited_for(tmp_path: Path) -> None:
-    """The console gets another port, which no other program gets, and keeps its token; that of
-    shells is new at each start.
+    """The console gets another port, which no other program gets, and keeps its token; shells get a
+    new token at each start.
     """
     said, of_shell = [], set()
     with held() as (_holder, port):
@@ -100,7 +100,9 @@ def test_the_process_is_the_service_that_the_hub_was_told_of() -> None:
 def test_a_service_named_shell_is_the_owner_on_this_machine_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """On Kubernetes an administrator made the service named shell, so it is shown as a service."""
+    """The service named shell is shown as the owner only on this machine; on Kubernetes an
+    administrator made it, so it is shown as a service.
+    """
     handler = ConsoleHandler.__new__(ConsoleHandler)
     for owner, kind, who, by_shell in (
         ("ada", "service", "ada", True),

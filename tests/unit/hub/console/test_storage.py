@@ -154,8 +154,8 @@ def test_claims_are_as_full_as_kubelet_says(
 def test_without_the_right_to_ask_kubelets_claims_are_shown_all_the_same(
     server: KubeServer,
 ) -> None:
-    """Without the right to ask kubelets, the default, the console shows sizes and says how to grant
-    it.
+    """By default the console has no right to ask kubelets; then it shows sizes, and says how to
+    grant the right.
     """
     no = Refusal(403, "Forbidden", "no")
     server.refuses = lambda _method, where: no if "/nodes" in where else None

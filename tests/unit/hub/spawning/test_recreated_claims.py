@@ -1,4 +1,4 @@
-"""Messages about a notebook whose claims are created again while it waits."""
+"""Messages about a notebook whose claims are created again while the notebook waits."""
 
 from __future__ import annotations
 

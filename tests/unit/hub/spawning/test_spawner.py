@@ -70,8 +70,8 @@ def ensure(*seen: Any, seconds: float = 5) -> tuple[Answers, list[str]]:
 
 
 def test_a_namespace_can_be_made_beforehand() -> None:
-    """A namespace is created once, with labels and owner, without waiting; another user's is
-    refused.
+    """A namespace is created once, with labels and owner, without waiting; a namespace of another
+    user is refused.
     """
     answers = Answers(None, found())
     for _ in range(2):

@@ -135,8 +135,8 @@ def test_a_claim_grows_and_never_shrinks_or_goes(world: World) -> None:
 
 
 def test_a_namespace_that_is_not_of_this_hub_is_never_touched(world: World) -> None:
-    """A namespace without the hub's labels is never touched; one with another user's name reports
-    that.
+    """A namespace without the hub's labels is never touched; a namespace with another user's name
+    reports this.
     """
     world.begin()
     world.server.put(path("namespaces", "", "tfcluster-u-bob"), {"metadata": {}})

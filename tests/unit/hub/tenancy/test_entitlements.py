@@ -187,8 +187,8 @@ def test_an_override_counts_until_its_time(world: World) -> None:
 
 
 def test_a_namespace_tells_the_group_and_budget_of_its_user(world: World) -> None:
-    """The namespace has the group and the budget, by which the operator counts and refuses; a
-    removed budget is deleted there.
+    """The namespace has the user's group and budget, which the operator applies; a budget that was
+    removed is deleted from the namespace.
     """
     default = "default: {storage: {class: fast}}\n"
     world.say(f"{default}groups: {{ml101: {{budget: {{cpuHours: 20, gpuHours: 0, days: 30}}}}}}\n")

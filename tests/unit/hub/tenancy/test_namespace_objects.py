@@ -77,8 +77,8 @@ def test_a_removed_user_has_the_same_but_no_rights() -> None:
 
 
 def test_every_policy_shows_a_notebook_as_little_as_it_needs() -> None:
-    """Every exception of the network applies only to notebooks, and one to the pod that archives
-    data; none opens a namespace.
+    """No rule lets everybody in, or opens every port. All policies but the general denial apply
+    only to notebooks, and one to the pod that archives data.
     """
     policies = [o for o in made(POLICIES["everything"]) if o["kind"] == "NetworkPolicy"]
     for each in policies:

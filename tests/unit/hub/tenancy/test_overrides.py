@@ -54,7 +54,7 @@ def test_an_override_lies_over_the_group_word_by_word() -> None:
 
 def test_a_limit_that_says_the_default_is_one() -> None:
     """A storage limit equal to the default size also limits a folder of this machine; without a
-    limit, or with null, there is none.
+    limit, or with null, the folder is unlimited.
     """
     policy = parse_policy(
         """
@@ -117,7 +117,9 @@ def test_overrides_are_the_same_after_writing() -> None:
 
 
 def test_a_notebook_is_told_what_its_user_may_have(tmp_path: Path) -> None:
-    """The file has no limit without a policy, then the group's, then the override's."""
+    """The file of a user has no limits without a policy, otherwise the group's, and during an
+    override those of the override.
+    """
     now = [NOW]
     told = Allowances(tmp_path, clock=lambda: now[0])
 
@@ -140,7 +142,9 @@ def test_a_notebook_is_told_what_its_user_may_have(tmp_path: Path) -> None:
 def test_a_policy_with_a_mistake_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The old policy stays, and the log has the line; at the start a mistake is an error."""
+    """After a mistake in the policy the old policy stays, and the log has the line; at the start a
+    mistake is an error.
+    """
     told = Allowances(tmp_path)
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
@@ -181,8 +185,8 @@ def test_an_account_may_read_its_limits_and_not_write_them(
 
 
 def test_more_than_is_allowed_is_refused_with_the_way_out() -> None:
-    """The refusal says what was requested, the limit and its source, the rest, and which runs use
-    it.
+    """The refusal says what was requested, the limit and its source, how much is left, and which
+    runs use the rest.
     """
     quota = Quota(cpu=16, memory="8Gi", gpu=1, pods=100)
     runs = [ResourceTotals("a-1", 8, 2**30, 0, 4), ResourceTotals("b-1", 4, 2**30, 0, 2)]
@@ -191,8 +195,8 @@ def test_more_than_is_allowed_is_refused_with_the_way_out() -> None:
     )
 
     assert str(problem) == (
-        "quota.cpu: got '8 CPU cores'; you may have 16 CPU cores at once (group ml101), and 4 CPU "
-        "cores of it is left (a-1 8 CPU cores, b-1 4 CPU cores): ask for less, wait, or "
+        "quota.cpu: got '8 CPU cores'; your limit is 16 CPU cores at the same time (group ml101), "
+        "with 4 CPU cores left (a-1 8 CPU cores, b-1 4 CPU cores): ask for less, wait, or "
         "`tfcluster stop a-1`; for more, ask an administrator of the hub"
     )
     term = OverrideTerm(until=NOW, reason="a thesis")

@@ -61,7 +61,7 @@ def test_the_highest_priority_counts_and_the_name_between_equals(
 
 
 def test_a_group_lies_over_the_default_word_by_word() -> None:
-    """A group changes only its own keys, lists as a whole; null removes a limit."""
+    """A group changes only its own keys, and replaces lists as a whole; null removes a limit."""
     policy = parse_policy(GROUPS)
     students, vision = (entitlement_for_groups(policy, [g]).grant for g in ("students", "vision"))
     assert (students.quota.cpu, students.quota.memory, students.egress) == (
@@ -94,7 +94,7 @@ MISTAKES = [
     ("default:\n  egress:\n    - 10.0.0.0/8\n    - here\n", 4, "default.egress[1]: 'here'"),
     ("default:\n  egress:\n    - 168.63.129.16\n", 3, "egress[0]: 168.63.129.16 is never opened"),
     ("dns: []\n", 1, "dns: there must be one DNS server at least"),
-    ("dns:\n  - {network: 169.254.0.0/16}\n", 1, "only a single address in it, with port 53"),
+    ("dns:\n  - {network: 169.254.0.0/16}\n", 1, "only one of its addresses, on port 53"),
     (
         "images:\n  - {name: a, image: An Image}\n",
         2,

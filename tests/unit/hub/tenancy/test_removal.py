@@ -57,7 +57,9 @@ def test_data_goes_only_when_it_was_asked_for_and_after_the_runs(world: World) -
 
 
 def test_runs_are_in_no_deleted_namespaces_way(world: World) -> None:
-    """Runs in a namespace that is being deleted are deleted, else it would stay Terminating."""
+    """Runs in a namespace that is being deleted are deleted, else the namespace would stay
+    Terminating.
+    """
     world.begin()
     world.user("alice")
     world.furnished(ALICE)
@@ -70,8 +72,8 @@ def test_runs_are_in_no_deleted_namespaces_way(world: World) -> None:
 
 
 def test_a_finalizer_keeps_no_removed_user(world: World) -> None:
-    """Finalizers that a user set on clusters do not keep the clusters or the namespace; only those
-    of the garbage collector are left to it.
+    """Finalizers that a user set on clusters keep neither the clusters nor the namespace; the
+    garbage collector's own finalizers are left to it.
     """
     world.begin()
     world.user("alice")
@@ -95,9 +97,7 @@ def test_a_finalizer_keeps_no_removed_user(world: World) -> None:
 
 
 def test_a_finalizer_keeps_no_deleted_namespace(world: World) -> None:
-    """Finalizers do not keep a namespace that an administrator deletes; otherwise, they keep a
-    deleted run.
-    """
+    """A finalizer keeps a deleted run, but not in a namespace that an administrator deletes."""
     world.begin()
     world.user("alice")
     world.furnished(ALICE)

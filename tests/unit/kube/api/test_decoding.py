@@ -27,7 +27,7 @@ def decoded(shape: decoding.Shape, found: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("file", RECORDED, ids=lambda file: str(file.stem))
 def test_a_pod_is_kept_as_one_that_was_read_whole(file: Path) -> None:
-    """Caches keep the same of a watched pod as of a listed one, with the same requests."""
+    """Caches keep the same parts of a watched pod as of a listed one, including its requests."""
     whole = json.loads(file.read_text())
     kept = decoded(decoding.POD_SHAPE, whole)
     assert decoding.trim_pod(kept) == decoding.trim_pod(whole)
@@ -100,7 +100,7 @@ def large(phase: str, **status: Any) -> dict[str, Any]:
 
 
 def test_of_a_record_nothing_large_is_kept() -> None:
-    """Caches keep none of the texts of unlimited length in a record, and everything else."""
+    """Caches keep everything of a record except its texts of unlimited length."""
     kept = decoding.trim_tfcluster(decoded(decoding.NAMED_SHAPE, large("Running", message="x")))
     assert len(json.dumps(kept)) < 1_000
     assert kept["spec"]["program"]["entrypoint"] == "cell.py"

@@ -156,7 +156,7 @@ def test_watches_that_end_at_once_make_no_busy_loop(
 
 
 def test_a_reader_that_fails_stops_nobody(server: WatchServer, told: Told) -> None:
-    """An error in a callback is logged, and the next change is reported all the same."""
+    """An error in a callback is logged, and the next change is still reported."""
     told.stumbles_over = "three"
     server.put("three")
     server.put("four")
@@ -195,8 +195,8 @@ def test_a_long_list_is_trimmed_page_by_page(
 def test_pages_are_as_large_as_their_bytes_allow(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first page is short, later ones are chosen by the bytes of those before: many small
-    objects, and few large ones.
+    """The first page is short. The size of a later page follows from the bytes of the pages before
+    it: many small objects, or few large ones.
     """
     monkeypatch.setattr(client, "FIRST_PAGE", 2)
     monkeypatch.setattr(client, "PAGE", 20)

@@ -48,7 +48,7 @@ class Candidate:
         self.thread.start()
 
     def looked(self) -> None:
-        """Wait until it has read the Lease once more, from beginning to end."""
+        """Wait until the candidate has read the Lease once more, from beginning to end."""
         enough = self.looks + 2
         wait_until(lambda: self.looks >= enough)
 

@@ -48,7 +48,9 @@ def test_many_runs_have_a_place_each() -> None:
 
 
 def test_the_more_change_the_longer_each_rests() -> None:
-    """A key alone rests for the time that it used; many changing keys share a rate per second."""
+    """A single key rests in proportion to the time that its turn took; many changing keys share a
+    rate per second.
+    """
     assert rest_seconds(0.0, 0) == 0.0
     assert rest_seconds(0.001, 0) == 0.019
     assert rest_seconds(1.0, 0) == LONGEST_REST
@@ -57,7 +59,7 @@ def test_the_more_change_the_longer_each_rests() -> None:
 
 
 def test_keys_that_rest_are_counted() -> None:
-    """Only keys that a worker has given back for a while are counted as resting."""
+    """Only keys whose next turn a worker has postponed are counted as resting."""
     work: WorkQueue[str] = WorkQueue()
     for key in ("a", "b", "c"):
         work.add(key)
@@ -68,8 +70,8 @@ def test_keys_that_rest_are_counted() -> None:
 
 
 def test_a_key_rests_for_others_of_its_own_share() -> None:
-    """Fifty namespaces with one run each rest as long as fifty runs of one; a run next to a
-    namespace with hundreds of changing runs rests as for one other run.
+    """Fifty namespaces with one run each rest as long as fifty runs of one namespace. A run next to
+    a namespace with hundreds of changing runs rests as next to a single other run.
     """
     work: WorkQueue[tuple[str, int]] = WorkQueue(lambda key: key[0])
 

@@ -58,7 +58,7 @@ def test_a_key_that_rests_comes_once_afterwards(work: WorkQueue[str]) -> None:
 
 
 def test_shares_are_served_in_turn() -> None:
-    """A share with many keys has one of them handled between two of another share."""
+    """The keys of a share with many keys are handled in turn with those of another share."""
     work: WorkQueue[tuple[str, int]] = WorkQueue(lambda key: key[0])
     for number in range(1000):
         work.add(("busy", number))

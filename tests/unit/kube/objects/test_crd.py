@@ -115,7 +115,7 @@ def test_every_field_is_explained() -> None:
             node.get("description", "").endswith(".") and not unit.fullmatch(node["description"])
         )
     }
-    assert silent == {".metadata"}  # Kubernetes itself describes it
+    assert silent == {".metadata"}  # Kubernetes itself describes metadata
 
 
 def test_no_number_is_a_floating_point_number() -> None:
@@ -173,7 +173,7 @@ def test_constants_and_names_are_in_camel_case() -> None:
 
 
 def test_maps_hold_no_objects() -> None:
-    """A map is one of text or numbers; objects stand in fields, or in lists by a key."""
+    """The values of a map are texts or numbers; objects stand in fields, or in lists by a key."""
     for path, node in nodes(SCHEMA, ""):
         value = node.get("additionalProperties", {})
         assert value.get("type") not in ("object", "array"), path

@@ -150,8 +150,8 @@ def conditions(status: Status, generation: int = 1, before: Any = None) -> dict[
     ],
 )
 def test_conditions_say_where_a_run_is(phase: Phase, started: float | None, true: set[str]) -> None:
-    """Every phase has all four conditions, and those are true for which other tools wait; a stopped
-    run has ended without success.
+    """Every phase has all four conditions, each with the status for which other tools wait; a
+    stopped run has ended without success.
     """
     status = Status(phase=phase, reason=Reason.RUNNING, started_at=started, message="it is so")
     told = conditions(status, 3)
@@ -163,7 +163,9 @@ def test_conditions_say_where_a_run_is(phase: Phase, started: float | None, true
 
 
 def test_a_condition_knows_since_when_it_is_so() -> None:
-    """The time of a condition is that of its change, from the status, and stays."""
+    """A condition has the time of its last change, taken from the status, and keeps it while it
+    does not change.
+    """
     running = Status(
         phase=Phase.RUNNING, reason=Reason.RUNNING, started_at=1769860800.0, running_at=1769860805.9
     )

@@ -100,7 +100,7 @@ def test_recorded_statuses_of_every_phase_are_told_by_both() -> None:
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_a_failure_is_told_whatever_its_reason(reason: Reason) -> None:
-    """A failed run is degraded; one that was stopped on request is not."""
+    """A failed run is degraded; a run that was stopped on request is not."""
     asked = reason in (Reason.STOP_REQUESTED, Reason.IDLE_TIMEOUT)
     phase = Phase.STOPPED if asked else Phase.FAILED
     found = applied(Spec(mode=Mode.IN_GRAPH), Status(phase=phase, reason=reason, message="why"))

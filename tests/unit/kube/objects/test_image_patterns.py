@@ -95,7 +95,9 @@ REFUSED = [
     [*((p, i, True) for p, i in ADMITTED), *((p, i, False) for p, i in REFUSED)],
 )
 def test_a_pattern_admits_part_by_part(pattern: str, image: str, admitted: bool) -> None:
-    """A wildcard stays within its part of the name, and no part matches another."""
+    """A wildcard stays within its part of the name, and each part of a pattern matches only that
+    part.
+    """
     assert images.pattern_mistake(pattern) == ""
     assert images.admits_image(pattern, images.parse_image(image)) is admitted
 

@@ -46,7 +46,7 @@ def rules() -> list[dict[str, Any]]:
 
 
 def queries() -> Iterator[tuple[str, str]]:
-    """Yield each query with where it stands."""
+    """Yield each query with its place."""
     for file in DASHBOARDS:
         for panel in panels(file):
             yield from ((f"{file}: {panel['title']}", each["expr"]) for each in panel["targets"])
@@ -78,7 +78,7 @@ def test_queries_name_only_series_that_exist(where: str, query: str) -> None:
 
 
 def test_every_recorded_series_is_used() -> None:
-    """The list has no series that no query names."""
+    """Each series of the list is named by a query."""
     used = {name for _where, query in queries() for name in series_of(query)}
     made = {rule["record"] for rule in rules() if "record" in rule}
     assert used | made >= RECORDED
@@ -114,8 +114,8 @@ def test_links_of_runs_name_the_dashboard_and_its_variables() -> None:
 
 
 def test_the_log_collector_is_not_root_and_cannot_be_reached() -> None:
-    """Its pods meet "restricted" but for the folder of logs, which they cannot change; it reads no
-    Secret, and nobody connects to it.
+    """The collector's pods meet "restricted" except for the folder of logs, which they cannot
+    change. They may not read Secrets, and nothing can connect to them.
     """
     (daemon,) = yaml.safe_load_all((LOGS / "collector.yaml").read_text())
     spec = daemon["spec"]["template"]["spec"]

@@ -1,4 +1,4 @@
-"""Networks that NetworkPolicies open and addresses that they never open: pure, and by property."""
+"""Networks that NetworkPolicies open, and addresses that they never open; without a cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def opens(block: dict[str, Any], address: ipaddress.IPv4Address | ipaddress.IPv6
 
 
 def networks_around(text: str) -> Iterator[str]:
-    """Yield every network that contains an address, from the address alone to everything."""
+    """Yield every network that contains an address, from the single address to all addresses."""
     address = ipaddress.ip_address(text)
     for length in range(address.max_prefixlen + 1):
         yield str(ipaddress.ip_network(f"{text}/{length}", strict=False))
@@ -139,8 +139,8 @@ def test_dns_servers_are_pods_or_single_addresses() -> None:
         ((DnsResolver(namespace="kube-system"),), "both namespace and pods"),
         ((DnsResolver(pods="a=b"),), "both namespace and pods"),
         ((DnsResolver(namespace="a", pods="a=b", network="10.0.0.1"),), "and not both"),
-        ((DnsResolver(network="169.254.0.0/16"),), "only a single address in it, with port 53"),
-        ((DnsResolver(network="169.254.169.254", port=80),), "with port 53"),
+        ((DnsResolver(network="169.254.0.0/16"),), "only one of its addresses, on port 53"),
+        ((DnsResolver(network="169.254.169.254", port=80),), "on port 53"),
         ((DnsResolver(network="::ffff:10.0.0.1"),), "as an IPv4 network"),
         ((DnsResolver(network="there"),), "does not appear to be"),
     ],

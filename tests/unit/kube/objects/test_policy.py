@@ -28,7 +28,7 @@ def test_a_policy_is_read_from_yaml() -> None:
         ("egress: [0.0.0.0/0, 169.254.169.254/32]", "169.254.169.254/32 is never opened"),
         ("dns: []", "one DNS server at least"),
         ("dns: [{namespace: kube-system, pods: kube-dns}]", "dns[0].pods"),
-        ("dns: [{network: 169.254.0.0/16}]", "only a single address"),
+        ("dns: [{network: 169.254.0.0/16}]", "only one of its addresses"),
         ("images: ['registry.example.com/*', 'a b*']", "it is not an image pattern"),
         ("defaultImage: Notebook", "it is not an image reference"),
         ("maxDuration: .inf", "maxDuration: got 'inf'; use a finite number"),

@@ -106,7 +106,8 @@ def test_the_tfcluster_owns_all_but_the_parameter_servers(name: str) -> None:
 
 def test_parameter_servers_stay_as_long_as_anybody_whom_they_serve(name: str) -> None:
     """The Jobs of workers and chief have a TTL, and all of them own the parameter servers' Job:
-    otherwise it would be deleted an hour after the workers' success while the chief still trains.
+    otherwise that Job would be deleted an hour after the workers' success while the chief still
+    trains.
     """
     jobs = [each for each in made(*RUNS[name]) if each["kind"] == "Job"]
     mains = {job["metadata"]["name"] for job in jobs if "ttlSecondsAfterFinished" in job["spec"]}
@@ -235,7 +236,9 @@ def test_no_value_becomes_structure(text: str) -> None:
 
 
 def test_tasks_find_one_another(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The runtime computes from task.json the addresses and readiness of the objects."""
+    """The runtime computes from task.json the addresses that the objects have, the same output
+    folder, and which tasks open a port.
+    """
     monkeypatch.syspath_prepend(str(RUNTIME))
     from task_config import TaskConfig
 
@@ -251,7 +254,9 @@ def test_tasks_find_one_another(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_resumed_run_knows_the_old_folder() -> None:
-    """A run that resumes another reads the checkpoints in that one's folder on the log volume."""
+    """A run that resumes another one reads the checkpoints in the other run's folder on the log
+    volume.
+    """
     described = msgspec.json.decode(made(*RUNS["collective"])[0]["data"]["task.json"])
     assert described["resumeFrom"] == "/log/digits/1"
 

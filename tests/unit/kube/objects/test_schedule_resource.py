@@ -84,7 +84,7 @@ def test_the_definition_follows_the_conventions_of_kubernetes() -> None:
 
 
 def test_a_schedule_is_read_as_it_was_written() -> None:
-    """Rules, template, launch words and requests are converted; the status starts at the
+    """Rules, template, launch arguments and requests are converted; the status starts at the
     creation.
     """
     read = schedule_resource.read(stored(SCHEDULE), NOW)
@@ -150,7 +150,7 @@ def test_a_status_that_cannot_be_read_launches_nothing(said: dict[str, Any]) -> 
 
 
 def test_a_cached_schedule_decides_as_the_whole_one() -> None:
-    """A cache drops the template and keeps its problem."""
+    """A cached schedule has no template, but keeps the template's problem."""
     found = stored(SCHEDULE)
     whole = schedule_resource.whole(schedule_resource.trim(found, None))
     assert "template" not in whole["spec"]

@@ -15,7 +15,7 @@ def end(name: str) -> TaskExit:
 
 
 def test_a_new_pod_is_the_next_attempt() -> None:
-    """Pods of an index are attempts 1, 2, ... in their order; an end is kept till the next."""
+    """Pods of an index are attempts 1, 2, ... in their order; an end is kept until the next pod."""
     watched = observer()
     first = recorded("running", uid="a")
     assert watched.observe(RUNNING, [first], job(), NOW).tasks["worker-0"].attempt == 1
@@ -63,7 +63,9 @@ def test_a_restarted_operator_knows_which_attempt_a_pod_is(
 
 
 def test_a_restarted_operator_judges_no_end_twice() -> None:
-    """An end in the record keeps its attempt; another one belongs to the wanted attempt."""
+    """An end in the record keeps its attempt; an end that the record lacks belongs to the wanted
+    attempt.
+    """
     failure = TaskFailure(task="worker-0", attempt=1, exit=end("failed"))
     status = Status(
         phase=Phase.RUNNING,

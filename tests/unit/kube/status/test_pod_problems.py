@@ -44,8 +44,8 @@ SENTENCES = {
     "registry.invalid/team/train:1: dial tcp: lookup registry.invalid on [::1]:53: read udp "
     "[::1]:57241->[::1]:53: read: connection refused.",
     "image-name-wrong": "worker-0 waits: 'Registry//Train:1:2' is not a valid image name.",
-    "image-private": f"worker-0 waits: the image {BUSYBOX} is private: name a secret that opens it "
-    "with --image-pull-secret.",
+    "image-private": f"worker-0 waits: the image {BUSYBOX} is private: use "
+    "--image-pull-secret to name a secret that opens its registry.",
     "image-private-wrong-password": f"worker-0 waits: {PRIVATE}",
     "image-private-secret-missing": f"worker-0 waits: {PRIVATE}",
     "image-never": "worker-0 waits: the node has no image registry:5000/nothing:2 and may not "
@@ -79,14 +79,12 @@ SENTENCES = {
     "task starts on another node.",
 }
 NOTHING = ("running", "oom", "evicted-storage", "evicted-by-api", "no-such-command")
-"""No waiting here: the end of these pods is reported instead."""
+"""Recordings in which no task waits: the end of these pods is reported instead."""
 
 
 @pytest.mark.parametrize("cause", SENTENCES)
 def test_a_cause_is_one_sentence(cause: str) -> None:
-    """The message for each recorded cause names the tasks, the reason, the numbers, and a remedy
-    first.
-    """
+    """The message for each recorded cause has the tasks, the reason, the numbers, and a remedy."""
     assert sentences([told(recorded(cause))[0].sentence]) == SENTENCES[cause]
 
 

@@ -60,8 +60,8 @@ def test_causes(name: str, asked: bool, cause: Cause, code: int | None) -> None:
 
 
 def test_a_pod_holds_what_it_asks_for_from_its_node_on() -> None:
-    """The hours of a pod count from its node on, with its cores, also after its end; without a node
-    none.
+    """The hours of a pod count with its cores from its binding to a node, also after its end; a pod
+    without a node has none.
     """
     watching = observer(2)
     pods = [recorded("running"), recorded("unschedulable", index=1)]
@@ -93,7 +93,9 @@ def test_ends_keep_what_helps() -> None:
     ],
 )
 def test_disruptions(reason: str, cause: Cause) -> None:
-    """The reason in a condition DisruptionTarget gives the cause of a pod's end, also before it."""
+    """The reason in a condition DisruptionTarget gives the cause of a pod's end, also before the
+    end.
+    """
     pod = recorded("evicted")
     (found,) = [c for c in pod["status"]["conditions"] if c["type"] == exit_status.DISRUPTION]
     found["reason"] = reason
@@ -195,7 +197,7 @@ def test_states(name: str, state: TaskState, ready: bool) -> None:
     ],
 )
 def test_a_pod_alone_tells_since_when(name: str, state: TaskState, dated: bool) -> None:
-    """A task's state and the time of its last change come from its pod alone."""
+    """A task's state and the time of its last change come only from its pod."""
     told, since = task_in_pod(recorded(name), NOW)
     assert told is state
     assert (since is not None and 0 < since < NOW) is dated
@@ -215,7 +217,9 @@ def test_a_server_is_idle_since_its_readiness_ended() -> None:
 
 
 def test_the_end_of_a_pod_that_is_gone_stays() -> None:
-    """An observed end stays after a pod's deletion; without one, it was deleted or stopped."""
+    """An observed end stays after the pod's deletion; a pod that is gone without an observed end
+    was deleted or stopped.
+    """
     watched = observer(3)
     pods = [recorded("oom"), recorded("running", index=1), recorded("running", index=2)]
     watched.observe(RUNNING, pods, job(), NOW)
@@ -228,7 +232,9 @@ def test_the_end_of_a_pod_that_is_gone_stays() -> None:
 
 
 def test_a_restarted_operator_knows_ends_whose_pods_are_gone() -> None:
-    """Without pods, ends come from the Job's completed indexes, the record, and its suspension."""
+    """Without pods, ends come from the completed indexes of the Job, its suspension, and the
+    record.
+    """
     told = observer(3).observe(RUNNING, [], job(completed="0,2"), NOW).tasks
     assert [t.exit.cause for t in told.values() if t.exit] == [Cause.COMPLETED, Cause.COMPLETED]
     assert "worker-1" not in told
@@ -277,7 +283,7 @@ def test_a_finished_record_is_kept_without_its_program() -> None:
 )
 def test_a_message_of_the_programs_own_making_is_no_reason(clause: dict[str, Any]) -> None:
     """A program may write anything to the termination log: an invalid message is left out, and the
-    run is judged all the same.
+    run's result is decided without it.
     """
     words = {"cause": "NotStarted", "finishedAt": 1.0, "detailMessage": clause}
     ended = {"reason": "Error", "exitCode": 1, "finishedAt": "2026-01-01T00:00:00Z"}

@@ -53,7 +53,9 @@ LINES = {
     ["every address is there", "going on without the address of digits-1-worker-0.digits-1: it"],
 )
 def test_an_address_that_came_is_not_waited_for(after: str) -> None:
-    """A task that has waited for an address, and imports TensorFlow since, does not blame DNS."""
+    """A task that waited for an address, and has begun to import TensorFlow since then, does not
+    blame DNS.
+    """
     seen = ps_and_worker(started=False)
     (asked,) = waiting_reasons.open_questions(seen["pods"], seen["jobs"], LATER)
     waits = "waiting for the address of digits-1-worker-0.digits-1"

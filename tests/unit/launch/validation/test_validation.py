@@ -46,7 +46,7 @@ def test_every_problem_is_reported_at_once() -> None:
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_a_mistake_is_told_with_its_field_and_what_is_allowed(wrong: Wrong) -> None:
-    """Each mistake is the only reported problem, by its field, with the allowed values."""
+    """Each mistake is reported as the only problem, with its field and the allowed values."""
     ((field, allowed),) = problems_of(wrong.spec).items()
 
     assert field.endswith(wrong.field)
@@ -93,7 +93,7 @@ json_values = st.recursive(
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(["mode", "replicas", "program", "env", "x"]), json_values))
 def test_any_json_is_accepted_or_refused_in_words(data: dict[str, object]) -> None:
-    """For any JSON, validation returns a Spec, or problems with a field each."""
+    """For any JSON, validation returns a Spec, or problems, each with its field."""
     try:
         assert isinstance(validate(data), Spec)
     except InvalidRequest as error:
@@ -112,8 +112,8 @@ def test_the_schema_is_exported() -> None:
 
 
 def test_texts_count_by_their_bytes() -> None:
-    """Environment, arguments and a program in the record may have 64 KiB together, a third as many
-    letters of three bytes; the refusal has the requested size and a remedy.
+    """Environment, arguments and a program in the record may have 64 KiB together, which is a third
+    as many letters of three bytes. The refusal has the requested size and a remedy.
     """
     others = len("A") + len("cell") + len("cell.py") + 4 * AROUND
     exact = {"env": {"A": "x" * (PAYLOAD_BYTES - others)}, "program": CELL}

@@ -68,7 +68,7 @@ def test_a_deleted_run_ends_the_wait(world: World, restarted: bool) -> None:
 
 
 def test_a_done_wait_stays_done_when_the_operator_restarts(world: World) -> None:
-    """The record keeps that one awaited run is done while the other is still awaited."""
+    """The record keeps the success of one awaited run while the run still waits for another."""
     up(world)
     up(world, "other-1")
     launch(world, "train-1", "digits-1", "other-1")
@@ -83,7 +83,9 @@ def test_a_done_wait_stays_done_when_the_operator_restarts(world: World) -> None
 
 
 def test_runs_that_wait_for_each_other_end(world: World) -> None:
-    """Three manifests in a circle all end with a reason, and so does one that waits for itself."""
+    """Three runs that wait for each other all end with a reason, and so does one that waits for
+    itself.
+    """
     for name, other in (("a-1", "b-1"), ("b-1", "c-1"), ("c-1", "a-1"), ("self-1", "self-1")):
         launch(world, name, other)
     told = [world.phase(name, "Failed") for name in ("a-1", "b-1", "c-1", "self-1")]

@@ -111,8 +111,8 @@ def test_a_wrong_checksum_fails_a_run_at_once(world: World) -> None:
 
 
 def test_a_program_that_is_no_snapshot_is_told(world: World) -> None:
-    """The status of a run of a path without a checksum warns that the program may change and how to
-    avoid that; for text in the record there is no warning.
+    """If a run's program is a path without a checksum, the status warns that the program may
+    change, and says how to avoid that. Text in the record causes no warning.
     """
     where = {"program": {"path": "digits/train.py"}}
     world.server.put(f"{RUNS}/digits-1", {"spec": where})
@@ -135,7 +135,9 @@ def test_a_program_that_is_no_snapshot_is_told(world: World) -> None:
 def test_a_program_by_hand_says_what_runs_without_its_text(
     world: World, program: dict[str, Any]
 ) -> None:
-    """Caches keep no program, but a run with one is read as such by each turn and each operator."""
+    """Caches keep no program, but a run with a program is still read as one at each turn and by
+    each operator.
+    """
     spec = {"program": program, "replicas": {"worker": {"count": 1}}}
     world.server.put(f"{RUNS}/digits-1", {"spec": spec})
     wait_until(lambda: f"{JOBS}/digits-1-worker" in world.server.objects)
@@ -147,7 +149,7 @@ def test_a_program_by_hand_says_what_runs_without_its_text(
 
 
 def test_files_that_are_no_base64_are_named(world: World) -> None:
-    """The problems of a program in the record are reported as they are."""
+    """The problems of a program in the record are reported unchanged."""
     program = {"files": {"train.py": "?"}, "entrypoint": "train.py"}
     world.server.put(f"{RUNS}/digits-1", {"spec": {"program": program}})
     assert "base64" in world.phase("digits-1", "Failed")["message"]

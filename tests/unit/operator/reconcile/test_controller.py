@@ -22,8 +22,8 @@ from tfcluster_magic.spec import Message
 
 
 def test_a_run_becomes_its_objects(world: World) -> None:
-    """A launch becomes a few objects, all owned by it except the ps' Job, which the workers' Job
-    owns.
+    """A launch becomes a few objects, all owned by the run's record except the Job of the parameter
+    servers, which the workers' Job owns.
     """
     up(world, workers=2, ps=1)
     assert world.server.names("jobs") == ["digits-1-ps", "digits-1-worker"]
@@ -84,7 +84,7 @@ def test_a_group_restarts_by_its_lever(world: World) -> None:
     wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is True)
     pods = "/api/v1/namespaces/a/pods"
     world.server.remove(f"{pods}/digits-1-worker-0-first")
-    time.sleep(0.5)  # nothing tells that it has looked: it would be resumed by now
+    time.sleep(0.5)  # nothing shows that the operator has looked; it would have resumed by now
     assert world.job("digits-1-worker")["spec"]["suspend"] is True
     world.server.remove(f"{pods}/digits-1-worker-1-first")
     wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is False)
@@ -143,7 +143,9 @@ def test_what_an_earlier_run_left_is_waited_for(world: World) -> None:
 
 
 def test_an_object_in_the_way_is_never_adopted(world: World) -> None:
-    """An object with the name of a run's object is reported; the run goes on without its own."""
+    """An object with the name of a run's object is reported; the run continues without its own
+    object.
+    """
     service = "/api/v1/namespaces/a/services/digits-1"
     world.server.put(service, {"metadata": {"labels": {}}})
     world.launch("digits-1")
@@ -236,7 +238,7 @@ def test_who_does_not_lead_does_nothing(world: World) -> None:
     """An operator that lost its Lease writes and creates nothing."""
     world.leads = False
     world.launch("digits-1")
-    time.sleep(0.5)  # nothing tells that it does nothing: its Job would be there by now
+    time.sleep(0.5)  # nothing shows that it does nothing; its Job would exist by now
     assert world.status("digits-1") == {}
     assert world.server.names("jobs") == []
 
@@ -250,7 +252,7 @@ class Says:
 
 
 def test_admission_is_asked_before_anything_is_made(world: World) -> None:
-    """A run waits with its reason and place before objects are created; a refused one fails with
+    """A run waits with its reason and place before objects are created; a refused run fails with
     all its problems.
     """
     world.admission = Says(Waiting(Message("TurnAfter", {"name": "digits-7"}), 3))

@@ -32,7 +32,7 @@ def ends(world: World) -> None:
 @pytest.mark.parametrize("kept", [(HOLD,), (HOLD, "orphan"), ("kubernetes.io/hold",)])
 def test_a_finalizer_keeps_the_record_and_no_task(world: World, kept: tuple[str, ...]) -> None:
     """When a run's record is deleted its tasks end, whatever finalizer keeps the record. The record
-    reports the deletion without blame, and its other objects are deleted.
+    reports the deletion and no failure, and its other objects are deleted.
     """
     up(world, ps=1, workers=2)
     delete(world, "Background", *kept)
@@ -66,7 +66,7 @@ def test_a_record_that_goes_after_its_tasks_is_stopped_with_them(world: World) -
 
 
 def test_a_record_deleted_while_no_operator_was_there(world: World) -> None:
-    """An operator that finds a record in deletion, deleted while none was there, ends its tasks."""
+    """If a record is deleted while no operator runs, the next operator ends its tasks."""
     up(world, max_duration=40.0)
     world.rest()
     delete(world, "Background", HOLD)

@@ -20,7 +20,9 @@ def suspended(world: World, *jobs: str) -> bool:
 
 
 def test_a_stop_before_there_are_pods_suspends_every_job(world: World) -> None:
-    """A run that is stopped right after its Jobs were created has both suspended before any pod."""
+    """The Jobs of a run that is stopped right after their creation are suspended before any pod
+    exists.
+    """
     world.launch("digits-1", ps=1)
     wait_until(lambda: world.server.names("jobs") == ["digits-1-ps", "digits-1-worker"])
     stop(world)
@@ -36,7 +38,7 @@ def test_a_stop_waits_for_pods_that_nobody_has_seen(world: World) -> None:
     stop(world)
     wait_until(lambda: suspended(world, "digits-1-worker"))
     status = world.phase("digits-1", "Stopping")
-    assert "may still appear" in status["message"]
+    assert "have not appeared yet" in status["message"]
     pod = world.pod("digits-1-worker", "running")
     noted = copy.deepcopy(world.job("digits-1-worker"))
     noted["status"] = {"terminating": 1, "conditions": [{"type": "Suspended", "status": "True"}]}
@@ -48,7 +50,7 @@ def test_a_stop_waits_for_pods_that_nobody_has_seen(world: World) -> None:
 
 def test_a_stop_right_after_a_restart_waits_for_the_next_pods(world: World) -> None:
     """After a stop right after a group restart, the run waits for pods of the new attempt that are
-    in no cache yet: that the former ones have ended says nothing about these.
+    in no cache yet: the end of the former pods says nothing about the new ones.
     """
     up(world, workers=2)
     world.pod("digits-1-worker", "deleted", 0, "digits-1-worker-0-first")
@@ -60,7 +62,7 @@ def test_a_stop_right_after_a_restart_waits_for_the_next_pods(world: World) -> N
     stop(world)
     wait_until(lambda: suspended(world, "digits-1-worker"))
     status = world.phase("digits-1", "Stopping")
-    assert "may still appear" in status["message"]
+    assert "have not appeared yet" in status["message"]
     world.server.notes_suspensions = True
     world.server.put(f"{JOBS}/digits-1-worker", copy.deepcopy(world.job("digits-1-worker")))
     assert world.phase("digits-1", "Stopped")["releasedAt"]
@@ -68,7 +70,7 @@ def test_a_stop_right_after_a_restart_waits_for_the_next_pods(world: World) -> N
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_a_stop_calls_tasks_back_though_their_names_stay(world: World, method: str) -> None:
-    """If the API fails to delete a run's Service its tasks are stopped all the same; the Service is
+    """If the API fails to delete a run's Service its tasks are stopped nevertheless; the Service is
     deleted once the API answers.
     """
     up(world)
@@ -112,15 +114,15 @@ def test_a_stop_suspends_the_job_that_has_no_pods(world: World) -> None:
 
 
 def test_a_run_that_never_got_pods_suspends_its_jobs_at_its_timeout(world: World) -> None:
-    """A run that gets no pods fails at startTimeout, and none may appear afterwards."""
+    """A run that gets no pods fails at startTimeout, and no pod may appear afterwards."""
     world.launch("digits-1", ps=1, start_timeout=1.0)
     world.phase("digits-1", "Failed")
     wait_until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
 
 
 def test_jobs_of_a_run_that_is_over_are_suspended_by_the_next_operator(world: World) -> None:
-    """If an operator ended between the last status of a run and its action, the next one suspends
-    the Jobs.
+    """If an operator ended after it wrote the last status of a run and before it suspended the
+    run's Jobs, the next operator suspends them.
     """
     up(world, ps=1)
     away = Refusal(503, "ServiceUnavailable", "away")

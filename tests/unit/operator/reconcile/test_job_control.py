@@ -10,8 +10,8 @@ NO = Refusal(403, "Forbidden", 'admission webhook "guard" denied the request: no
 
 
 def test_a_refused_suspension_is_told_and_tried_again(world: World) -> None:
-    """A Job that cannot be suspended is reported in the status of its run, which stops as soon as
-    it can be; the other Jobs are suspended meanwhile.
+    """A Job that cannot be suspended is reported in the status of its run. The other Jobs are
+    suspended meanwhile, and the run stops once this Job is suspended, too.
     """
     up(world, ps=1)
     world.server.refuses = lambda method, path: (
@@ -29,7 +29,9 @@ def test_a_refused_suspension_is_told_and_tried_again(world: World) -> None:
 
 
 def test_servers_that_cannot_be_given_back_are_told(world: World) -> None:
-    """A success whose parameter servers cannot be suspended reports that until they are gone."""
+    """A successful run whose parameter servers cannot be suspended reports this until they are
+    gone.
+    """
     up(world, ps=1, reclaim_after=0.0)
     world.server.refuses = lambda method, path: (
         NO if method == "PATCH" and path == f"{JOBS}/digits-1-ps" else None

@@ -20,8 +20,8 @@ def succeed(world: World, index: int) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_group_restarts_with_those_that_were_done(world: World, restarted: bool) -> None:
-    """Workers that train together restart together, even with one that has succeeded: its Job would
-    never start it again, so the Job is recreated; all run, and the run reports no deletion.
+    """Workers that train together restart together, even if one has succeeded. Its Job would never
+    start it again, so the Job is recreated. All workers run again, and the run reports no deletion.
     """
     up(world, workers=3)
     succeed(world, 1)

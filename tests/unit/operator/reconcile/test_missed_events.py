@@ -62,7 +62,7 @@ def test_a_job_that_is_done_may_go(world: World) -> None:
     world.wait("digits-1", lambda s: s["counts"]["worker"].get("succeeded") == 1)
     world.server.remove(f"{JOBS}/digits-1-worker")
     for _operator in range(2):
-        time.sleep(1)  # nothing tells that it has looked: a loss would be there by now
+        time.sleep(1)  # nothing shows that it has looked; a loss would be there by now
         assert world.status("digits-1")["phase"] == "Running"
         world.operate()
     world.pod("digits-1-chief", "succeeded", 0, "digits-1-chief-0-first")
@@ -70,7 +70,7 @@ def test_a_job_that_is_done_may_go(world: World) -> None:
 
 
 def test_what_was_never_started_was_not_stopped(world: World) -> None:
-    """A task that never had a pod is not counted as stopped or reclaimed, also by the next
+    """A task that never had a pod is not counted as stopped or reclaimed, not even by the next
     operator.
     """
     world.launch("digits-1", ps=1)

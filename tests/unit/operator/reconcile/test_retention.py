@@ -18,7 +18,9 @@ from tfcluster_magic.spec.resource_form import format_time
 def test_a_job_of_somebody_else_is_not_deleted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Job that has the name of a run's Job, but is not the run's, outlives run and record."""
+    """A Job that has the name of a run's Job, but does not belong to the run, outlives run and
+    record.
+    """
     monkeypatch.setattr(retention, "OBJECTS_STAY", 0.5)
     world.server.put(f"{JOBS}/digits-1-ps", {"metadata": {}, "spec": {"completions": 1}})
     world.launch("digits-1", ps=1, keep_for=2.0)
@@ -51,7 +53,7 @@ def test_objects_of_the_next_run_of_a_name_are_not_deleted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An operator that has not yet seen a deletion and recreation of a run deletes nothing of the
-    new one.
+    new run.
     """
     up(world)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
@@ -73,8 +75,8 @@ def test_objects_of_the_next_run_of_a_name_are_not_deleted(
 def test_a_run_ends_where_the_operator_was_shut_out(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a namespace without the binding a stop ends the tasks, and Jobs and record are deleted in
-    time; objects that the operator may not read are left to their owner.
+    """In a namespace without the binding a stop ends the tasks, and Jobs and record are deleted
+    later as usual; objects that the operator may not read are left to their owner.
     """
     monkeypatch.setattr(retention, "OBJECTS_STAY", 0.5)
     up(world)
@@ -96,7 +98,9 @@ def test_a_run_ends_where_the_operator_was_shut_out(
 def test_what_a_run_without_jobs_leaves_goes_as_well(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Objects of a run whose Jobs the API never accepted are deleted in time; its record stays."""
+    """Objects of a run whose Jobs the API never accepted are deleted later as usual; its record
+    stays.
+    """
     monkeypatch.setattr(retention, "OBJECTS_STAY", 0.5)
     monkeypatch.setattr(retention, "SPREAD", 0.5)
     never = Refusal(422, "Invalid", "no such thing")
@@ -109,8 +113,8 @@ def test_what_a_run_without_jobs_leaves_goes_as_well(
 
 
 def test_the_oldest_ended_runs_make_room_for_new_ones(world: World) -> None:
-    """If a quota counts TFClusters, those that ended first are deleted before it is reached; active
-    runs stay, and so does everything if no quota counts them.
+    """If a quota counts TFClusters, the runs that ended first are deleted before it is reached.
+    Active runs stay, and without such a quota ended runs stay, too.
     """
     now = time.time() - 100
     for number in range(1, 13):

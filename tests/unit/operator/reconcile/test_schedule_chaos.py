@@ -23,9 +23,9 @@ FAULTS = (
     *("killed before a write", "killed after a write", "both killed"),
     *("the answer is lost", "refused", "the owner writes first", "caches are stale", "none"),
 )
-"""What happens at a due time, at one of its first writes."""
+"""The faults, one of which comes at one of the first writes of a due time."""
 FIRST_WRITES = 7
-"""Writes of a due time, at each of which a fault may come: notes, launches, stops, of all."""
+"""The number of writes of a due time (notes, launches, stops) at each of which a fault may come."""
 RULES: dict[str, dict[str, Any]] = {
     "allows": {"overlap": "Allow", "retries": 2, "retryDelaySeconds": [10]},
     "forbids": {"overlap": "Forbid"},

@@ -105,8 +105,8 @@ def test_a_name_that_another_run_has_or_had_is_not_taken(world: ScheduledWorld, 
 
 
 def test_a_run_whose_answer_was_lost_is_not_launched_again(world: ScheduledWorld) -> None:
-    """An existing run with the recorded name and the labels of the due time counts as its
-    launch.
+    """An existing run with the recorded name and the labels of the due time counts as the launch of
+    that due time.
     """
     lost = []
 
@@ -125,7 +125,9 @@ def test_a_run_whose_answer_was_lost_is_not_launched_again(world: ScheduledWorld
 def test_an_operator_that_was_killed_after_the_note_is_followed_by_another(
     world: ScheduledWorld,
 ) -> None:
-    """The status named the run before it was created; the next operator creates it."""
+    """If an operator is killed after it named a run in the status, the next operator creates the
+    run.
+    """
     world.create()
 
     def refuses(method: str, where: str) -> Refusal | None:
@@ -172,8 +174,8 @@ def test_a_run_that_is_deleted_at_once_is_not_launched_again(world: ScheduledWor
 def test_the_end_of_a_deleted_run_is_noted_if_it_was_seen(
     world: ScheduledWorld, phase: str
 ) -> None:
-    """An operator that sees a run end before its deletion records the end; one that was away
-    records that it is unknown.
+    """An operator that sees a run end before its deletion records the end; an operator that was
+    away records an unknown end.
     """
     world.create()
     world.pass_to(START + 60)
@@ -224,8 +226,8 @@ def test_what_cel_cannot_check_is_said_and_launches_nothing(world: ScheduledWorl
 
 
 def test_a_pause_is_kept_and_not_caught_up(world: ScheduledWorld) -> None:
-    """`suspend` is shown with its person and reason; after it, the next due time is the first to
-    run. `resumeTime` resumes a schedule that paused itself.
+    """A pause is shown with its person and reason; after the pause, the next due time is the first
+    to run. `resumeTime` resumes a schedule that paused itself.
     """
     world.create(pauseAfter=1, catchUp="All")
     said = {"by": "ida", "reason": "repairs"}
@@ -308,7 +310,7 @@ def test_a_quiet_schedule_costs_no_request(world: ScheduledWorld) -> None:
 
 
 def test_a_deleted_schedule_leaves_its_runs(world: ScheduledWorld) -> None:
-    """The runs of a deleted schedule go on, as on one machine."""
+    """The runs of a deleted schedule continue, as on one machine."""
     world.create()
     world.pass_to(START + 60)
     wait_until(lambda: world.states() == ["Running"])

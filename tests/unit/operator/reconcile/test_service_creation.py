@@ -1,4 +1,4 @@
-"""The time at which a run's Service exists: not while its tasks come and go one by one."""
+"""The time at which a run's Service is created: only after its tasks have got their addresses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Run:
         self.addressing = ServiceCreation(maker, lambda: self.now)
 
     def turn(self, addresses: int) -> float | None:
-        """Take one turn while this number of three pods have an address."""
+        """Take one turn while `addresses` of the three pods have an address."""
         told: list[Object] = [{"podIP": "10.0.0.1"}] * addresses + [{}] * (3 - addresses)
         pods = [{"status": each} for each in told]
         return self.addressing.update(self.cluster, self.cluster.status, pods)
@@ -70,7 +70,9 @@ def test_names_are_given_once_every_task_has_an_address(run: Run) -> None:
 
 
 def test_a_task_without_room_keeps_no_name_from_the_others(run: Run) -> None:
-    """A task that gets no node delays the Service only for a moment after the last address."""
+    """A task that gets no node delays the Service only until a moment after the last other task got
+    its address.
+    """
     run.turn(1)
     run.now += ADDRESS_PAUSE / 2
     assert run.turn(2) == ADDRESS_PAUSE
@@ -99,7 +101,7 @@ def test_it_goes_with_the_wish_to_stop(world: World) -> None:
 
 
 def test_an_operator_that_died_before_it_leaves_it_to_the_next(world: World) -> None:
-    """A run without its Service gets it from the next operator, even if all else exists."""
+    """A run without its Service gets it from the next operator, even if its other objects exist."""
     up(world)
     wait_until(lambda: SERVICE in world.server.objects)
     world.rest()
@@ -109,8 +111,8 @@ def test_an_operator_that_died_before_it_leaves_it_to_the_next(world: World) -> 
 
 
 def test_a_full_quota_of_services_hinders_nobody_who_has_one(world: World) -> None:
-    """A full quota does not affect an existing Service: the API server checks quotas before
-    existence.
+    """A full quota does not affect an existing Service, although the API server checks quotas
+    before it looks for an existing object.
     """
     full = "exceeded quota: objects, requested: services=1, used: services=5, limited: services=5"
     up(world)
@@ -129,7 +131,7 @@ def test_a_full_quota_of_services_hinders_nobody_who_has_one(world: World) -> No
 
 
 def test_a_task_that_is_refused_keeps_no_name_from_the_others(world: World) -> None:
-    """If a quota forbids one Job, the tasks that run get the Service all the same."""
+    """If a quota forbids one Job, the tasks that run still get the Service."""
     no = Refusal(403, "Forbidden", "exceeded quota: jobs, used: count/jobs.batch=1")
     bodies: list[str] = []
 

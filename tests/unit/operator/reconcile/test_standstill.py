@@ -34,7 +34,7 @@ def prints(world: World, pod: str, text: bytes) -> None:
 @pytest.mark.usefixtures("quick")
 def test_a_standstill_is_known_from_the_logs(world: World) -> None:
     """If a worker has finished and the logs of all others show no work, the run reports which task
-    waits for which; it continues as soon as one works, and ends at its stallTimeout.
+    waits for which. The report ends as soon as a task works, and the run at its stallTimeout.
     """
     up(world, workers=2, ps=1, stall_timeout=4.0)
     prints(world, "digits-1-worker-1-first", QUIET + SESSION)
@@ -53,7 +53,7 @@ def test_a_standstill_is_known_from_the_logs(world: World) -> None:
 
 
 def test_an_evaluator_that_failed_is_not_made_again(world: World) -> None:
-    """A run goes on without its failed evaluator, whose Job is suspended, and succeeds."""
+    """A run continues without its failed evaluator, whose Job is suspended, and succeeds."""
     up(world, workers=1, evaluator=1, reclaim_after=0.0)
     world.pod("digits-1-evaluator", "failed", 0, "digits-1-evaluator-0-first")
     status = world.wait("digits-1", lambda status: "evaluator" in status)

@@ -58,7 +58,9 @@ class World:
 def test_counts_are_written_now_and_then(
     monkeypatch: pytest.MonkeyPatch, phase: Phase, seconds: float
 ) -> None:
-    """The number of running tasks is written once a second while they start, later four times."""
+    """The number of running tasks is written once a second while they start, later four times a
+    second.
+    """
     world = World(monkeypatch)
     assert world.put(phase, 0) is None
     assert world.put(phase, 1) == seconds

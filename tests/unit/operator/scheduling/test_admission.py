@@ -44,8 +44,8 @@ def test_two_launches_never_both_take_the_last_room(there: Place) -> None:
 
 
 def test_first_in_first_out_with_places(there: Place) -> None:
-    """Within a namespace no run overtakes another, even if it would fit; each gets its place, and
-    the first the resources for which it waits and the runs that use them.
+    """Within a namespace no run overtakes another, even if it would fit. Each run gets its place;
+    the first also gets the resources for which it waits and the runs that use them.
     """
     there.tenant("alice", quota="4")
     there.run("alice", "old-1", 1, 3)
@@ -65,8 +65,8 @@ def test_first_in_first_out_with_places(there: Place) -> None:
 
 
 def test_room_is_reserved_until_tasks_end(there: Place) -> None:
-    """An admitted run reserves resources once: its requests until its pods are on nodes, then its
-    pods, and none after their end; it keeps them while a pod is replaced.
+    """An admitted run reserves resources once: its requests until its pods are on nodes, then those
+    of its pods, and none after their end. While a pod is replaced, its resources stay reserved.
     """
     there.run("alice", "a-1", 2, 3)
     there.begin()
@@ -171,8 +171,8 @@ def test_a_namespace_that_is_closed_to_the_operator(there: Place) -> None:
 
 
 def test_what_was_published_asks_for_no_right(there: Place) -> None:
-    """If options were published no launch checks the operator's rights; it does again after a
-    forbidden write.
+    """If options were published, no launch checks the operator's rights; after a forbidden write
+    launches check them again.
     """
     there.run("alice", "a-1", 1, 1)
     there.begin()

@@ -70,7 +70,9 @@ def test_a_new_run_is_refused_at_once(there: Place) -> None:
 def test_a_new_run_is_refused_at_once_beside_others(
     there: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A decision on another run, from older data than the new one, changes nothing."""
+    """A decision on another run, with data from before the new run, changes nothing for the new
+    run.
+    """
     asked = ("GET", "/api/v1/namespaces/alice/secrets")
     decided = threading.Event()
 

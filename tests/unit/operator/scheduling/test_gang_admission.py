@@ -81,7 +81,9 @@ def test_quotas_and_turns_count_as_without(there: Place) -> None:
 
 
 def test_a_policy_that_demands_volcano_where_there_is_none() -> None:
-    """Runs wait with the reason and start once Volcano exists; a policy can exclude it."""
+    """If the policy demands Volcano, runs wait with that reason and start once Volcano exists. A
+    policy can also exclude Volcano.
+    """
     made = Place(Policy(gang=True))
     try:
         made.node("node-1", 4)

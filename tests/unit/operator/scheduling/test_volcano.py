@@ -118,8 +118,8 @@ def test_its_pod_group_has_the_priority_class_of_its_tasks(world: World) -> None
 
 
 def test_the_reason_of_a_queue_without_room_is_told(volcano: World) -> None:
-    """If a queue does not admit a PodGroup, the event with the reason is shown, for the condition
-    only counts tasks.
+    """If a queue does not admit a PodGroup, the event with the reason is shown, because the
+    condition only counts tasks.
     """
     launched(volcano)
     counts = "3/3 tasks in gang unschedulable: pod group is not ready, 3 Pending, 3 minAvailable"
@@ -170,7 +170,9 @@ def test_volcanos_words_of_a_pod_are_explained(said: str, told: str) -> None:
 
 
 def test_one_that_never_gets_room_fails_after_its_queue_timeout(volcano: World) -> None:
-    """The time in Volcano's queue counts for the queue timeout; its Jobs then create no pods."""
+    """The time in Volcano's queue counts for the queue timeout, after which the run's Jobs create
+    no pods.
+    """
     launched(volcano, queue_timeout=2.0)
     say(volcano, WORDS)
     status = volcano.phase("digits-1", "Failed")
@@ -200,7 +202,7 @@ def test_another_operator_goes_on_waiting(volcano: World) -> None:
     launched(volcano)
     say(volcano, WORDS)
     volcano.wait("digits-1", lambda s: "Insufficient cpu" in s.get("message", ""))
-    volcano.admission = None  # to ask it would fail
+    volcano.admission = None  # asking admission would fail
     volcano.operate()
     say(volcano, WORDS.replace("cpu", "memory"))
     status = volcano.wait("digits-1", lambda s: "Insufficient memory" in s.get("message", ""))
@@ -253,7 +255,7 @@ def test_a_deleted_job_ends_a_run_that_waits(volcano: World) -> None:
 
 
 def test_a_pod_group_that_goes_is_made_again(volcano: World) -> None:
-    """A PodGroup that was deleted while pods wait for it is created again: without it none is
+    """A PodGroup that was deleted while pods wait for it is created again: without it no pod is
     bound.
     """
     launched(volcano)

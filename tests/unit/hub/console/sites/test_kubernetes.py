@@ -127,8 +127,8 @@ def test_runs_of_everyone_by_one_list_however_often_somebody_looks(server: KubeS
 def test_a_run_is_stopped_as_its_owner_would_and_only_the_one_that_is_meant(
     server: KubeServer,
 ) -> None:
-    """A stop needs a reason and the right uid; it is refused for another run of the name, a second
-    time, and for an ended run.
+    """A stop needs a reason and the right uid. It is refused for another run of the same name, for
+    a run that is being stopped already, and for an ended run.
     """
     uid = launched(server, ADA, "digits-1", phase="Running")["metadata"]["uid"]
     launched(server, BOB, "over-1", phase="Failed", message="It failed.", releasedAt=7.0)
@@ -194,7 +194,9 @@ def test_the_last_lines_of_a_task_come_from_its_pod_then_from_the_record(
 
 
 def test_what_belongs_to_no_run_is_found_and_removed_and_nothing_else(server: KubeServer) -> None:
-    """Objects with an owner, of an existing run, or of others are no leaks."""
+    """Objects that have an owner or belong to an existing run are no leaks, and a leak is removed
+    only as its user's.
+    """
     run = launched(server, ADA, "digits-1")
     gone = {"metadata": {**run["metadata"], "uid": "gone", "name": "old-1"}}
     kept = [
@@ -261,8 +263,8 @@ def test_an_api_server_that_refuses_is_told_beside_what_is_known(server: KubeSer
 
 
 def test_schedules_of_everyone_are_suspended_by_an_administrator(server: KubeServer) -> None:
-    """A pause is asked for in the spec, locked; a resume lifts that, and no suspension of the
-    owner's; a cluster without schedules is no problem.
+    """An administrator's pause is written into the spec, and locked. A resume ends that pause, but
+    no suspension by the owner. A cluster without schedules is no problem.
     """
     at = path("tfclusterschedules", ADA, "nightly")
     spec = {"cron": "0 2 * * *", "template": {"spec": {"program": {"inline": "pass"}}}}
@@ -311,7 +313,9 @@ def test_schedules_of_everyone_are_suspended_by_an_administrator(server: KubeSer
 
 
 def test_a_cluster_without_schedules_has_runs(server: KubeServer) -> None:
-    """The console of a cluster whose resources are older shows its runs, and no problem."""
+    """If the custom resources of a cluster are too old to have schedules, the console shows its
+    runs, and no problem.
+    """
     server.lacks.add("tfclusterschedules")
     launched(server, ADA, "digits-1", phase="Running")
 

@@ -23,13 +23,13 @@ FORK_SERVER = "tfcluster_magic.hub.console.sites.person_reader"
 
 
 async def seen_as(here: LocalSite, missed: list[str]) -> SiteRuns:
-    """Wait for a listing with the run, in which exactly these users are missed."""
+    """Wait for a listing with the run, in which exactly these users are missing."""
 
     async def seen() -> SiteRuns | None:
         found = await here.runs()
         return found if found.rows and [one.owner for one in found.missed] == missed else None
 
-    # A reader that starts slowly is missed at first.
+    # A user whose reader starts slowly is missing at first.
     found = await wait_until_async(seen, every=0.05)
     assert found is not None
     return found
@@ -146,8 +146,8 @@ def test_a_home_that_hangs_holds_up_its_own_rows_alone(
 def test_schedules_are_read_paused_and_resumed_by_their_own_reader(
     manager: ClusterManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An administrator's pause takes the place of
-    the owner's, whose resume is refused until an administrator resumes it.
+    """An administrator's pause takes the place of the owner's, whose resume is refused until an
+    administrator resumes it.
     """
     monkeypatch.setenv("TFCLUSTER_NO_CLOCK", "1")
     verbs = manager.schedules
@@ -189,7 +189,7 @@ def test_schedules_are_read_paused_and_resumed_by_their_own_reader(
 def test_a_schedule_that_has_not_changed_is_not_read_again(
     manager: ClusterManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A listing of many people's schedules costs two looks at the marks of two files for each."""
+    """A schedule is read again only after its files have changed."""
     monkeypatch.setenv("TFCLUSTER_NO_CLOCK", "1")
     manager.schedules.create("nightly", "sleep.py", cron="0 2 * * *")
     reader = RunsReader()

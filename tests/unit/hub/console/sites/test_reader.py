@@ -1,4 +1,4 @@
-"""The cache of all users' runs, which shows the last reading at once and says so."""
+"""The cache of all users' runs, which shows the last reading at once, marked as such."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def is_waited_for(slow: Slow, found: RunCache) -> None:
 
 
 def test_a_page_that_is_open_reads_no_old_rows(clock: Clock) -> None:
-    """Shortly after a reading, a slow new one is waited for."""
+    """Shortly after a reading, a page waits for the next reading even if it is slow."""
 
     async def look(slow: Slow, found: RunCache) -> None:
         await found.look(kept=True)
