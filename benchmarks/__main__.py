@@ -32,6 +32,7 @@ BENCHES: dict[str, Bench] = {
     "between_graph": between_graph.training,
     "one_cpu_limit": limits.one_cpu,
     "supervisor": housekeeping.supervisor,
+    "sampling_cpu": housekeeping.sampling,
     "list_50": housekeeping.list_of_50,
     "load_ext": housekeeping.load_ext,
     "ps_reclaim": latency.ps_reclaim,

@@ -1,4 +1,4 @@
-"""The cost of TFCluster itself: its supervisor, its command, its extension."""
+"""The cost of TFCluster itself: its supervisor, its samples, its command, its extension."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
+from tfcluster_magic.usage.samples import read_samples
+
 from . import by_hand
-from .processes import cpu_seconds, pss_mib
+from .processes import cpu_seconds, pss_mib, until
 from .product import COMMAND, Workbench, workbench
 from .rows import Row, bounded, interleaved
 
@@ -41,6 +44,36 @@ def supervisor(quick: bool) -> list[Row]:
         bounded("supervisor_memory", "MiB", [memory], at_most=30.0),
         bounded("supervisor_cpu", "% of a core", [percent], at_most=0.5),
     ]
+
+
+def sampling(quick: bool) -> list[Row]:
+    """Measure the CPU time of the process that starts each task of a training and samples it, with
+    the steps that the program prints.
+    """
+    seconds = 20.0 if quick else 120.0
+    program = str(by_hand.PROGRAMS / "train.py")
+    with workbench() as bench, tempfile.TemporaryDirectory() as marks:
+        sizes = ("--workers", "2", "--ps", "1", "--name", "bench", "--reclaim-after", "0s")
+        bench.tfcluster("launch", *sizes, program, "--", "--marks", marks)
+        trains = [Path(marks, f"worker-{index}.first") for index in range(2)]
+        until("the first step", lambda: all(each.exists() for each in trains), every=0.1)
+        pids = [pid for pid in bench.pids("bench") if _samples(pid)]
+        assert len(pids) == 3, pids
+        before = [cpu_seconds(pid) for pid in pids]
+        time.sleep(seconds)  # the interval that is measured
+        used = [(cpu_seconds(p) - b) / seconds * 100 for p, b in zip(pids, before, strict=True)]
+        files = bench.manager.status("bench").status.paths["output"]
+        told = read_samples(files, ["worker-0"])["worker-0"]
+        steps = max(each.step for attempt in told for each in attempt.intervals)
+        Path(marks, "stop").touch()
+    each = ", ".join(f"{percent:.2f}" for percent in used)
+    note = f"the largest of {each}, with all else that this process does; {steps} steps sampled"
+    return [bounded("sampling_cpu", "% of a core", [max(used)], at_most=0.5, note=note)]
+
+
+def _samples(pid: int) -> bool:
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return any(word.endswith(b"/runtime/task.py") for word in words)
 
 
 def list_of_50(quick: bool) -> list[Row]:

@@ -52,6 +52,8 @@ with tf.Graph().as_default():
         while not os.path.exists(stop):
             session.run(train, {inputs: x, labels: y})
             times.append(time.time())
+            if len(times) % 100 == 0:
+                print(f"step {len(times)}", flush=True)
             if len(times) == 1:
                 with open(f"{mark}.new", "w") as file:
                     file.write(str(times[0]))

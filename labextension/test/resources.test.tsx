@@ -155,6 +155,13 @@ it('has round numbers on its axes', () => {
   expect(layout.topOf(graph())).toBe(4);
   const memory = { figure: 'memory' as const, requested: 7 * GIB };
   expect(layout.topOf(graph(memory))).toBe(8 * GIB);
+  expect(layout.heightsOf(graph())).toEqual([0, 2, 4]);
+  const quiet = {
+    figure: 'network' as const,
+    requested: null,
+    high: [0, null, 0]
+  };
+  expect(layout.heightsOf(graph(quiet))).toEqual([0]);
   expect(layout.ticks(60)).toEqual([0, 15, 30, 45, 60]);
   expect([0, 45, 90, 3600, 5400, 172_800].map(layout.since)).toEqual([
     '0',

@@ -25,6 +25,7 @@ from scale.records import records
 from scale.schedules import schedules
 from scale.site import Site, ready
 from scale.tfjob import tfjob
+from scale.top import top
 from scale.users import users
 
 from benchmarks.rows import Row, save, table
@@ -40,6 +41,7 @@ BENCHES: dict[str, Callable[[Site, int], list[Row]]] = {
     "names": names,
     "parts": parts,
     "schedules": schedules,
+    "top": top,
     "tfjob": tfjob,
 }
 

@@ -16,7 +16,7 @@ from tfcluster_magic.runs.manager import Until
 
 # A widget's icon is a character before the word.
 LAUNCH, STOP = re.compile("Launch$"), re.compile("Stop$")
-CARD = ("Stop", "Connect the Notebook", "Logs", "TensorBoard", "Rerun", "Delete")
+CARD = ("Stop", "Connect the Notebook", "Logs", "TensorBoard", "Resources", "Rerun", "Delete")
 """The actions of a run's card, in order."""
 LOAD = "%load_ext tfcluster_magic\n%tfcluster"
 
@@ -40,6 +40,9 @@ def test_a_panel_launches_shows_and_stops_a_run(lab: LabPage) -> None:
     output.get_by_role("button", name="Logs").click()
     expect(output.locator("pre")).to_contain_text("worker-0 |")
     lab.screenshot("running", output)
+    output.get_by_role("button", name="Resources").click()
+    expect(output.locator("pre")).to_contain_text(re.compile(r"TASK +CPU +MEMORY"))
+    lab.screenshot("resources", output)
 
     output.get_by_role("button", name=STOP).click()
     expect(output.get_by_text("Stop sleep-1?")).to_be_visible()
@@ -142,7 +145,7 @@ def test_a_panel_whose_kernel_was_restarted_says_how_it_comes_back(lab: LabPage)
     lab.screenshot("begun", output)
     names = output.locator(".widget-button:visible").all_inner_texts()
     ours = [name for name in map(str.strip, names) if name in CARD]
-    assert ours == ["Stop", "Logs", "TensorBoard", "Delete"]
+    assert ours == ["Stop", "Logs", "TensorBoard", "Resources", "Delete"]
     back = output.get_by_text("Run the cell again to bring the panel back.")
     expect(back).to_be_hidden()
     lab.page.evaluate(

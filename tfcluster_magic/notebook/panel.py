@@ -23,6 +23,7 @@ from ..i18n import _, ngettext
 from ..output import report
 from ..output.run_card import board_bundle, run_card
 from ..output.text import PLAIN, Prefixer, clock, task_names
+from ..output.usage import usage_table
 from ..progress.run_progress import note_lines
 from ..runs.manager import ClusterManager, newest
 from ..runs.watcher import PROGRESS_INTERVAL, RunWatcher, WatchedRun
@@ -48,18 +49,20 @@ class RunRow:
         self.rerun = _button(_("Rerun"), "repeat")
         self.logs = _button(_("Logs"), "terminal")
         self.board = _button(_("TensorBoard"), "line-chart")
+        self.resources = _button(_("Resources"), "bar-chart")
         self.delete = _button(_("Delete"), "trash")
         self.stop.on_click(lambda _b: self._ask(_("Stop {name}?"), _("Stop it"), self._stop))
         self.delete.on_click(lambda _b: self._ask_delete())
         background.on(self.rerun, self._rerun)
-        background.on(self.logs, self._toggle_logs)
+        background.on(self.logs, lambda: self._toggle(self.logs))
+        background.on(self.resources, lambda: self._toggle(self.resources))
         background.on(self.board, self._open_board)
         self._buttons = widgets.HBox(layout=widgets.Layout(flex_flow="row wrap"))
         self.widget = widgets.VBox(
             [self._card, self._buttons, self._question, self._board, self._below]
         )
+        self._shown: Any = None
         self._hidden = threading.Event()
-        self._hidden.set()
 
     @property
     def name(self) -> str:
@@ -79,10 +82,11 @@ class RunRow:
         if before is None or before.cluster.active != known.cluster.active:
             active = known.cluster.active
             ends, begins = ((self.stop,), ()) if active else ((), (self.rerun,))
-            self._buttons.children = (*ends, self.logs, self.board, *begins, self.delete)
+            shows = (self.logs, self.board, self.resources)
+            self._buttons.children = (*ends, *shows, *begins, self.delete)
 
     def close(self) -> None:
-        """Close the row and stop following its logs."""
+        """Close the row and stop following its logs or its resources."""
         self._hidden.set()
         self.widget.close()
 
@@ -135,36 +139,49 @@ class RunRow:
         shown = board_bundle(board.url, what, [self.name])
         self._board.outputs = ({"output_type": "display_data", "data": shown, "metadata": {}},)
 
-    def _toggle_logs(self) -> None:
-        if not self._hidden.is_set():
-            self._hidden.set()
-            self.logs.description = _("Logs")
-            self._below.value = ""
+    def _toggle(self, button: Any) -> None:
+        """Show the logs or the resources below the row until their button is pressed again, or the
+        other one.
+        """
+        self._hidden.set()
+        self.logs.description, self.resources.description = _("Logs"), _("Resources")
+        self._below.value = ""
+        self._shown = button if self._shown is not button else None
+        if self._shown is None:
             return
+        read = self._read_logs
+        if button is self.resources:
+            read = self._read_resources
+            button.description = _("Hide resources")
+        else:
+            button.description = _("Hide logs")
         self._hidden = hidden = threading.Event()
-        self.logs.description = _("Hide logs")
-        self._background.do(lambda: self._follow_logs(hidden))
+        self._background.do(lambda: self._follow(read, hidden))
 
-    def _follow_logs(self, hidden: threading.Event) -> None:
-        """Show the last lines of the logs until they are hidden. This polls, because only the
-        newest lines matter.
+    def _follow(self, read: Callable[[TFCluster], str], hidden: threading.Event) -> None:
+        """Show the text that `read` returns of the run until it is hidden. This polls, because only
+        the newest lines and figures matter.
         """
         while not hidden.is_set():
             assert self._known is not None
             released = self._known.cluster.status.released_at is not None
-            self._read_logs(self._known.cluster)
+            text = read(self._known.cluster)
+            if not hidden.is_set():
+                self._below.value = (
+                    '<pre style="max-height:20em;overflow:auto;line-height:1.3" tabindex="0">'
+                    f"{escape(text)}</pre>"
+                )
             if released or hidden.wait(PROGRESS_INTERVAL):
                 return
 
-    def _read_logs(self, cluster: TFCluster) -> None:
+    def _read_logs(self, cluster: TFCluster) -> str:
         show = Prefixer(task_names(cluster), PLAIN)
         told = self._manager.logs(cluster.metadata.name, tail=LAST_LINES)
         lines = [show(line) for line in told if line is not None]
-        text = "\n".join(lines) or _("Nothing was printed yet.")
-        self._below.value = (
-            '<pre style="max-height:20em;overflow:auto;line-height:1.3" tabindex="0">'
-            f"{escape(text)}</pre>"
-        )
+        return "\n".join(lines) or _("Nothing was printed yet.")
+
+    def _read_resources(self, cluster: TFCluster) -> str:
+        return with_magic_commands(usage_table(self._manager.usage(cluster)))
 
 
 def _button(label: str, icon: str, style: str = "") -> Any:

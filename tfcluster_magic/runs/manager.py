@@ -788,7 +788,8 @@ class ClusterManager(LoggingConfigurable):
         return run_graphs(cluster, samples, self._usage(cluster, samples), points)
 
     def _usage(self, cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> RunUsage:
-        from ..usage.advice import advise, mean_step_rates
+        from ..usage.advice import advise, hanging, mean_step_rates
+        from ..usage.stacks import standstills
         from ..usage.summary import run_usage
 
         rates = steps = self._observer.step_rates(cluster)
@@ -796,7 +797,9 @@ class ClusterManager(LoggingConfigurable):
             rates = mean_step_rates(cluster, samples, self._observer.step_counts(cluster))
         earlier = self._smaller_runs(cluster) if rates else ()
         cores = os.cpu_count() if self.backend.is_here else None
-        advised = advise(cluster, samples, rates, earlier, cores)
+        hung = [*hanging(cluster, samples)]
+        stand = standstills(self.kept_stacks(cluster, hung)) if hung else {}
+        advised = advise(cluster, samples, rates, earlier, cores, stand)
         return run_usage(cluster, samples, steps, time.time(), advised)
 
     def _smaller_runs(self, cluster: TFCluster) -> Sequence[EarlierRun]:

@@ -1055,6 +1055,16 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "There is no advice: all workers were at work together for {seconds:g} s, and at "
             "least {least:g} s are needed (the first {start:g} s of a task do not count)"
         ),
+        "AdviceHangs": mark_plural(
+            "{tasks:and} hangs: it has done nothing for {time:duration}. See the line at which it "
+            "stands: `tfcluster stack {run} {task}`",
+            "{tasks:and} hang: they have done nothing for {time:duration}. See the line at which "
+            "each stands: `tfcluster stack {run}`",
+        ),
+        "AdviceHangsAt": mark(
+            "{task} hangs: it has done nothing for {time:duration} and stands at line {line} of "
+            "{file}, in {function}. See all its threads: `tfcluster stack {run} {task}`"
+        ),
         "AdviceThrottled": mark(
             "{task} was throttled at its limit of {limit:g} CPU for {percent} % of the time (it "
             "used {cpu:g} CPU): raise the limit"

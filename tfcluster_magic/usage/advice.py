@@ -23,6 +23,7 @@ from ..spec import Message, Mode, Model, Phase, Spec, TaskType, TFCluster
 from ..spec.names import parse_task, task_name
 from ..spec.quantities import format_bytes, parse_memory
 from .samples import Attempt, Interval
+from .stacks import Standstill
 
 START = 10.0
 """Seconds after the start of a task that do not count, because it imports modules and loads
@@ -43,6 +44,8 @@ NETWORK = 40 << 20
 """Threshold in bytes per second from which the network may limit a parameter server."""
 INPUT = 256 << 10
 """Threshold in bytes per second from which a waiting worker counts as waiting for input."""
+OUTSIDE = 0.2
+"""Threshold as a fraction of all received bytes: fewer do not show that they came from outside."""
 SLOW, APART = 0.7, 2.5
 """Thresholds: a worker is slow at or below this fraction of the others' step rate; tasks are
 unequal if they differ by this factor.
@@ -60,6 +63,14 @@ first, less if it is at or below the second.
 MOST_FACTOR = 2.0
 """Maximum factor by which advice raises a number."""
 GPU_IDLE = 0.1
+STILL, STILL_NETWORK, STILL_DISK = 0.02, 16 << 10, 64 << 10
+"""Thresholds: a task does nothing if it uses at most this part of a core and of a GPU, and in a
+second receives and sends at most this many bytes, and reads this many: memory that is paged in.
+"""
+ENDING = 10.0
+"""Maximum seconds of work of a program that ends."""
+HANGS = 60.0
+"""Seconds after which a task that does nothing hangs."""
 _TRAINERS = (TaskType.CHIEF, TaskType.WORKER)
 _GIB = 1 << 30
 Value = str | int | float | Sequence[str | Message] | Message
@@ -105,15 +116,16 @@ class EarlierRun:
 def mean_step_rates(
     cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]], counts: Mapping[str, int]
 ) -> dict[str, float]:
-    """Return the steps a second of each task over its life, computed from its last step. A task
-    that was started again or resumed is left out, because it did not begin at step 0.
+    """Return the steps a second of each task until it had done its work, computed from its last
+    step. A task that was started again or resumed is left out, because it did not begin at step 0.
     """
     if cluster.spec.resume_from is not None:
         return {}
+    ended = cluster.status.phase.is_final
     found = {}
     for task, count in counts.items():
         attempts = samples.get(task, ())
-        seconds = sum(each.seconds for a in attempts for each in a.intervals if each.memory)
+        seconds = sum(each.seconds for attempt in attempts for each in _worked(attempt, ended))
         if len(attempts) == 1 and attempts[0].number == 1 and seconds > 0:
             found[task] = count / seconds
     return found
@@ -207,8 +219,9 @@ def advise(
     steps: Mapping[str, float],
     earlier: Sequence[EarlierRun] = (),
     cores: float | None = None,
+    standstills: Mapping[str, Standstill] | None = None,
 ) -> Advised:
-    """Return the advice on a run.
+    """Return the advice on a run. Of a run whose tasks hang, nothing else than its memory counts.
 
     Args:
         cluster: the run.
@@ -216,8 +229,9 @@ def advise(
         steps: the steps a second of its tasks, as far as they are known.
         earlier: runs of the same program with other numbers of workers.
         cores: the cores of the machine, if all tasks share one.
+        standstills: where tasks that hang stand, as far as that is known.
     """
-    found, why = findings(cluster, samples, steps, earlier, cores)
+    found, why = findings(cluster, samples, steps, earlier, cores, standstills)
     no_advice = "" if why is None else sentences([why])
     return Advised(advice=tuple(_told(cluster, each) for each in found), no_advice=no_advice)
 
@@ -228,10 +242,15 @@ def findings(
     steps: Mapping[str, float],
     earlier: Sequence[EarlierRun] = (),
     cores: float | None = None,
+    standstills: Mapping[str, Standstill] | None = None,
 ) -> tuple[list[Finding], Message | None]:
     """Return the advice on a run as codes and values, and why tasks could not be compared; the
     arguments are those of `advise`.
     """
+    if hung := hanging(cluster, samples):
+        since = {t: samples[t][-1].intervals[-1].at - seconds for t, seconds in hung.items()}
+        known = {t: p for t, p in (standstills or {}).items() if p.at >= since.get(t, p.at)}
+        return [_hung(cluster, hung, known), *_on_memory(cluster, samples)], None
     window, found = _common_window(cluster, samples), [*_on_memory(cluster, samples)]
     if window is None:
         return found, Message("AdviceNotSampled")
@@ -302,7 +321,7 @@ def _common_window(
     """
     lives = []
     for name in _trainers(cluster):
-        life = _life(samples.get(name, ()))
+        life = _life(samples.get(name, ()), cluster.status.phase.is_final)
         if life is None:
             return None
         lives.append(life)
@@ -314,16 +333,32 @@ def _common_window(
     return begin, end
 
 
-def _life(attempts: Sequence[Attempt]) -> tuple[float, float] | None:
+def _life(attempts: Sequence[Attempt], ended: bool) -> tuple[float, float] | None:
     """Return begin and end of the time in which a task was at work in its last attempt."""
-    if not attempts:
-        return None
-    lived = [each for each in attempts[-1].intervals if each.memory]
-    if not lived:
+    if not attempts or not any(each.memory for each in attempts[-1].intervals):
         return None
     first = attempts[-1].began + START
-    after = [each for each in lived if each.at - each.seconds >= first - 1e-6]
+    worked = _worked(attempts[-1], ended)
+    after = [each for each in worked if each.at - each.seconds >= first - 1e-6]
     return (after[0].at - after[0].seconds, after[-1].at) if after else (first, first)
+
+
+def _worked(attempt: Attempt, ended: bool) -> list[Interval]:
+    """Return the intervals of a task before it stood still at its end. A program that has trained
+    may wait for others for long, and then work for a moment to end. `ended` says whether the run
+    has ended.
+    """
+    lived = [each for each in attempt.intervals if each.memory]
+    ended = ended or not attempt.intervals[-1].memory
+    last, left = len(lived), ENDING if ended else 0.0
+    while last and not _is_still(lived[last - 1]) and lived[last - 1].seconds <= left:
+        last -= 1
+        left -= lived[last].seconds
+    first = last
+    while first and _is_still(lived[first - 1]):
+        first -= 1
+    stood_still = sum(each.seconds for each in lived[first:last])
+    return lived[:first] if stood_still >= LEAST else lived
 
 
 def _tasks(
@@ -371,6 +406,63 @@ def _within(intervals: Sequence[Interval], window: tuple[float, float]) -> list[
     ]
 
 
+# ---- tasks that hang ----
+
+
+def hanging(cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> dict[str, float]:
+    """Return the workers that hang, with the seconds for which each has done nothing. If other
+    workers go on, only those of a run with parameter servers hang: others may wait for a worker
+    that saves or evaluates.
+    """
+    counts = cluster.spec.replicas.counts
+    ended = cluster.status.phase.is_final
+    if cluster.spec.mode is Mode.IN_GRAPH or cluster.status.phase is Phase.SUCCEEDED:
+        return {}
+    still = {}
+    for name in _trainers(cluster):
+        attempts = samples.get(name, ())
+        if attempts and (ended or attempts[-1].intervals[-1].memory):
+            lived = [each for each in attempts[-1].intervals if each.memory]
+            still[name] = sum(each.seconds for each in lived[len(_worked(attempts[-1], ended)) :])
+    hung = {name: seconds for name, seconds in still.items() if seconds >= HANGS}
+    if len(hung) == len(still):
+        return hung
+    works = {parse_task(name)[0] for name in still.keys() - hung.keys()}
+    served = counts.get(TaskType.PS)
+    return {t: s for t, s in hung.items() if served and parse_task(t)[0] in works}
+
+
+def _is_still(each: Interval) -> bool:
+    return (
+        max(each.cpu, each.gpu) <= STILL * each.seconds
+        and each.received + each.sent <= STILL_NETWORK * each.seconds
+        and each.read <= STILL_DISK * each.seconds
+    )
+
+
+def _hung(
+    cluster: TFCluster, hung: Mapping[str, float], standstills: Mapping[str, Standstill]
+) -> Finding:
+    """Return what to say about tasks that hang. Those that wait in TensorFlow wait for others, if
+    there are any.
+    """
+    waiting = {task for task, place in standstills.items() if place.in_tensorflow}
+    tasks = [task for task in hung if task not in waiting] or [*hung]
+    first = next((task for task in tasks if task in standstills), tasks[0])
+    params: dict[str, Value] = {
+        "tasks": tasks,
+        "count": len(tasks),
+        "task": first,
+        "time": hung[first],
+        "run": cluster.metadata.name,
+    }
+    if first not in standstills:
+        return Finding(first, "AdviceHangs", params, {})
+    place = standstills[first]
+    params |= {"file": place.file, "line": place.line, "function": place.function}
+    return Finding(first, "AdviceHangsAt", params, {})
+
+
 # ---- CPU, network, input, steps, GPUs ----
 
 
@@ -390,7 +482,7 @@ def _on_time(
         full = cores is not None and sum(task.cpu for task in tasks) >= BUSY * cores
         waiting = bool(workers) and all(task.waits for task in workers)
         if TaskType.PS not in types and waiting and not slow:
-            saturated = [*_saturated(cluster, servers, workers)]
+            saturated = [*_saturated(cluster, servers, workers, on_one_machine=cores is not None)]
             yield from saturated
             if not saturated and not full and not gain:
                 yield from _input(cluster, workers, servers)
@@ -419,12 +511,14 @@ def _throttled(tasks: Sequence[_Task]) -> Iterator[Finding]:
 
 
 def _saturated(
-    cluster: TFCluster, servers: Sequence[_Task], workers: Sequence[_Task]
+    cluster: TFCluster, servers: Sequence[_Task], workers: Sequence[_Task], on_one_machine: bool
 ) -> Iterator[Finding]:
-    """Yield advice about the parameter servers for which the workers wait."""
+    """Yield advice about the parameter servers for which the workers wait. The network inside a
+    machine limits none.
+    """
     hot = [task for task in servers if task.works]
     by_network = not hot
-    if by_network:
+    if by_network and not on_one_machine:
         hot = [task for task in servers if task.network >= NETWORK]
     if not hot:
         return
@@ -464,17 +558,19 @@ def _input(
     if cluster.spec.mode is Mode.IN_GRAPH or any(not task.waits for task in servers):
         return
     # Data that tasks send each other is not input of the training.
-    inside = sum(task.sent for task in (*servers, *workers)) / len(workers)
+    every = (*servers, *workers)
+    received = sum(task.received for task in every)
+    outside = received - sum(task.sent for task in every)
+    outside = outside / len(workers) if outside >= OUTSIDE * received else 0.0
     read = median(task.read for task in workers)
-    received = median(task.received for task in workers) - inside
     params: dict[str, Value] = {
         "count": len(workers),
         "cpu": _cpu(median(task.cpu for task in workers)),
-        "speed": format_bytes(max(read, received)),
+        "speed": format_bytes(max(read, outside)),
     }
     where = workers[0].name if len(workers) == 1 else TaskType.WORKER.value
-    if max(read, received) >= INPUT:
-        code = "AdviceInputDisk" if read >= received else "AdviceInputNetwork"
+    if max(read, outside) >= INPUT:
+        code = "AdviceInputDisk" if read >= outside else "AdviceInputNetwork"
         yield Finding(where, code, params, {})
 
 
@@ -570,7 +666,7 @@ def _on_memory(cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> 
             "limit": format_bytes(limit),
             "percent": math.floor(100 * part),
         }
-        speed = _growth(attempts[-1], limit)
+        speed = _growth(attempts[-1], limit, cluster.status.phase.is_final)
         if part >= WAITING and speed:
             params["speed"] = format_bytes(_rounded(speed * 60))
             yield Finding(name, "AdviceMemoryGrows", params, {key: more_memory(limit)})
@@ -603,11 +699,11 @@ def _knows_its_memory(
     return all(each.intervals[-1].at - each.began >= LONG for each in every)
 
 
-def _growth(attempt: Attempt, limit: float) -> float:
+def _growth(attempt: Attempt, limit: float, ended: bool) -> float:
     """Return the bytes a second by which the memory of a task grows steadily and still grew at the
     end; 0 if it does not, or only little.
     """
-    rows = [r for r in attempt.intervals if r.memory and r.at - attempt.began >= START]
+    rows = [r for r in _worked(attempt, ended) if r.at - attempt.began >= START]
     if len(rows) < 8 or rows[-1].at - rows[0].at < LEAST:
         return 0.0
     middle = (rows[0].at + rows[-1].at) / 2

@@ -7,17 +7,19 @@ trace processes is needed.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from .. import state_files
-from ..errors import Conflict
+from ..errors import Conflict, one_line
 from ..i18n import _, mark
 from ..spec import Model
 
@@ -131,6 +133,41 @@ def _read_kept(path: Path) -> _KeptStack | None:
         return None  # there are none, or a program wrote something else
     times = (told.at, told.since)
     return told if all(0 <= each < state_files.MOST_NUMBER for each in times) else None
+
+
+class Standstill(NamedTuple):
+    """Where the main thread of a stalled task stood at `at`: the innermost line of its program, and
+    whether the program waited for TensorFlow there.
+    """
+
+    at: float
+    file: str
+    line: int
+    function: str
+    in_tensorflow: bool
+
+
+# As faulthandler writes them: the newest thread first and the main thread last, each with its
+# newest call first.
+_THREAD = re.compile(r"^(?:Current t|T)hread .*$", re.MULTILINE)
+_FRAME = re.compile(r'^  File "(.{1,4096})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
+_NO_PROGRAM = re.compile(r"^<|/(?:site|dist)-packages/|/lib/python3|/__autograph_generated")
+
+
+def standstills(found: RunStacks) -> dict[str, Standstill]:
+    """Return where the tasks stood, of those whose stack has a line of their program."""
+    told = {}
+    for task in found.tasks:
+        stack = next((each.stack for each in task.processes if each.stack), "")
+        inside = False
+        for frame in _FRAME.finditer(_THREAD.split(stack)[-1]):
+            path, line, function = frame.groups()
+            if not _NO_PROGRAM.search(path):
+                file, function = one_line(os.path.basename(path)), one_line(function)
+                told[task.task] = Standstill(task.at or 0.0, file, int(line), function, inside)
+                break
+            inside |= "/tensorflow/" in path
+    return told
 
 
 def _open_folder(path: Path) -> int:

@@ -462,6 +462,8 @@ export const TEXTS: Readonly<
   SchedulePausedItself: ["{count} due time failed (--pause-after).", "{count} due times failed in a row (--pause-after)."],
   AdviceNotSampled: "There is no advice: not every worker has been sampled, so the tasks cannot be compared",
   AdviceTooShort: "There is no advice: all workers were at work together for {seconds:g} s, and at least {least:g} s are needed (the first {start:g} s of a task do not count)",
+  AdviceHangs: ["{tasks:and} hangs: it has done nothing for {time:duration}. See the line at which it stands: `tfcluster stack {run} {task}`", "{tasks:and} hang: they have done nothing for {time:duration}. See the line at which each stands: `tfcluster stack {run}`"],
+  AdviceHangsAt: "{task} hangs: it has done nothing for {time:duration} and stands at line {line} of {file}, in {function}. See all its threads: `tfcluster stack {run} {task}`",
   AdviceThrottled: "{task} was throttled at its limit of {limit:g} CPU for {percent} % of the time (it used {cpu:g} CPU): raise the limit",
   AdviceServerCpu: ["{tasks:and} limits the training: it uses {cpu:g} CPU while each worker waits and uses {workers:g}: add parameter servers", "{tasks:and} limit the training: they use up to {cpu:g} CPU each while each worker waits and uses {workers:g}: add parameter servers"],
   AdviceServerNetwork: ["{tasks:and} limits the training by its network: it transfers {speed}B/s while it uses {cpu:g} CPU and each worker waits and uses {workers:g}: add parameter servers", "{tasks:and} limit the training by their network: they transfer up to {speed}B/s each while each worker waits and uses {workers:g} CPU: add parameter servers"],

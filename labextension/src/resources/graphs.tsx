@@ -198,7 +198,6 @@ function Plot(props: IPlotProps): React.JSX.Element {
   const { began, end, at, xs, pointed, onPoint } = axis;
   const { figure, requested, lines, middle } = graph;
   const x = (time: number): number => layout.xOf(time, began, end);
-  const heights = [0, top / 2, top];
   return (
     <svg
       viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
@@ -212,7 +211,7 @@ function Plot(props: IPlotProps): React.JSX.Element {
       onMouseLeave={() => onPoint(null)}
     >
       <g className="tfc-Graph-axis" aria-hidden="true">
-        {heights.map(value => (
+        {layout.heightsOf(graph).map(value => (
           <React.Fragment key={value}>
             <path
               d={`M${PLOT.left} ${layout.yOf(value, top)}H${PLOT.right}`}

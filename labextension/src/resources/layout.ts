@@ -22,6 +22,16 @@ export function topOf({ high, requested, figure }: IGraph): number {
   return rounded(most / base) * base || 1;
 }
 
+/** Return the values that the vertical axis names: of a graph without any above zero, zero alone. */
+export function heightsOf(graph: IGraph): ReadonlyArray<number> {
+  const { high, requested } = graph;
+  if (!requested && !high.some(value => value)) {
+    return [0];
+  }
+  const top = topOf(graph);
+  return [0, top / 2, top];
+}
+
 /** Return the next of 1, 1.5, 2, 3, 4, 5, 6, 8 at or above a value, times a power of ten. */
 export function rounded(value: number): number {
   if (value <= 0) {

@@ -1,111 +1,133 @@
-"""Real runs with one planted cause each, and their recordings in `tests/data/advice/`.
+"""Real TensorFlow runs with one planted cause each, and their recordings in `tests/data/advice/`.
 
-`PYTHONPATH=tests python -m support.planted [CAUSE…]` runs each of them twice on this machine, about
-a minute each, and records the input of advice: the spec, the samples, the steps, earlier runs. Two
-cores have to be free. With control groups of version 1, root gets them before other programs;
-`throttled` can be recorded only in that way.
+`PYTHONPATH=tests python -m support.planted [CAUSE…]` launches each of them twice on this machine,
+about a minute each, and records the input of advice: the spec, the samples, the steps, earlier
+runs, the stacks of tasks that stand still. Two cores have to be free. With control groups of
+version 1, root gets them before other programs; causes whose `world` is a disk, a link or a limit
+of CPU can be recorded only in that way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
 from support.project import DATA
 
-PROGRAM = Path(__file__).with_name("train.py")
+PROGRAMS = Path(__file__).parent
 RECORDINGS = DATA / "advice"
 TIMES = (1, 2)
+
+
+class World(Enum):
+    """What the recorder does to the tasks from outside."""
+
+    UNTOUCHED = "nothing"
+    DATA_SERVER = "it serves data, 1 MiB/s for each worker"
+    SLOW_DISK = "the workers' files are on a disk that they read at 1 MiB/s each"
+    SLOW_LINK = "all tasks share a link of 80 MiB/s"
+    THROTTLED = "worker-0 gets a quarter of a core"
 
 
 @dataclass(frozen=True)
 class Planted:
     """A planted cause: how it is launched, and which advice names it and the task.
 
-    `before` are options of a run before it. `program_only` means that no launch option changes the
-    cause.
+    `before` are options of a run before it. `changes` are the advised options; without any, no
+    launch option changes the cause. A run that `hangs` is recorded while its task stands still.
     """
 
     arguments: tuple[str, ...]
     code: str
     task: str
     options: Mapping[str, object] = field(default_factory=dict)
+    program: str = "asynchronous.py"
     before: Mapping[str, object] | None = None
     changes: Mapping[str, object] = field(default_factory=dict)
-    data_server: bool = False
-    throttled: str = ""
+    world: World = World.UNTOUCHED
+    hangs: bool = False
 
+
+LITTLE = ("--batch", "64", "--hidden", "64")
+"""Arguments of a program that computes little in each step."""
+SMALL = {"workers": 2, "ps": 1}
+MIRRORED = {"workers": 2}
 
 CAUSES: Mapping[str, Planted] = {
-    "balanced": Planted(
-        ("--memory", "300"),
-        "",
-        "",
-        {"workers": 2, "ps": 1, "worker_memory": "512Mi"},
+    "balanced": Planted((), "", "", {**SMALL, "worker_memory": "1Gi"}),
+    "balanced-mirrored": Planted((), "", "", MIRRORED, "synchronous.py"),
+    "balanced-coordinated": Planted(
+        (), "", "", {**SMALL, "chief": True, "success_policy": "chief"}, "coordinated.py"
     ),
     "hot-server": Planted(
-        ("--hot", "--server-ms", "20", "--worker-ms", "2", "--pause-ms", "1"),
+        (*LITTLE, "--adam", "--words", "200000"),
         "AdviceServerCpuAlone",
         "ps-0",
-        {"workers": 3, "ps": 3},
+        {"workers": 2, "ps": 2},
     ),
     "busy-server": Planted(
-        ("--server-ms", "20", "--worker-ms", "2", "--pause-ms", "1"),
+        (*LITTLE, "--adam", "--words", "200000"),
         "AdviceServerCpu",
         "ps-0",
-        {"workers": 3, "ps": 1},
+        SMALL,
         changes={"ps": 2},
     ),
     "network-server": Planted(
-        ("--link", "80", "--size", "1000000", "--server-ms", "0", "--worker-ms", "2"),
+        (*LITTLE, "--whole", "--words", "60000"),
         "AdviceServerNetwork",
         "ps-0",
-        {"workers": 2, "ps": 1},
+        SMALL,
         changes={"ps": 2},
+        world=World.SLOW_LINK,
     ),
-    "slow-worker": Planted(
-        ("--slow", "1", "--own-steps", "--pause-ms", "8", "--worker-ms", "4"),
-        "AdviceSlowWorker",
-        "worker-1",
-        {"workers": 3, "ps": 1},
+    "slow-worker": Planted(("--slow", "1", "--own-steps"), "AdviceSlowWorker", "worker-1", SMALL),
+    "awaited-worker": Planted(
+        ("--slow", "1"), "AdviceAwaitedWorker", "worker-1", MIRRORED, "synchronous.py"
     ),
-    "input-bound": Planted(
-        ("--worker-ms", "4", "--server-ms", "0.2"),
-        "AdviceInputNetwork",
-        "worker",
-        {"workers": 2, "ps": 1},
-        data_server=True,
-    ),
+    "input-bound": Planted(LITTLE, "AdviceInputNetwork", "worker", SMALL, world=World.DATA_SERVER),
+    "disk-bound": Planted(LITTLE, "AdviceInputDisk", "worker", SMALL, world=World.SLOW_DISK),
     "throttled": Planted(
-        ("--worker-ms", "10", "--pause-ms", "1"),
+        ("--seconds", "60"),
         "AdviceThrottled",
         "worker-0",
-        {"workers": 2, "ps": 1},
+        SMALL,
         changes={"worker_cpu": 0.5},
-        throttled="worker-0",
+        world=World.THROTTLED,
     ),
     "memory-ramp": Planted(
-        ("--leak", "6", "--leaky", "1"),
+        ("--leaky", "1"),
         "AdviceMemoryGrows",
         "worker-1",
-        {"workers": 2, "ps": 1, "worker_memory": "400Mi"},
-        changes={"worker_memory": "600Mi"},
+        {**SMALL, "worker_memory": "2Gi"},
+        changes={"worker_memory": "3Gi"},
     ),
     "too-many-workers": Planted(
-        ("--worker-ms", "20", "--pause-ms", "0"),
+        (),
         "AdviceTooManyWorkers",
         "worker",
-        {"workers": 6, "ps": 1},
-        before={"workers": 2},
+        {"workers": 4, "ps": 1},
+        before=SMALL,
         changes={"workers": 2},
     ),
     "memory-too-high": Planted(
-        ("--memory", "100"),
+        (),
         "AdviceMemoryTooHigh",
         "worker",
-        {"workers": 2, "ps": 1, "worker_memory": "2Gi"},
-        changes={"worker_memory": "512Mi"},
+        {**SMALL, "worker_memory": "4Gi"},
+        changes={"worker_memory": "1536Mi"},
+    ),
+    "deadlock": Planted(
+        ("--seconds", "600", "--locked", "1"),
+        "AdviceHangsAt",
+        "worker-1",
+        MIRRORED,
+        "synchronous.py",
+        hangs=True,
+    ),
+    "deadlock-of-one": Planted(
+        ("--seconds", "600", "--locked", "1"), "AdviceHangsAt", "worker-1", SMALL, hangs=True
     ),
 }
-"""The causes by name; `balanced` has none, and must get no advice."""
+"""The causes by name; the balanced ones have none, and must get no advice."""

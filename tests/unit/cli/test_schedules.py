@@ -69,7 +69,7 @@ def test_a_project_with_its_configuration(tfcluster: Run) -> None:
     words = ["--cron", "@daily", "--config", "quick"]
     made = tfcluster("schedule", "create", "nightly", *words, "digits")
     assert made.code == 0, made.err
-    assert "inferred: Configuration quick of" in made.out
+    assert "with its configuration quick sets" in made.out
 
     def workers() -> int:
         told = json.loads(tfcluster("schedule", "show", "nightly", "-o", "json").out)

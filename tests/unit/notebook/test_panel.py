@@ -204,6 +204,27 @@ def test_logs_are_shown_as_text(panel: Panel, manager: ClusterManager, wait_for:
     assert "<b>up" not in row._below.value
 
 
+def test_resources_are_shown_instead_of_logs(
+    panel: Panel, manager: ClusterManager, wait_for: WaitFor
+) -> None:
+    """The button shows the table of `%tfcluster top` below the row, in the place of the logs, and
+    hides it.
+    """
+    manager.launch("sleep.py", workers=1)
+    wait_for(lambda: "sleep-1" in rows(panel))
+    row = rows(panel)["sleep-1"]
+    row.logs.click()
+    wait_for(lambda: "up" in row._below.value)
+    row.resources.click()
+
+    wait_for(lambda: "TASK" in row._below.value and "MEMORY" in row._below.value, within=60)
+    assert (row.logs.description, row.resources.description) == ("Logs", "Hide resources")
+    wait_for(lambda: not row.resources.disabled)
+    row.resources.click()
+    wait_for(lambda: row._below.value == "")
+    assert row.resources.description == "Resources"
+
+
 def test_a_button_that_is_refused_says_why(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.planted import CAUSES, RECORDINGS, TIMES
+from support.planted import CAUSES, PROGRAMS, RECORDINGS, TIMES
 
 from tfcluster_magic.i18n import language
 from tfcluster_magic.spec import (
@@ -38,6 +38,7 @@ from tfcluster_magic.usage.advice import (
     repeats_smaller,
 )
 from tfcluster_magic.usage.samples import Attempt, Interval, parse
+from tfcluster_magic.usage.stacks import RunStacks, TaskStack, standstills
 
 REPLAYS = 20
 GIB = 1 << 30
@@ -49,9 +50,12 @@ class Recording(msgspec.Struct):
     replicas: ReplicaSet
     phase: Phase
     samples: dict[str, str]
-    steps: dict[str, float]
+    counts: dict[str, int]
     earlier: list[EarlierRun]
-    cores: float
+    stacks: tuple[TaskStack, ...]
+    cores: float | None
+    reason: Reason = Reason.COMPLETED
+    message: str = ""
 
 
 def read(path: Path) -> Recording:
@@ -62,7 +66,9 @@ def read(path: Path) -> Recording:
 def advised(seen: Recording, samples: Mapping[str, Sequence[Attempt]]) -> Advised:
     """Return the advice on a recording with other samples."""
     cluster = a_run(seen.replicas, seen.phase)
-    return advise(cluster, samples, seen.steps, seen.earlier, seen.cores)
+    steps = mean_step_rates(cluster, samples, seen.counts)
+    places = standstills(RunStacks(name="digits-2", tasks=seen.stacks))
+    return advise(cluster, samples, steps, seen.earlier, seen.cores, places)
 
 
 def a_run(replicas: ReplicaSet, phase: Phase = Phase.SUCCEEDED, **spec: Any) -> TFCluster:
@@ -75,39 +81,52 @@ def a_run(replicas: ReplicaSet, phase: Phase = Phase.SUCCEEDED, **spec: Any) -> 
 
 
 def perturbed(seen: Recording, seed: int) -> tuple[Recording, dict[str, list[Attempt]], Any]:
-    """Return a recording with other numbers of tasks, and with noise: figures that differ by up to
-    20 % from sample to sample and by up to 8 % from task to task, clocks that differ by 1.5 s,
-    samples that came late, and step rates that differ by 4 %. Return also the new name of a task.
+    """Return a recording with other numbers of tasks, of a run that took up to 10 % more or less
+    time, and with noise: figures that differ by up to 20 % from sample to sample and by up to 8 %
+    from task to task, clocks that differ by 1.5 s, samples that came late, last samples that are
+    missing, and step rates that differ by 4 %. Return also the new name of a task.
     """
     dice = random.Random(seed)
     names: dict[str, str] = {}
     for task_type, count in seen.replicas.counts.items():
         places = dice.sample(range(count), count)
         names |= {task_name(task_type, i): task_name(task_type, at) for i, at in enumerate(places)}
-    every = dice.uniform(0.97, 1.03)
-    steps = {
-        names[task]: rate * every * dice.uniform(0.99, 1.01) for task, rate in seen.steps.items()
+    every, stretch = dice.uniform(0.97, 1.03), dice.uniform(0.9, 1.1)
+    counts = {
+        names[task]: round(count * every * stretch * dice.uniform(0.99, 1.01))
+        for task, count in seen.counts.items()
     }
+    attempts = {task: parse(text.encode()) for task, text in seen.samples.items()}
+    begin = min(each.began for found in attempts.values() for each in found)
     samples = {}
-    for task, text in seen.samples.items():
+    for task, found in attempts.items():
         load, bytes_ = dice.uniform(0.92, 1.08), dice.uniform(0.92, 1.08)
-        shift = dice.uniform(-1.5, 1.5)
+        moved = begin * (1 - stretch) + dice.uniform(-1.5, 1.5)
         samples[names[task]] = [
             replace(
                 attempt,
-                began=attempt.began + shift,
+                began=attempt.began * stretch + moved,
                 intervals=tuple(
-                    _noisy(each, dice, load, bytes_, shift) for each in _late(attempt, dice)
+                    _noisy(each, dice, load, bytes_, stretch, moved)
+                    for each in _late(attempt, dice)
                 ),
             )
-            for attempt in parse(text.encode())
+            for attempt in found
         ]
-    changed = Recording(seen.replicas, seen.phase, {}, steps, seen.earlier, seen.cores)
+    stacks = tuple(
+        msgspec.structs.replace(
+            each, task=names[each.task], at=(each.at or 0) * stretch + begin * (1 - stretch)
+        )
+        for each in seen.stacks
+    )
+    changed = msgspec.structs.replace(seen, samples={}, counts=counts, stacks=stacks)
     return changed, samples, lambda task: names.get(task, task)
 
 
 def _late(attempt: Attempt, dice: random.Random) -> list[Interval]:
-    """Return the intervals, some of them merged with the one before, as after a late sample."""
+    """Return the intervals, some of them merged with the one before, as after a late sample, and
+    sometimes without the last one, as of a task that was killed.
+    """
     made: list[Interval] = []
     for each in attempt.intervals:
         if made and dice.random() < 0.1:
@@ -119,25 +138,32 @@ def _late(attempt: Attempt, dice: random.Random) -> list[Interval]:
             made.append(replace(each, **sums))
         else:
             made.append(each)
-    return made
+    return made[:-1] if dice.random() < 0.2 else made
 
 
 def _noisy(
-    each: Interval, dice: random.Random, load: float, bytes_: float, shift: float
+    each: Interval,
+    dice: random.Random,
+    load: float,
+    bytes_: float,
+    stretch: float,
+    moved: float,
 ) -> Interval:
     """Return an interval with other figures."""
 
     def near(number: float, factor: float) -> float:
-        return number * factor * dice.uniform(0.8, 1.2)
+        return number * stretch * factor * dice.uniform(0.8, 1.2)
 
     return replace(
         each,
-        at=each.at + shift,
+        at=each.at * stretch + moved,
+        seconds=each.seconds * stretch,
         cpu=near(each.cpu, load),
         throttled=near(each.throttled, load),
         memory=round(each.memory * dice.uniform(0.99, 1.01)),
         received=round(near(each.received, bytes_)),
         sent=round(near(each.sent, bytes_)),
+        read=round(near(each.read, bytes_)),
     )
 
 
@@ -172,13 +198,37 @@ def test_a_planted_cause_is_named_in_noise(cause: str, number: int) -> None:
         check(cause, advised(changed, samples), name(CAUSES[cause].task))
 
 
+@pytest.mark.parametrize("number", TIMES)
+@pytest.mark.parametrize("cause", [cause for cause, planted in CAUSES.items() if planted.hangs])
+def test_a_deadlock_names_its_line(cause: str, number: int) -> None:
+    """The advice on a task in a deadlock names the line at which it stands; without its stack the
+    command that shows it. What is known of an earlier stall does not count.
+    """
+    seen = read(RECORDINGS / f"{cause}-{number}.json")
+    samples = {task: parse(text.encode()) for task, text in seen.samples.items()}
+    (found,) = advised(seen, samples).advice
+    planted = CAUSES[cause]
+    source = (PROGRAMS / planted.program).read_text().splitlines()
+    line = 1 + next(n for n, text in enumerate(source) if "it waits here for ever" in text)
+    assert f"stands at line {line} of {planted.program}" in found.message
+    assert found.message.endswith(f"`tfcluster stack digits-2 {planted.task}`.")
+    # Without parameter servers all workers stand still, and so the run was reported to stall.
+    assert (seen.reason is Reason.STALLED) == (TaskType.PS not in seen.replicas.counts)
+    old = tuple(msgspec.structs.replace(each, at=1.0) for each in seen.stacks)
+    (blind,) = advised(msgspec.structs.replace(seen, stacks=old), samples).advice
+    assert blind.code == "AdviceHangs"
+    assert "`tfcluster stack digits-2" in blind.message
+
+
 # ---- figures that no run on this machine has ----
 
 
 def attempt(seconds: float = 60.0, **figures: float) -> list[Attempt]:
-    """Return an attempt with the same figures a second in each interval; `memory` in bytes."""
+    """Return an attempt with the same figures a second in each interval; `memory` in bytes. By
+    default a little CPU is used.
+    """
     steady = {
-        name: figures.get(name, 0.0)
+        name: figures.get(name, 0.1 if name == "cpu" else 0.0)
         for name in ("cpu", "received", "sent", "read", "written", "throttled", "gpu")
     }
     rows = [
@@ -347,3 +397,69 @@ def test_the_options_of_all_advice_are_one_change() -> None:
     ]
     assert change_lines(a_run(tasks()).spec, options)[0] == "--worker-cpu: not set → 0.5"
     assert parse_task(advise(run, samples, {}).advice[0].task) == (TaskType.WORKER, 0)
+
+
+def test_a_task_that_stands_still_hangs() -> None:
+    """A worker that does nothing for a minute hangs while others of an asynchronous training go on,
+    or if all stand still. It does not hang where it may wait for another one, or for its user.
+    """
+    works, hung = attempt(90, cpu=0.9), attempt(90, cpu=0.001)
+    samples = {"ps-0": attempt(90, cpu=0.1), "worker-0": works, "worker-1": hung}
+
+    def run(replicas: ReplicaSet, **spec: Any) -> TFCluster:
+        return a_run(replicas, Phase.RUNNING, **spec)
+
+    (found,) = advise(run(tasks(ps=1)), samples, {}).advice
+    assert (found.code, found.task) == ("AdviceHangs", "worker-1")
+    assert "worker-1 hangs: it has done nothing for 1m 30s" in found.message
+    assert found.message.endswith("`tfcluster stack digits-2 worker-1`.")
+    (both,) = advise(run(tasks()), {**samples, "worker-0": hung}, {}).advice
+    assert "worker-0 and worker-1 hang: they have done nothing" in both.message
+    assert codes(advise(run(tasks()), samples, {})) == []
+    assert codes(advise(run(tasks(ps=1), mode=Mode.IN_GRAPH), samples, {})) == []
+    assert codes(advise(a_run(tasks(ps=1)), samples, {})) == []
+    short = {**samples, "worker-1": attempt(50, cpu=0.001)}
+    assert "AdviceHangs" not in codes(advise(run(tasks(ps=1)), short, {}))
+    receives = {**samples, "worker-1": attempt(90, received=1e5)}
+    assert "AdviceHangs" not in codes(advise(run(tasks(ps=1)), receives, {}))
+
+
+def test_a_hung_task_is_named_after_it_was_stopped() -> None:
+    """What the program does at its end is no work; a task that has worked since does not hang."""
+    (hung,) = attempt(90, cpu=0.001)
+    (ended,), (worked,) = attempt(6, cpu=0.5), attempt(20, cpu=0.5)
+    last = replace(ended.intervals[-1], memory=0)
+    stopped = replace(hung, intervals=(*hung.intervals, *ended.intervals[:2], last))
+    works = replace(hung, intervals=(*hung.intervals, *worked.intervals))
+    ps = {"ps-0": attempt(90, cpu=0.1), "worker-0": attempt(90, cpu=0.9)}
+    run = a_run(tasks(ps=1), Phase.STOPPED)
+    assert codes(advise(run, {**ps, "worker-1": [stopped]}, {})) == ["AdviceHangs"]
+    assert "AdviceHangs" not in codes(advise(run, {**ps, "worker-1": [works]}, {}))
+
+
+def test_the_time_after_the_training_does_not_count() -> None:
+    """A worker that stands still until the others have ended made as many steps a second."""
+    (trains,) = attempt(60, cpu=0.6)
+    (waits,) = attempt(40, cpu=0.0)
+    after = tuple(replace(each, at=each.at + 60) for each in waits.intervals)
+    longer = replace(trains, intervals=(*trains.intervals, *after))
+    samples = {"worker-0": [trains], "worker-1": [longer]}
+    steps = mean_step_rates(a_run(tasks()), samples, {"worker-0": 120, "worker-1": 120})
+    assert steps == {"worker-0": 2.0, "worker-1": 2.0}
+    assert codes(advise(a_run(tasks(ps=1)), samples, steps)) == []
+
+
+def test_what_tasks_send_each_other_is_no_input() -> None:
+    """Traffic inside a run is no input, also if a chief takes no part in it."""
+    samples = {
+        "chief-0": attempt(cpu=0.2, sent=5e4),
+        "worker-0": attempt(cpu=0.4, received=4.2e7, sent=7e6),
+        "worker-1": attempt(cpu=0.4, received=4.2e7, sent=7e6),
+        "ps-0": attempt(cpu=0.2, received=1.4e7, sent=8.5e7),
+    }
+    sizes = ReplicaSet(chief=Replicas(count=1), worker=Replicas(count=2), ps=Replicas(count=1))
+    assert codes(advise(a_run(sizes), samples, {}, cores=2)) == []
+    # On one machine, no network is between the tasks.
+    assert codes(advise(a_run(sizes), samples, {})) == ["AdviceServerNetwork"]
+    samples["worker-0"] = samples["worker-1"] = attempt(cpu=0.4, received=6.2e7, sent=7e6)
+    assert codes(advise(a_run(sizes), samples, {}, cores=2)) == ["AdviceInputNetwork"]

@@ -318,7 +318,7 @@ class Snapshotter:
         return node_capacities(nodes, [*taken, *self._own()])
 
     def _own(self) -> list[BoundPod]:
-        """Return the resources of nodes that runs' pods use; a pod's requests are read only once."""
+        """Return the resources of nodes that runs' pods use; each pod's requests are read once."""
         asked: dict[str, Amounts] = {}
         taken = []
         for pod in self._caches.pods.every():
