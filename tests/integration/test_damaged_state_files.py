@@ -246,7 +246,7 @@ def test_a_file_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["cut", "nested", "huge", "pipe", "endless", "folder", "socket"])
 def test_a_task_that_is_told_nothing_says_so(kind: str, tmp_path: Path) -> None:
-    """A task whose description is damaged ends at once, and names its path without a traceback."""
+    """A task with a damaged description ends at once; its message names the description's path."""
     file = tmp_path / "task.json"
     file.write_text('{"version": 1, "counts": {"worker": 1}, "mode": "between-graph"}')
     damage(file, kind)

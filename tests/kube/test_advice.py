@@ -1,4 +1,4 @@
-"""Advice on a run whose tasks are pods: what their samples tell of the container's own limits."""
+"""Advice on a run whose tasks are pods, from samples with the container's own limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tools/running.py: what `make clean` looks at first."""
+"""The check with which `make clean` begins (tools/running.py)."""
 
 from __future__ import annotations
 

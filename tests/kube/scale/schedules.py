@@ -55,7 +55,7 @@ class _Side:
 
 
 def measure(site: Site, controller_manager: int, rounds: int) -> list[Row]:
-    """Measure each side alone, one after the other, with the other one's objects deleted."""
+    """Measure one side after the other; the objects of the other side are deleted."""
     name = site.new_name("schedules")
     site.make_namespace(name)
     site.wait_furnished(name)

@@ -1,8 +1,8 @@
 """`tfcluster top` of 600 tasks in a notebook's pod: the seconds until its first table, and the
-requests that it makes to the API server while it goes on.
+requests that it makes to the API server while it runs.
 
-The tasks are on fake nodes. Their samples lie on the volume, where the notebook mounts it: those of
-a recorded run, as short as a task keeps them in a run of 600, with reports of steps beside them.
+The tasks are on fake nodes. Their samples are on the volume that the notebook mounts. The samples
+are from a recorded run, as short as a task keeps them in a run of 600, with reports of steps.
 """
 
 from __future__ import annotations

@@ -130,4 +130,4 @@ CAUSES: Mapping[str, Planted] = {
         ("--seconds", "600", "--locked", "1"), "AdviceHangsAt", "worker-1", SMALL, hangs=True
     ),
 }
-"""The causes by name; the balanced ones have none, and must get no advice."""
+"""The causes by name. Balanced runs have no cause, and must get no advice."""

@@ -179,7 +179,7 @@ def test_replace_stops_the_run_before_and_waits_for_its_end() -> None:
     ("catch_up", "ran"), [(CatchUp.NONE, 0), (CatchUp.LAST, 1), (CatchUp.ALL, 10)]
 )
 def test_catching_up_runs_none_the_last_or_all(catch_up: CatchUp, ran: int) -> None:
-    """After ten missed due times none, the last, or all of them run."""
+    """After ten missed due times, the rule says whether none, the last or all of them run."""
     world = ScheduleWorld(rules(catch_up=catch_up, overlap=Overlap.ALLOW))
     world.look()
     world.pass_time(10 * HOUR)

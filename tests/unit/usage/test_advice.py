@@ -438,7 +438,7 @@ def test_a_hung_task_is_named_after_it_was_stopped() -> None:
 
 
 def test_the_time_after_the_training_does_not_count() -> None:
-    """A worker that stands still until the others have ended made as many steps a second."""
+    """The time in which a worker waits for the end of the others does not lower its step rate."""
     (trains,) = attempt(60, cpu=0.6)
     (waits,) = attempt(40, cpu=0.0)
     after = tuple(replace(each, at=each.at + 60) for each in waits.intervals)

@@ -530,7 +530,7 @@ def _known(content: object, kind: type[Model], path: str, told: list[str]) -> An
         where = f"{path}.{key}"
         if key not in known:
             told.append(where)
-        elif value is None:  # the API server drops these, too
+        elif value is None:  # the API server drops null, too
             continue
         elif model := model_type(known[key].type):
             kept[key] = _known(value, model, where, told)
