@@ -434,11 +434,14 @@ async def test_usage(api: Api, ended: Launch) -> None:
     assert_problem(await api("GET", "clusters/none/usage"), 404, "there is no run")
 
 
-async def test_usage_has_advice_in_the_language_of_the_request(api: Api, ended: Launch) -> None:
+async def test_usage_has_advice_in_the_language_of_the_request(
+    api: Api, ended: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each piece of advice has its code, its task, a sentence, the options that it changes and the
     command; a rerun takes it with `advised`.
     """
-    await ended("print(1)", workers=1, worker_memory="2Gi")
+    monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
+    await ended("import time; time.sleep(1)", workers=1, worker_memory="2Gi")
     (told,) = (await api("GET", "clusters/digits/usage")).json["usage"]["advice"]
     assert (told["code"], told["task"]) == ("AdviceMemoryTooHigh", "worker")
     assert told["message"].startswith("worker needs less memory: 2GiB requested for each task")

@@ -221,6 +221,9 @@ class World(RuleBasedStateMachine):
         if before is None or not before.phase.is_final:
             self.runs[name] = SeenRun(uid=name, phase=phase, released=phase.is_final and released)
             self.turn()
+        elif released and not before.released:
+            self.runs[name] = msgspec.structs.replace(before, released=True)
+            self.turn()
 
     @rule(name=st.sampled_from(["a-1", "b-1"]), anew=st.booleans())
     def an_awaited_run_is_deleted(self, name: str, anew: bool) -> None:

@@ -94,7 +94,7 @@ def test_a_status_names_commands_as_they_are_typed_in_a_cell(
         ("%tfcluster lunch", "did you mean launch?"),
         ("%tfcluster launch --workers 0 hello.py", "--workers: got 0; at least 1 worker"),
         ("%tfcluster launch 'hello.py", "a quote or backslash is not closed"),
-        ("%tfcluster status nothing", "there is no run nothing; `%tfcluster list`"),
+        ("%tfcluster status nothing", "there is no run nothing; `%tfcluster list --all`"),
         ("%%tfcluster launch\nx = 1\nif x\n", "syntax error in line 3"),
         ("%%tfcluster launch\n# nothing\n", "is empty"),
         ("%%tfcluster list\nx = 1", "%%tfcluster runs the rest of the cell as a program"),

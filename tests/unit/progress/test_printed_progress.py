@@ -218,9 +218,11 @@ def test_a_report_never_breaks_a_program(tmp_path: Path) -> None:
     """Strange values, an invalid folder, a fork and a call without a run are all harmless."""
     done = reports(
         tmp_path,
-        "import os, tfcluster\n"
+        "import os, time, tfcluster\nfrom pathlib import Path\n"
+        "folder = Path(os.environ['TFCLUSTER_OUTPUT_DIR'])\n"
         "tfcluster.progress('many', object(), loss='?')\n"
         "tfcluster.progress(1, float('inf'), loss=float('nan'))\n"
+        "while not any(folder.rglob('*.json')): time.sleep(0.01)\n"
         "if not (child := os.fork()):\n"
         "    tfcluster.progress(2, 3); raise SystemExit\n"
         "os.waitpid(child, 0)\n",
