@@ -77,7 +77,7 @@ def test_the_form_and_what_the_server_finds_wrong_are_in_chinese(chinese: LabPag
     expect(form).to_contain_text("在每个 worker 上运行我的程序")
     form.get_by_label("名称", exact=True).fill("Not_Good")
 
-    expect(form).to_contain_text("请使用 1 到 40 个小写字母、数字和 '-'")
+    expect(form).to_contain_text("最多 40 个小写字母、数字和 '-'")
     chinese.screenshot("form", form)
     assert english(form) == []
     found = Findings(chinese)
