@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from kubenode.commands import wait_until
 from support.kube.operator import Tenant, spec_of
 from support.kube.under_test import UnderTest
 from support.kube.workloads import pod
-from support.planted import PROGRAM
 
 from tfcluster_magic.spec import Metadata, Phase, Reason, Replicas, ReplicaSet, Resources, Status
 from tfcluster_magic.spec import TFCluster as Cluster
@@ -16,11 +17,30 @@ from tfcluster_magic.usage.samples import parse
 
 LIMIT = 0.15
 """A CPU limit so low that the workers reach it on a busy machine, too."""
+PROGRAM = """
+import json, os, socket, time
+import tfcluster
+config = json.loads(os.environ["TF_CONFIG"])
+task = config["task"]
+if task["type"] == "ps":
+    host, _colon, port = config["cluster"]["ps"][task["index"]].rpartition(":")
+    with socket.create_server((host, int(port))) as listener:
+        while True:
+            listener.accept()
+end, step = time.monotonic() + 45, 0
+while time.monotonic() < end:
+    busy = time.thread_time() + 0.01
+    while time.thread_time() < busy:
+        pass
+    time.sleep(0.001)
+    step += 1
+    tfcluster.progress(step)
+"""
 TASKS = ("worker-0", "worker-1", "ps-0")
 
 
 @pytest.mark.needs("rwx")
-def test_a_throttled_worker_is_named(tenant: Tenant, cluster: UnderTest) -> None:
+def test_a_throttled_worker_is_named(tenant: Tenant, cluster: UnderTest, tmp_path: Path) -> None:
     """The kubelet's limit of CPU throttles the workers; their samples have the limit and the time,
     and the advice is to raise it.
     """
@@ -29,8 +49,8 @@ def test_a_throttled_worker_is_named(tenant: Tenant, cluster: UnderTest) -> None
         worker=Replicas(count=2, resources=small),
         ps=Replicas(count=1, resources=Resources(memory="256Mi")),
     )
-    arguments = ("--worker-ms", "10", "--pause-ms", "1", "--seconds", "45")
-    spec = spec_of(PROGRAM, *arguments, replicas=replicas)
+    (tmp_path / "train.py").write_text(PROGRAM)
+    spec = spec_of(tmp_path / "train.py", replicas=replicas)
     tenant.launch("throttled-1", spec)
     tenant.phase("throttled-1", "Succeeded", seconds=420)
     reader = pod("samples", cluster.busybox)
