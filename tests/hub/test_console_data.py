@@ -204,7 +204,7 @@ def test_a_full_folder_is_seen_by_administrators_alone(
     expect(full).to_contain_text(f"{LARGEST}-1 5 MiB", timeout=90_000)
     expect(full).to_contain_text("4 MiB")
     looked_at(page, shots, full)
-    page.get_by_label("Only from 80 % on (1)").check()
+    page.get_by_label("Only 80 % full or more (1)").check()
     expect(page.get_by_role("row", name="data")).to_have_count(0)
 
     made = {"TFCLUSTER_HUB_TOKEN": token(admin, OWNER, ["access:services!service=admin"])}
