@@ -1,4 +1,4 @@
-"""What a hub keeps after Ctrl-C, a restart, a killed proxy or hub, and a second start."""
+"""The state that a hub keeps after Ctrl-C, a restart, a killed proxy or hub, and a second start."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from kubenode.node import Node
 from kubenode.paths import ROOT
 from support.kube.kubectl import Kubectl, Object
 from support.kube.under_test import UnderTest
-from support.kube.workloads import USER, pod
+from support.kube.workloads import USER, claim, pod
 
 CLAIM = "shared"
 LOST = 2  # the replica to kill
@@ -39,20 +39,6 @@ done
 echo end >new && mv new note
 """
 READ = 'while text=$(cat /data/note) && [ "$text" != end ]; do :; done; [ "$text" = end ]'
-
-
-def claim(name: str, storage_class: str) -> Object:
-    """Return a claim that pods on any node read and write."""
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name},
-        "spec": {
-            "accessModes": ["ReadWriteMany"],
-            "storageClassName": storage_class,
-            "resources": {"requests": {"storage": "1Gi"}},
-        },
-    }
 
 
 def using(found: Object, name: str = CLAIM, node: str = "") -> Object:
@@ -94,7 +80,7 @@ def is_read(kube: Kubectl, name: str, text: str) -> None:
 @pytest.mark.needs("rwx")
 def test_a_claim_is_shared(cluster: UnderTest, kube: Kubectl) -> None:
     """Two pods read and change each other's files in a claim, both as the users' uid."""
-    kube.apply(claim(CLAIM, cluster.description.storage_class))
+    kube.apply(claim(CLAIM, cluster.description.storage_class, "1Gi"))
     for name in ("first", "second"):
         kube.apply(using(pod(name, cluster.busybox)))
     kube.running("first")
@@ -108,7 +94,7 @@ def test_a_claim_is_shared(cluster: UnderTest, kube: Kubectl) -> None:
 @pytest.mark.needs("rwx", "two-nodes")
 def test_a_claim_is_shared_between_nodes(cluster: UnderTest, kube: Kubectl) -> None:
     """A pod reads within seconds what a pod on another node wrote."""
-    kube.apply(claim(CLAIM, cluster.description.storage_class))
+    kube.apply(claim(CLAIM, cluster.description.storage_class, "1Gi"))
     nodes = [each["metadata"]["name"] for each in cluster.kubectl.every("nodes")][:2]
     for node in nodes:
         kube.apply(using(pod(node, cluster.busybox), node=node))
@@ -121,7 +107,7 @@ def test_a_claim_is_shared_between_nodes(cluster: UnderTest, kube: Kubectl) -> N
 @pytest.mark.needs("rwx", "two-nodes")
 def test_a_replaced_file_can_always_be_read(cluster: UnderTest, kube: Kubectl) -> None:
     """A file that one node replaces again and again is never missing or broken on another node."""
-    kube.apply(claim(CLAIM, cluster.description.storage_class))
+    kube.apply(claim(CLAIM, cluster.description.storage_class, "1Gi"))
     reading, writing = [each["metadata"]["name"] for each in cluster.kubectl.every("nodes")][:2]
     first = "until [ -e /data/note ]; do :; done; touch /data/reading; "
     kube.apply(using(pod("reader", cluster.busybox, "sh", "-c", first + READ), node=reading))
@@ -135,7 +121,7 @@ def test_a_replaced_file_can_always_be_read(cluster: UnderTest, kube: Kubectl) -
 @pytest.mark.needs("rwx", "node-inside")
 def test_a_claim_belongs_to_the_users_group(cluster: UnderTest, kube: Kubectl) -> None:
     """A claim's folder and files belong to group 100, whatever primary group their writer has."""
-    kube.apply(claim(CLAIM, cluster.description.storage_class))
+    kube.apply(claim(CLAIM, cluster.description.storage_class, "1Gi"))
     asked = using(pod("user", cluster.busybox))
     asked["spec"]["securityContext"].update(runAsGroup=4242, supplementalGroups=[100])
     kube.apply(asked)
@@ -148,7 +134,7 @@ def test_a_claim_belongs_to_the_users_group(cluster: UnderTest, kube: Kubectl) -
 @pytest.mark.needs("rwx", "node-inside")
 def test_a_deleted_claim_takes_its_own_folder(cluster: UnderTest, kube: Kubectl) -> None:
     """Deleting a claim removes its folder with private files in it, and no other folder."""
-    kube.apply(*(claim(name, cluster.description.storage_class) for name in (CLAIM, "kept")))
+    kube.apply(*(claim(name, cluster.description.storage_class, "1Gi") for name in (CLAIM, "kept")))
     make = "mkdir -m 700 /data/private && echo hello >/data/private/note"
     for name in (CLAIM, "kept"):
         kube.apply(using(pod(name, cluster.busybox, "sh", "-c", make), name))
@@ -172,7 +158,7 @@ def test_files_outlive_a_lost_replica(
 ) -> None:
     """Losing a replica during a write loses no file, and the healed replica has all files."""
     node = whole_volume
-    kube.apply(claim(CLAIM, cluster.description.storage_class))
+    kube.apply(claim(CLAIM, cluster.description.storage_class, "1Gi"))
     files = folder(kube)
     kube.apply(using(pod("writer", cluster.busybox, "sh", "-c", WRITE)))
 

@@ -318,7 +318,7 @@ def _catches_import(handler: ast.ExceptHandler) -> bool:
 
 # Syntax trees, on every Python that runs here. Parsing should fail only because of the text. But
 # Python before 3.11.8 and 3.12.2 has a single counter of tree depth for the whole process. So a
-# second thread that parses (a traceback does, too) makes the first thread fail with SystemError:
+# second thread that parses, as a traceback does, makes the first thread fail with SystemError:
 # https://github.com/python/cpython/issues/106905
 
 _ATTEMPTS = 20

@@ -20,6 +20,7 @@ from support.kube import cluster_description as clusters
 from support.kube import tenants
 from support.kube.kubectl import Kubectl, Object
 from support.kube.operator import CLAIMS
+from support.kube.workloads import claim
 
 from benchmarks.rows import Row, bounded
 from tfcluster_magic.kube.api.client import path
@@ -107,7 +108,7 @@ def top(site: Site, rounds: int) -> list[Row]:
     there = clusters.described(Cluster().state / "cluster.toml")
     with site.namespace("top") as namespace, phases(site.api, namespace) as told:
         kube = site.kubectl.within(namespace)
-        kube.apply(*(_claim(name, there.storage_class) for name in CLAIMS))
+        kube.apply(*(claim(name, there.storage_class, "100Mi") for name in CLAIMS))
         for name in CLAIMS:
             kube.wait("pvc", name, _is_bound, "it is bound", 300)
         tenants.move_in(kube)
@@ -122,21 +123,8 @@ def top(site: Site, rounds: int) -> list[Row]:
             kube("delete", "pod", tenants.POD, "--wait=true")
 
 
-def _is_bound(claim: Object) -> bool:
-    return bool(claim["status"].get("phase") == "Bound")
-
-
-def _claim(name: str, storage_class: str) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name},
-        "spec": {
-            "accessModes": ["ReadWriteMany"],
-            "storageClassName": storage_class,
-            "resources": {"requests": {"storage": "100Mi"}},
-        },
-    }
+def _is_bound(found: Object) -> bool:
+    return bool(found["status"].get("phase") == "Bound")
 
 
 def _python(kube: Kubectl, text: str, *words: str) -> str:

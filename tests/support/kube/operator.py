@@ -23,6 +23,7 @@ from kubenode.commands import locked
 from support.kube.operator_modes import Installed, Process
 from support.kube.tenants import user_rules
 from support.kube.turns import OPERATOR, folder_of_all
+from support.kube.workloads import claim
 
 from tfcluster_magic import program
 from tfcluster_magic.kube.api import labels
@@ -196,17 +197,8 @@ def tenancy(name: str, storage_class: str) -> list[Object]:
         "tfcluster-tests": "true",
     }
     claims = [
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": claim, "namespace": name},
-            "spec": {
-                "accessModes": ["ReadWriteMany"],
-                "storageClassName": storage_class,
-                "resources": {"requests": {"storage": "100Mi"}},
-            },
-        }
-        for claim in CLAIMS
+        {**claim(each, storage_class, "100Mi"), "metadata": {"name": each, "namespace": name}}
+        for each in CLAIMS
     ]
     group, (home, account) = "rbac.authorization.k8s.io", ACCOUNT
     role = {"apiVersion": f"{group}/v1", "kind": "Role"}

@@ -56,6 +56,20 @@ def fetch(host: str) -> list[str]:
     return ["timeout", "2", "wget", "-qO-", f"http://{host}:{WEB}/"]
 
 
+def claim(name: str, storage_class: str, storage: str) -> Object:
+    """Return a claim that pods on any node read and write."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": storage_class,
+            "resources": {"requests": {"storage": storage}},
+        },
+    }
+
+
 def job(name: str, template: Object, count: int = 1, **more: Any) -> Object:
     """Return an Indexed Job whose pods all run at once; `more` are other fields of its spec."""
     return {

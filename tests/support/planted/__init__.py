@@ -22,7 +22,7 @@ TIMES = (1, 2)
 
 
 class World(Enum):
-    """What the recorder does to the tasks from outside."""
+    """The condition that the recorder sets up around the tasks."""
 
     UNTOUCHED = "nothing"
     DATA_SERVER = "it serves data, 1 MiB/s for each worker"

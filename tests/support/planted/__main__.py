@@ -35,7 +35,7 @@ _LINK = "tbf rate 640mbit burst 1mb latency 400ms"
 
 @contextmanager
 def data_server() -> Iterator[str]:
-    """Serve bytes without end to everybody who asks, 1 MiB/s each, at the yielded address."""
+    """Serve an endless stream of bytes, 1 MiB/s for each client, and yield the address."""
 
     class Bytes(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

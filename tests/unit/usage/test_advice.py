@@ -425,7 +425,7 @@ def test_a_task_that_stands_still_hangs() -> None:
 
 
 def test_a_hung_task_is_named_after_it_was_stopped() -> None:
-    """What the program does at its end is no work; a task that has worked since does not hang."""
+    """CPU used at the end of a program is no work; a task that has worked since does not hang."""
     (hung,) = attempt(90, cpu=0.001)
     (ended,), (worked,) = attempt(6, cpu=0.5), attempt(20, cpu=0.5)
     last = replace(ended.intervals[-1], memory=0)

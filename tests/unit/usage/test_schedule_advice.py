@@ -1,4 +1,4 @@
-"""What the usage of earlier runs changes in the next runs of a schedule, also if it is forged."""
+"""The next runs of a schedule take advice from the usage of earlier runs, which may be forged."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class SiteSchedule(Model, frozen=True, omit_defaults=False):
     marks: tuple[ScheduleMark, ...]
     """The newest marks, oldest first."""
     by: str = ""
-    """Who paused it; empty if its owner or the schedule itself did."""
+    """Name of the person who paused the schedule; empty if its owner or the schedule itself did."""
     reason: Message | str = ""
     """Why it is paused or invalid."""
     locked: bool = False
