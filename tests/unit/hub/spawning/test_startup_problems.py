@@ -116,7 +116,7 @@ def test_events_of_an_earlier_pod_do_not_count() -> None:
         ),
         (
             'pods "x" is forbidden: error looking up service account ns/notebook: not found',
-            "there is no service account notebook in the namespace ns",
+            "names the service account notebook, which does not exist in the namespace ns",
         ),
     ],
 )
