@@ -24,15 +24,17 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["support.local_runs", "support.slow_program"]
 
-if find_spec("hypothesis"):  # a pod that runs a few of these files lacks this package
+if find_spec("hypothesis"):  # a pod that runs only a few of these files lacks hypothesis
     from hypothesis import HealthCheck, settings
 
-    # The time to run and to generate an example depends on the machine.
+    # There is no time limit: how long an example takes to run and to generate depends on the
+    # machine.
     slow = [HealthCheck.too_slow]
     settings.register_profile("any-speed", deadline=None, suppress_health_check=slow)
     settings.load_profile("any-speed")
 
-# A shell that runs the suite in the background makes it ignore Ctrl-C, and all its processes too.
+# A shell that starts the suite in the background makes the suite and all its processes ignore
+# SIGINT. This restores Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

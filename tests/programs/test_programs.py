@@ -62,7 +62,7 @@ def test_a_program_that_people_bring(program: PublicProgram, here: Path, run: Ru
     with contextlib.suppress(ClusterFailed):
         manager.wait("brought", PATIENCE)
     if "evaluator" not in program.tasks:
-        manager.stop("brought")  # end what a successful run keeps for a while
+        manager.stop("brought")  # a successful run keeps some tasks for a while; end them now
     ended = manager.wait("brought", PATIENCE, until=Until.RELEASED)
     told = story(manager, ended)
     assert ended.status.phase is program.phase, told

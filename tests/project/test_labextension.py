@@ -25,7 +25,7 @@ import tfcluster_magic
 SOURCES = ROOT / "labextension"
 NAME = "tfcluster-labextension"
 TOOL = ROOT / "tools" / "labextension.py"
-LONGEST = 600  # most lines of a TypeScript file
+LONGEST = 600  # maximum number of lines of a TypeScript file
 Tool = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -106,7 +106,8 @@ def test_installing_the_wheel_enables_both_halves_without_node(wheel: Path, tmp_
     fresh = tmp_path / "fresh"
     venv.create(fresh, with_pip=False, symlinks=True)
     site = sysconfig.get_path("purelib", vars={"base": str(fresh)})
-    Path(site, "packages.pth").write_text(sysconfig.get_path("purelib"))  # JupyterLab and pip
+    # makes JupyterLab and pip importable
+    Path(site, "packages.pth").write_text(sysconfig.get_path("purelib"))
     python = str(fresh / "bin" / "python")
     environment |= {"JUPYTER_CONFIG_DIR": str(tmp_path)}
 
@@ -283,7 +284,7 @@ def test_the_extension_is_made_for_the_oldest_jupyterlab_and_accepts_newer_ones(
     assert newer == {
         "@jupyterlab/apputils",
         "@jupyterlab/core-meta",
-    }  # 4.3 is the apputils version of JupyterLab 4.2
+    }  # JupyterLab 4.2 contains version 4.3 of these packages
     assert locked["@jupyterlab/application"].startswith("4.2.")
     assert (
         not {*package["dependencies"]}

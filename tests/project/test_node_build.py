@@ -181,11 +181,11 @@ def test_older_versions_leave_the_cache_when_nobody_uses_them(cache: Path, modul
     with subprocess.Popen([old / "tiny"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdout and running.stdout.read(1)
         build.make(module(program=TINY))
-        assert old.exists()  # used within a day
+        assert old.exists()  # kept, because it was used within a day
         yesterday = time.time() - build.UNUSED - 1
         os.utime(old / build.STAMP, (yesterday, yesterday))
         build.remove_older(tiny := module(program=TINY))
-        assert old.exists()  # running
+        assert old.exists()  # kept, because it is running
         running.communicate(b"x")
     build.remove_older(tiny)
     assert entries(cache) == [tiny.entry.name]

@@ -15,7 +15,8 @@ from support.project import ROOT
 
 KUBENODE = [sys.executable, "-m", "kubenode"]
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-# Drops its rights after the imports, because the new user might not be able to read them.
+# The program drops its rights after the imports, because the new user might not be able to read the
+# modules.
 AS_NOBODY = """
 import os, sys
 from kubenode.__main__ import main

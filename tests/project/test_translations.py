@@ -27,7 +27,7 @@ SAYING = re.compile(
     r"(\w*Error|InvalidRequest|NameTaken|NotFound|Conflict|ClusterFailed|WaitTimeout"
     r"|BackendUnavailable|ClientUnsupported|Problem|refusal|say|note|link|confirm)$"
 )
-# Raised for programmers or never shown, so they stay untranslated.
+# Exceptions that are raised for programmers or never shown; their texts stay untranslated.
 FOR_PROGRAMMERS = {"AttributeError", "OSError", "RuntimeError", "AssertionError", "HTTPError"}
 FOR_PROGRAMMERS |= {"TypeError", "KeyError", "ImportError", "ValueError", "ValidationError"}
 
@@ -129,7 +129,8 @@ def _calls_at_import(node: ast.AST) -> Iterator[ast.Call]:
         if isinstance(inner, ast.Call):
             yield inner
         if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            for once in (*inner.decorator_list, inner.args):  # these are evaluated at import too
+            # decorators and default values are evaluated at import, too
+            for once in (*inner.decorator_list, inner.args):
                 yield from _calls_at_import(once)
         elif not isinstance(inner, ast.Lambda):
             yield from _calls_at_import(inner)

@@ -116,7 +116,8 @@ def page(
     async def open_page() -> Events:
         socket = await jp_ws_fetch("api", "events", "subscribe")
         sockets.append(socket)
-        await jp_fetch("api", "status")  # by now the server has opened its side too
+        # after this answer, the server has opened its side of the socket
+        await jp_fetch("api", "status")
         service.start()
         return Events(socket)
 

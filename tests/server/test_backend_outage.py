@@ -98,7 +98,7 @@ async def test_a_hanging_log_volume_stops_nothing_but_progress(
     file.write_bytes(b"")
     blocking = Blocking(file)
     try:
-        await asyncio.sleep(1.5)  # a read of this folder is in progress, and hangs
+        await asyncio.sleep(1.5)  # by now, a read of this folder hangs
         assert (await api("GET", "clusters")).json["runs"][0]["progress"] is None
         assert (await api("POST", "clusters/digits/stop")).status == 200
         await events.phase("Stopped")
@@ -133,7 +133,7 @@ async def test_which_backend_is_meant_is_never_asked_on_the_loop(
             with connection:
                 assert await asyncio.to_thread(connection.recv, 65536)
                 connection.setblocking(False)
-                # the launch still waits, while the loop is free
+                # the launch still waits, and the event loop is free meanwhile
                 with pytest.raises(BlockingIOError):
                     connection.recv(65536)
                 assert_problem(await answer, 503)

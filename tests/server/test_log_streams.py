@@ -128,7 +128,7 @@ async def test_a_browser_that_is_slow(
     await browser.until(b"line")
     begun = before = bytes_read()
     await asyncio.sleep(1.5)
-    while bytes_read() - before > FEW:  # until all buffers in between are full
+    while bytes_read() - before > FEW:  # until all buffers between the log and the browser are full
         before = bytes_read()
         await asyncio.sleep(1.5)
     assert before - begun < size / 2, "it is read although nobody takes it"
@@ -169,7 +169,8 @@ async def test_a_volume_that_hangs_takes_one_reader(
         await asyncio.sleep(0.2)
         for _ in range(3):
             answer = await api("GET", "clusters/digits/logs?tail=1")
-            assert_problem(answer, 503, "storage with the logs")  # and no other request had to wait
+            # refused at once, because the first read still hangs
+            assert_problem(answer, 503, "storage with the logs")
         assert reading() == 1
         others = items(await api("GET", "clusters/other/logs"))
         assert lines(others) == [("worker-0", "other")]

@@ -145,5 +145,5 @@ async def test_a_search_ends_where_the_reader_knows_the_rest(api: Api, ended: La
     assert await found("") == ([*every, noise], {"worker-0": 4, "worker-1": 3})
     assert (await found("&hide_tensorflow_logs=1"))[0] == every
     assert await found("&most=2") == (every[:2], {"worker-0": 1, "worker-1": 1})
-    # the search continues until both tasks have reached that time
+    # the search continues until both tasks have reached the time of `before`
     assert await found(f"&before={times[2]}") == (every[:2], {"worker-0": 1, "worker-1": 1})

@@ -166,6 +166,6 @@ async def test_only_known_boards_are_reached(jp_fetch: Fetch) -> None:
         answer = await jp_fetch("tfcluster", "tensorboard", there, raise_error=False)
         assert answer.code == 404
     answer = await jp_fetch("tfcluster", "tensorboard", f"{'0' * 16}/", raise_error=False)
-    assert answer.code == 404  # at once, because nothing is started
+    assert answer.code == 404  # answered at once, because no board is started
     assert 'role="alert"' in answer.body.decode()
     assert "open it again from the list of runs" in answer.body.decode()

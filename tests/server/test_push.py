@@ -254,11 +254,11 @@ class TestActivity:
         if counts:
             await wait_until_async(lambda: times.get("tfcluster", began) > began)
         else:
-            await asyncio.sleep(1.5)  # a check each second would have counted by now
+            await asyncio.sleep(1.5)  # by now, a check each second would have counted the run
             assert "tfcluster" not in times
         await api("POST", "clusters/digits/stop")
         await events.phase("Stopped")
-        await asyncio.sleep(0.1)  # a check that was in progress counted the run
+        await asyncio.sleep(0.1)  # lets a check that was in progress count the run
         last = times.get("tfcluster")
-        await asyncio.sleep(1.5)  # a check each second would have counted by now
+        await asyncio.sleep(1.5)  # by now, a check each second would have counted the run
         assert times.get("tfcluster") == last, "an ended cluster is no activity"

@@ -91,7 +91,8 @@ async def test_what_a_launch_cannot_say_is_told(
     )
     far = await asyncio.to_thread(ended, service, "far")
     told = (await api("GET", "clusters/far/form")).json
-    assert told["launch"]["cell"] == long  # a file of the workspace, too long for the record
+    # read from a file in the workspace, because the cell is too long for the record
+    assert told["launch"]["cell"] == long
     (note,) = told["notes"]
     assert note.startswith(f"far-1 ran in {outside}, which the file browser does not show: ")
     assert far.spec.program is not None

@@ -407,7 +407,8 @@ async def test_usage(api: Api, ended: Launch) -> None:
     """The usage of tasks is listed next to the requests, with samples for tasks that the request
     names. For an unknown task, the error names the existing tasks.
     """
-    program = "import time\nend = time.time() + 5\nwhile time.time() < end: pass"  # two samples
+    # long enough for two samples
+    program = "import time\nend = time.time() + 5\nwhile time.time() < end: pass"
     await ended(program, workers=1, worker_cpu=2)
     told = (await api("GET", "clusters/digits/usage?task=worker-0")).json
     (task,) = told["usage"]["tasks"]

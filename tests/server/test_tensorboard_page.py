@@ -66,7 +66,7 @@ async def test_the_page_is_there_before_its_board(
     """
     paths = ("", "index.html", "index.js", "chart_worker.js", "icon_bundle.svg", FONT)
     hashed = {"params": {"_file_hash": "1"}}
-    # The start waits for this lock.
+    # The start of the board waits for this lock.
     with RegistryEntry(private(registry_folder(None)), str(logs)).locked():
         page = await begun(ask)
         early = {path: await ask(page + path) for path in paths}

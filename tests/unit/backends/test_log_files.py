@@ -101,7 +101,7 @@ def test_tasks_are_merged_by_time(tmp_path: Path) -> None:
     old.write_text("nobody knows\n")
     places = {"a": [first], "b": [second], "c": [old]}
     found = [each for each in logs.read_logs(places, None, False, lambda: True) if each]
-    # the clock of `a` stepped back before its third line, which stays behind its second one
+    # the clock of `a` stepped back before its third line, but the third still follows the second
     assert [line.text for line in found] == ["nobody knows", "1", "2", "3", "5", "4", "half"]
     assert [line.at for line in found] == [None, 1.0, 2.5, 3.0, 2.0, 5.5, 6.0]
 

@@ -70,7 +70,7 @@ def test_a_launch_is_told_what_is_left_and_refused_without(
     assert "CPU·h left in 30 days" in run("status", "long").err
     allow(cpuHours=1e-9, days=30)
     refused = run("launch", "hello.py")
-    while refused.code == 0:  # nothing is used yet
+    while refused.code == 0:  # accepted until the first run has used some hours
         refused = run("launch", "hello.py")
     assert refused.code == 3
     assert "come back on" in refused.err

@@ -30,7 +30,8 @@ TOOLS = ROOT / "tools"
 def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module tools/hub.py, with its folder on the path."""
     monkeypatch.syspath_prepend(str(TOOLS))
-    found = spec_from_file_location("tools_hub", TOOLS / "hub.py")  # tests/hub is `hub`
+    # `import hub` would import tests/hub
+    found = spec_from_file_location("tools_hub", TOOLS / "hub.py")
     assert found is not None and found.loader is not None
     module = module_from_spec(found)
     found.loader.exec_module(module)
@@ -65,7 +66,8 @@ def test_without_it_all_is_at_one_host(tmp_path: Path) -> None:
     [
         "hub.example.com",  # no scheme: unclear whether cookies need https
         "localhost",
-        "http://localhost:8888",  # browsers need a dot to share cookies
+        # browsers share cookies between subdomains only if the name has a dot
+        "http://localhost:8888",
         "https://127.0.0.1",
         "https://[::1]",
         "https://hub.example.com/tf/",
@@ -194,7 +196,7 @@ def test_everything_listens_on_loopback(
     c = Config()
     embedded.configure(c)
     assert c.JupyterHub.ip == "127.0.0.1"
-    assert "bind_url" not in c.JupyterHub  # it would override ip and port
+    assert "bind_url" not in c.JupyterHub  # `bind_url` would override `ip` and `port`
     assert c.JupyterHub.base_url == "/tf/"
     assert c.JupyterHub.hub_bind_url.startswith("http://127.0.0.1:")
     assert c.ConfigurableHTTPProxy.api_url.startswith("http://127.0.0.1:")
@@ -219,7 +221,8 @@ def test_inner_ports_stay_while_they_are_free(tmp_path: Path, tool: ModuleType) 
         taken.listen()
         second = tool.inner_ports(tmp_path)
     assert second[0] != first[0] and second[1:] == first[1:]
-    (tmp_path / "ports.json").write_text(json.dumps(first[:2]))  # from a hub without a console
+    # a hub without a console wrote only two ports
+    (tmp_path / "ports.json").write_text(json.dumps(first[:2]))
     assert tool.inner_ports(tmp_path)[:2] == first[:2]
     (tmp_path / "ports.json").write_text("{")
     assert len({*tool.inner_ports(tmp_path)}) == 3

@@ -153,7 +153,8 @@ def test_a_line_of_a_notebook_means_the_words_that_it_was_made_of(
 def test_what_is_so_anyway_is_left_out() -> None:
     """The arguments of a launch without options are only the program; shared sizes appear once."""
     assert options_of(validate({"program": CELL, "replicas": {"worker": {"count": 2}}})) == {
-        "ps": 0,  # the types that the program asks for are unknown here
+        # explicit zeros, because it is unknown here which task types the program's text asks for
+        "ps": 0,
         "chief": 0,
         "evaluator": 0,
     }
@@ -210,7 +211,7 @@ def test_the_command_of_a_run_launches_it_again(project: Path, source: str) -> N
         assert shlex.split(folder) == ["cd", str(project)]
     words = shlex.split(line)
     assert words[0] == "tfcluster"
-    assert "--ps" not in words  # as before, the program's text decides
+    assert "--ps" not in words  # without `--ps`, the program's text decides, as at the first launch
     assert ClusterManager().plan(**parsed(words[1:])).cluster.spec == spec
 
 

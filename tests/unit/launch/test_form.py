@@ -96,7 +96,7 @@ def test_the_python_of_pods_is_one_of_their_image() -> None:
     assert FIELDS["python"]["example"] == "python3"
 
 
-# For each kind of option, a value that differs from the default of every option.
+# For each kind of option, a value that differs from the defaults of all options of this kind.
 VALUES: dict[Kind, object] = {
     Kind.WHOLE: 5,
     Kind.NUMBER: 1.5,
@@ -142,7 +142,8 @@ def test_every_option_of_a_run_is_in_the_form_that_repeats_it(pytestconfig: pyte
         assert values.keys() - {"mode"} == said.keys()
         assert of_the_table(mode, values) == spec
         repeated.append(values)
-    told = ("key", "kind", "path", "modes", "default")  # what the page needs of a field for that
+    # the keys of a field that the test of the page needs
+    told = ("key", "kind", "path", "modes", "default")
     fields = [{key: field[key] for key in told} for field in FIELDS.values()]
     lines = {"form": fields, "options": repeated}
     parts = [

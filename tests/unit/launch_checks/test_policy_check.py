@@ -74,7 +74,8 @@ def test_images() -> None:
     for image in ("hub/team/a:2", "hub/notebook:1", None):
         assert told(Spec(image=image), policy) == []
     assert told(Spec(image="anything")) == []
-    assert told(Spec(image="docker.io/hub/notebook:1"), policy) == []  # the default image
+    # the full name of the default image
+    assert told(Spec(image="docker.io/hub/notebook:1"), policy) == []
     (text,) = told(Spec(image="python:33/evil/img"), Policy(images=("python:3*",)))
     assert "the administrator allows" in text
     (text,) = told(Spec(image="An Image"))

@@ -383,7 +383,7 @@ def test_an_image_that_no_registry_has_is_not_waited_for() -> None:
     and the registry's message; an image that is being pulled has startTimeout.
     """
     story = Story(spec_of(lifecycle=Lifecycle(image_timeout=30), worker=1), obeys=False)
-    story.passes(100)  # without a node for a while
+    story.passes(100)  # the task has no node for 100 s
     bound = msgspec.structs.replace(story.tasks["worker-0"], ready=False, since=story.now)
     story.tasks["worker-0"] = bound
 

@@ -25,7 +25,7 @@ __all__ = ["here"]  # a fixture used by the tests below
 def shell(here: Path) -> Iterator[InteractiveShell]:
     """IPython with the extension loaded."""
     if not hasattr(start_ipython, "already_called"):
-        InteractiveShell.clear_instance()  # the shell of an earlier widget test
+        InteractiveShell.clear_instance()  # removes the shell that an earlier widget test left
     start_ipython()
     shell = InteractiveShell.instance()
     shell.extension_manager.load_extension("tfcluster_magic")

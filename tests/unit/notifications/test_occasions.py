@@ -216,7 +216,7 @@ def test_due_times_without_a_run_are_told() -> None:
     due = Occurrence(due=3600.0, changed_at=3700.0)
     told = ["nightly was not launched at its due time 1970-01-01 09:00"]
     assert titles(replace(due, state=state.MISSED, reason=Message("ScheduleMissed"))) == told
-    # the name of a run is chosen before its launch is refused
+    # the due time has a run, because a run's name is chosen before its launch is refused
     assert titles(replace(due, state=state.FAILED, run="nightly-1", reason=refused)) == told
     assert titles(replace(due, state=state.MISSED), since=3800.0) == []
     waits = replace(due, state=state.WAITING, refusals=1, reason=refused)

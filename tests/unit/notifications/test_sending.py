@@ -153,7 +153,7 @@ def test_redirects_refusals_and_errors_are_no_delivery(receiver: Receiver) -> No
     with pytest.raises(NotDelivered, match="answered 500") as told:
         post(MESSAGE, hook, LOOPBACK, time.time())
     assert "tok-1234567" not in str(told.value)
-    receiver.answer = b"x" * 95 + b"tok-1234567"  # where an answer is cut
+    receiver.answer = b"x" * 95 + b"tok-1234567"  # an answer is cut within the token
     with pytest.raises(NotDelivered, match="answered 500") as told:
         post(MESSAGE, hook, LOOPBACK, time.time())
     assert "tok" not in str(told.value)

@@ -120,7 +120,8 @@ def test_a_number_outlives_its_run(world: World, book: Book) -> None:
     wait_until(lambda: book.kept.numbers == {"digits": 1, "later": 4})
     assert book.keeper is not None
     keeper = book.keeper
-    wait_until(lambda: not keeper._numbers["a"])  # the number has been written
+    # empty as soon as the number of `later` is written
+    wait_until(lambda: not keeper._numbers["a"])
     book.restart()
     wait_until(lambda: told() == {"digits": 1, "later": 4})
 
@@ -160,7 +161,7 @@ def test_what_cannot_be_written_is_written_later(world: World, book: Book) -> No
     finish(world, "digits-1")
     world.server.remove(f"{RUNS}/digits-1")
     other = json.loads(json.dumps(world.server.objects[LEDGER]))
-    world.server.put(LEDGER, other)  # the ledger's version changes
+    world.server.put(LEDGER, other)  # the operator now knows an older version of the ledger
     world.server.refuses = lambda _method, _where: None
     wait_until(lambda: book.kept.counted)
     assert book.seconds() > 0
@@ -197,7 +198,7 @@ def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Boo
     assert book.keeper is not None
     wait_until(lambda: '"days":{"' in book.keeper.published_text("a"))  # type: ignore[union-attr]
     text = book.keeper.published_text("a")
-    assert text is book.keeper.published_text("a")  # it is computed once
+    assert text is book.keeper.published_text("a")  # the text is computed only once
     both = [custom_resource.read(world.run(name)) for name in ("digits-1", "digits-2")]
     told = hour_ledgers.read_account(text, both, time.time())
     assert told.group == "ml101"
@@ -243,7 +244,8 @@ def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, boo
     since = kube_held.bound_since(pod)
     assert since is not None
     meter.sample(0.0, since - 40.0)
-    assert meter.usage_of(uid) is None  # the start of the measurement is unknown
+    # the first sample adds nothing, because its duration is unknown
+    assert meter.usage_of(uid) is None
     meter.sample(60.0, since + 20.0)
     meter.sample(100.0, since + 60.0)
     assert meter.usage_of(uid) == pytest.approx((15.0, 60 * kube_held.requested_cores(pod)))
@@ -252,7 +254,8 @@ def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, boo
     (row,) = ledger.hours_rows({"": book.kept.days}, "2000-01-01", "2999-01-01", "user")
     assert row.used == pytest.approx(15.0 / 3600, abs=1e-6)
     assert row.measured == pytest.approx(60 * kube_held.requested_cores(pod) / 3600, abs=1e-6)
-    wait_until(lambda: meter.usage_of(uid) is None)  # the usage has been written
+    # removed as soon as the usage is written to the ledger
+    wait_until(lambda: meter.usage_of(uid) is None)
     no = Refusal(404, "NotFound", "no such kind")
     world.server.refuses = lambda _method, where: no if where.startswith(METRICS_API) else None
     with pytest.raises(ApiError):

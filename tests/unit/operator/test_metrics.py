@@ -64,7 +64,7 @@ def test_what_outlives_its_run_is_overdue(world: World, record: str) -> None:
     if record == "gone":
         pod = copy.deepcopy(world.server.objects[POD])
         world.server.remove(f"{RUNS}/digits-1")
-        world.server.put(POD, pod)  # as with --cascade=orphan
+        world.server.put(POD, pod)  # the pod stays, as after `kubectl delete --cascade=orphan`
     elif record == "ended":
         world.say("digits-1", phase="Failed", finishedAt=1.0)
     overdue = 0 if record == "active" else 1
@@ -96,7 +96,7 @@ def test_dashboard_and_alerts_ask_for_what_there_is(world: World) -> None:
     world.phase("digits-1", "Starting")
     told = {name for name, *_labels in samples(world)}
     told |= {f"{name.removesuffix('_count')}_bucket" for name in told if name.endswith("_count")}
-    told |= {"runs_ended_total"}  # exists after the first end
+    told |= {"runs_ended_total"}  # exists only after a run has ended
     monitoring = ROOT / "k8s" / "monitoring"
     for name in ("dashboard.json", "rules.yaml"):
         asked = set(re.findall(r"\btfcluster_([a-z_]+)", (monitoring / name).read_text()))

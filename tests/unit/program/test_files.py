@@ -149,7 +149,7 @@ def test_missing_file_names_what_is_close(here: Path, workspace: Path) -> None:
     assert "'trian.py'" in message
     assert "did you mean train.py?" in message
     assert "eval.py" not in message
-    # a terminal of JupyterLab is in the folder of the file browser
+    # the path may be relative to another folder: a terminal starts in the file browser's folder
     assert "did you mean eval.py?" in refusal("examples/eval.py", here, workspace)
 
 

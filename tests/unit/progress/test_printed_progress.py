@@ -79,7 +79,7 @@ def printed(folder: Path, text: str, **totals: int) -> Progress | None:
         ),
         ("Epochs:  20%|██        | 2/10 [00:12<00:15, 2.1s/epoch]\n", "epoch 2/10"),
         ("450it [00:12, 35.20it/s, loss=0.3]\r", "step 450 · 35 steps/s · loss 0.3"),
-        # the bars of evaluate() and predict() after an epoch are no training
+        # the bars of evaluate() and predict() after an epoch do not count as training
         (
             f"Epoch 2/2\n{KERAS_3.format(n=100)}\n10/10 ━━━━ 0s 5ms/step - loss: 9.0\n",
             "step 200/200 · 83 steps/s · loss 0.321 · accuracy 0.812",

@@ -78,7 +78,7 @@ def test_a_run_is_remembered_as_long_as_it_has_a_record() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from("abcdefgh"),  # a uid occurs again
+            st.sampled_from("abcdefgh"),  # so few that some uids occur again
             st.sampled_from(["digits", "mnist", "x"]),
             st.sampled_from(["", "ml101"]),
             st.floats(0, 3 * 86400),

@@ -80,7 +80,8 @@ def test_an_end_without_a_beginning_is_of_a_task_that_was_held() -> None:
     )
     told = [("worker", None, NOON + 30), ("worker", None, NOON + 40), ("worker", None, NOON + 50)]
     last = ledger.update_usage(first, told, NOON + 60, CORES)
-    assert ledger.seconds_by_type(last, NOON + 60) == {"worker": 70}  # two had resources, not three
+    # only two workers had resources, so only two of the ends count
+    assert ledger.seconds_by_type(last, NOON + 60) == {"worker": 70}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -136,7 +137,8 @@ def test_a_run_has_its_cpu_and_gpu_hours() -> None:
     seen = Observation(tasks={**tasks, **over})
     ended = decide(spec, "digits-1", running, seen, NOON + 3700).status
     assert ended.phase is Phase.SUCCEEDED
-    assert ledger.run_hours(ended.usage, spec, NOON + 7200) == (5.0, 2.0)  # the server continues
+    # the parameter server still uses half a core
+    assert ledger.run_hours(ended.usage, spec, NOON + 7200) == (5.0, 2.0)
 
 
 def test_what_the_world_asks_for_comes_before_the_spec() -> None:

@@ -40,7 +40,7 @@ class Told(LocalBackend):
         yield None
         while True:
             yield self._said.get()
-            self._taken.release()  # the watcher has returned for more
+            self._taken.release()  # the watcher asks for the next item, so it has handled this one
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.spec import TaskType, task_file
 
 SOURCE = Path(task_file.__file__).parents[1] / "runtime" / "loopback_guard.c"
-# The listening sockets of this process only, as (address, port) in hexadecimal.
+# Code of a function that returns the listening sockets of its own process, as (address, port) in
+# hexadecimal.
 LISTENING = """
 def listening():
     import os
@@ -148,9 +149,10 @@ def test_kernel_that_runs_already(guard: str) -> None:
 
 
 GUARDED = {"bind", "listen", "accept", "accept4"}
-# jump slot, data slot, pointer: what the guard redirects in a running process
+# The relocation types that the guard redirects in a running process: jump slot, data slot, pointer.
 REDIRECTED = {"x86_64": {7, 6, 1}, "aarch64": {1026, 1025, 257}}[platform.machine()]
-# socket, accept, bind, listen, accept4, io_uring_setup, _enter and _register, pidfd_getfd on x86_64
+# System calls on x86_64: socket, accept, bind, listen, accept4, io_uring_setup, io_uring_enter,
+# io_uring_register, pidfd_getfd.
 WAYS_IN = {41, 43, 49, 50, 288, 425, 426, 427, 438}
 
 
@@ -217,7 +219,7 @@ def test_missing_guard_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         guard_this_process()
 
 
-# Each way to ask for a port: family, address, and the options that are set before.
+# Ways to ask for a port: address family, address, and the socket options that are set before.
 WAYS = {
     "plain": ("AF_INET", "127.0.0.1", ()),
     "every address": ("AF_INET", "0.0.0.0", ()),

@@ -16,7 +16,7 @@ from tfcluster_magic.spec import task_file
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several accounts")
 OWNER = 65534
-# How a server gets its listener, and what it may do.
+# A server. `kind` is how the server gets its listening socket, or what the server is not allowed.
 SERVER = f"""
 {IMPORTS}
 address, kind = sys.argv[2:4]

@@ -149,9 +149,9 @@ def test_resume(run: Run, old: Path) -> None:
         ".resumed-from",
         "worker-0.log",
         "ps-0.log",
-        ".tfcluster-times/worker-0.log",  # belongs to the log of the new run
+        ".tfcluster-times/worker-0.log",  # times of the lines that the new run logs
         ".tfcluster-times/ps-0.log",
-        ".tfcluster-usage/worker-0.jsonl",  # so do the samples
+        ".tfcluster-usage/worker-0.jsonl",  # samples of the new run
         ".tfcluster-usage/ps-0.jsonl",
     }
     assert (run.output / "checkpoint").read_text() == (
@@ -240,7 +240,7 @@ def test_a_volume_that_recovers_is_waited_for(
     reason.
     """
     folder = tmp_path / "volume"
-    folder.symlink_to(tmp_path / "brick")  # it exists, but is empty
+    folder.symlink_to(tmp_path / "brick")  # the link exists, but its target does not
     run.config |= {"outputDir": str(folder), "ownFolder": True}
     task = run.task().start({} if heals else {"TFCLUSTER_PATIENCE": "4"})
     wait_until(lambda: f"waiting for the output folder {folder}: " in task.output, "the wait")

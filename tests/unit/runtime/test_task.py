@@ -226,5 +226,5 @@ def test_runs_on_any_python() -> None:
         imported |= {n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
         roots = {name.partition(".")[0] for name in imported}
         allowed = set(sys.stdlib_module_names) | siblings
-        # The fallback of the server is the one place that needs TensorFlow itself.
+        # Only tf_server.py may import TensorFlow: its fallback needs it.
         assert roots - allowed <= ({"tensorflow"} if file.stem == "tf_server" else set()), file

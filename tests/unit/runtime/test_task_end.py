@@ -150,7 +150,7 @@ def test_as_process_1(run: Run) -> None:
     run.config["grace"] = 2.0
     task = run.task().start(prefix=names)
     wait_until(lambda: "ppid 1" in task.output, "the program")
-    # unshare itself does not pass SIGTERM on: process 1 is its only child.
+    # Signal the only child of unshare, process 1, because unshare does not pass SIGTERM on.
     children = Path(f"/proc/{task.process.pid}/task/{task.process.pid}/children").read_text()
     os.kill(int(children), signal.SIGTERM)
     message = task.wait()

@@ -81,9 +81,10 @@ def test_a_stop_ends_the_hold_off(run: Run) -> None:
     ("counts", "task", "failed"),
     [
         ({"worker": 2}, "worker-0", ""),  # the first start
-        ({"worker": 2, "ps": 1}, "worker-0", "1"),  # workers come back one by one
+        ({"worker": 2, "ps": 1}, "worker-0", "1"),  # with a ps, workers restart one by one
         ({"worker": 1, "evaluator": 1}, "worker-0", "1"),  # the only task of its group
-        ({"worker": 2, "evaluator": 1}, "evaluator-0", "1"),  # not part of the group
+        # an evaluator is not part of the group
+        ({"worker": 2, "evaluator": 1}, "evaluator-0", "1"),
     ],
 )
 def test_others_start_at_once(

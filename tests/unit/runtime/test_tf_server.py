@@ -115,7 +115,8 @@ def test_serves_a_client_and_tells_when_it_idles(run: Run) -> None:
         stack.callback(client.end)
         assert client.answer() == 42.0
         wait_until(lambda: last_idle(worker) is None, "the end of idling")
-        # The worker is connected to the parameter server now, which is still idle.
+        # The worker is now connected to the parameter server, but the parameter server is still
+        # idle.
         wait_until(lambda: last_idle(ps), "the parameter server's idling")
         assert last_idle(worker) is None
         client.leave()

@@ -234,7 +234,7 @@ def test_one_step_is_all_that_tensorflow_1_does_then(run: Run) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",  # not opened
+        "",  # the checkpoint is not opened
         RESTORES + "checkpoint('model', 'model.ckpt-802')\n",
         RESTORES + "print('step 802, loss = 0.5')\n",
         RESTORES + "print('step 5, loss = 0.5')\n",

@@ -106,7 +106,7 @@ def test_with_a_clock_that_jumps_none_is_lost_and_none_runs_twice(
         world.pass_time(seconds, clock=clock)
         latest = max(latest, world.now)
     world.pass_time(0, clock=max(0.0, latest - world.now))
-    for _ in range(100):  # a clock that was far ahead leaves waiting due times
+    for _ in range(100):  # after a clock that was far ahead, some due times still wait
         world.look()
         world.pass_time(MINUTE / 10)
     ran = Counter(due_times(world))
@@ -141,7 +141,7 @@ def test_the_rules_hold_whatever_runs_do(
     for step, lasts, good in story:
         world.lasts = lambda _o, lasts=lasts: lasts
         world.ends_as = lambda _o, good=good: Phase.SUCCEEDED if good else Phase.FAILED
-        world.look()  # checks what holds
+        world.look()  # also checks the invariants
         world.pass_time(step)
     told = world.states()
     counted = sum(1 + each.missed for each in world.status.occurrences)

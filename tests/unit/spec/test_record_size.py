@@ -120,7 +120,8 @@ def test_a_cached_record_keeps_no_text_of_any_length() -> None:
         assert len(json.dumps(kept)) < 1000, path
 
 
-# The largest record.
+# -- the largest record
+# ------------------------------------------------------------------------------
 
 
 def most_bytes(node: Mapping[str, Any], definitions: Mapping[str, Any], path: str) -> int:
@@ -128,7 +129,7 @@ def most_bytes(node: Mapping[str, Any], definitions: Mapping[str, Any], path: st
     character takes more than a byte.
     """
     if any(path == each.path for each in sizes.PAYLOAD):
-        return 4  # brackets and a separator
+        return 4  # only the brackets and a separator, because PAYLOAD counts the content
     if "$ref" in node:
         return most_bytes(definitions[node["$ref"].rsplit("/")[-1]], definitions, path)
     if "anyOf" in node:
@@ -194,7 +195,8 @@ def owned(node: Mapping[str, Any]) -> dict[str, Any]:
     return {"f:" + name: owned(each) for name, each in node["properties"].items()}
 
 
-# The largest status.
+# -- the largest status
+# ------------------------------------------------------------------------------
 
 LONG = "<" * 4000
 

@@ -19,7 +19,7 @@ threads = [threading.Thread(target=read) for _ in range(8)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 """
-TIMES = 5  # of five processes that learn their structs in threads, four die
+TIMES = 5  # without the protection that is tested here, about four of five processes crash
 
 
 def test_the_first_records_may_be_read_in_many_threads() -> None:

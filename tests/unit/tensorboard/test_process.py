@@ -88,7 +88,7 @@ def test_life_of_a_board(
     }
     assert os.getsid(board.pid) == board.pid
     assert (state / "tensorboard").stat().st_mode & 0o077 == 0
-    assert len(processes(state)) == 2  # with the data server
+    assert len(processes(state)) == 2  # the board and its data server
 
     assert process.stop(logs, state_dir=state)
     assert start_time(board.pid) is None
@@ -220,7 +220,7 @@ def test_folder_that_becomes_a_link(
 
     with pytest.raises(TFClusterError, match="became a link to another folder"):
         process.open(logs, exact=True, state_dir=state)
-    # between the check and the start of the process
+    # as if the folder became a link between the check and the start of the process
     monkeypatch.setattr(process, "_checked_folder", lambda *_: str(logs))
     with pytest.raises(TFClusterError, match="became a link to another folder"):
         process.open(logs, exact=True, state_dir=state)

@@ -212,7 +212,7 @@ def test_a_deadlock_names_its_line(cause: str, number: int) -> None:
     line = 1 + next(n for n, text in enumerate(source) if "it waits here for ever" in text)
     assert f"stands at line {line} of {planted.program}" in found.message
     assert found.message.endswith(f"`tfcluster stack digits-2 {planted.task}`.")
-    # Without parameter servers all workers stand still, and so the run was reported to stall.
+    # Without parameter servers, all workers stood still, so the run was reported as stalled.
     assert (seen.reason is Reason.STALLED) == (TaskType.PS not in seen.replicas.counts)
     old = tuple(msgspec.structs.replace(each, at=1.0) for each in seen.stacks)
     (blind,) = advised(msgspec.structs.replace(seen, stacks=old), samples).advice
@@ -220,7 +220,7 @@ def test_a_deadlock_names_its_line(cause: str, number: int) -> None:
     assert "`tfcluster stack digits-2" in blind.message
 
 
-# ---- figures that no run on this machine has ----
+# ---- made-up figures, for causes that no recorded run has ----
 
 
 def attempt(seconds: float = 60.0, **figures: float) -> list[Attempt]:
@@ -291,12 +291,12 @@ def test_input_from_a_disk_is_named() -> None:
     assert "reads 7812KiB/s from a disk" in found.message
     assert codes(advise(a_run(tasks()), {t: attempt(cpu=0.1) for t in reads}, {})) == []
     assert codes(advise(a_run(tasks(), mode=Mode.IN_GRAPH), reads, {})) == []
-    # A worker whose GPU is busy does not wait, nor does one that computes with a core of four.
+    # A worker whose GPU is busy does not wait, nor does a worker that uses one of its four cores.
     trains = {task: attempt(cpu=0.1, read=8e6, gpu=0.9) for task in reads}
     assert codes(advise(a_run(tasks(gpu=1)), trains, {})) == []
     computes = {task: attempt(cpu=1.0, read=8e6) for task in reads}
     assert codes(advise(a_run(tasks(cpu=4)), computes, {})) == []
-    # A machine that is full makes tasks wait, too.
+    # On a full machine, tasks wait for a core, so there is no advice about input.
     assert codes(advise(a_run(tasks()), reads, {}, cores=0.25)) == []
 
 
@@ -312,7 +312,7 @@ def test_a_worker_for_which_the_others_wait_is_named() -> None:
     steps = dict.fromkeys(samples, 5.0)
     (found,) = advise(a_run(tasks(3)), samples, steps).advice
     assert (found.code, found.task, found.command) == ("AdviceAwaitedWorker", "worker-1", "")
-    # With parameter servers nobody waits for another worker.
+    # With parameter servers, no worker waits for another worker.
     served = {**samples, "ps-0": attempt(cpu=0.3)}
     assert codes(advise(a_run(tasks(3, ps=1)), served, steps)) == []
 
@@ -459,7 +459,7 @@ def test_what_tasks_send_each_other_is_no_input() -> None:
     }
     sizes = ReplicaSet(chief=Replicas(count=1), worker=Replicas(count=2), ps=Replicas(count=1))
     assert codes(advise(a_run(sizes), samples, {}, cores=2)) == []
-    # On one machine, no network is between the tasks.
+    # Without `cores`, the tasks ran in pods; with `cores`, on one machine without a network.
     assert codes(advise(a_run(sizes), samples, {})) == ["AdviceServerNetwork"]
     samples["worker-0"] = samples["worker-1"] = attempt(cpu=0.4, received=6.2e7, sent=7e6)
     assert codes(advise(a_run(sizes), samples, {}, cores=2)) == ["AdviceInputNetwork"]

@@ -111,13 +111,14 @@ def test_lines_wait_for_the_answers_of_other_tasks() -> None:
     assert [line.text for line in sorter.due(20.2)] == []
     sorter.put(1, [LogLine("worker-1", "1", 11.0), LogLine("worker-1", "3", 13.0)], 20.2, 20.3)
     sorter.put(0, [], 20.4, 20.5)
-    assert [line.text for line in sorter.due(20.6)] == []  # worker-1 may have more from before 20.3
+    # worker-1 was last polled before its line 1 came at 20.3
+    assert [line.text for line in sorter.due(20.6)] == []
     sorter.put(1, [], 20.5, 20.6)
     assert [line.text for line in sorter.due(20.7)] == ["1", "2", "3", "4"]
     sorter.put(0, [LogLine("worker-0", "5", 15.0)], 21.0, 21.1)
     assert [line.text for line in sorter.due(21.2)] == []
     assert [line.text for line in sorter.due(21.2 + PATIENCE)] == ["5"]
-    # a clock that stepped back changes nothing within a task
+    # lines of one task keep their order although its clock stepped back
     sorter.put(0, [LogLine("worker-0", "7", 9.0)], 30.0, 30.0)
     sorter.put(1, [LogLine("worker-1", "6", 14.5)], 30.0, 30.0)
     assert [line.text for line in sorter.rest()] == ["6", "7"]
@@ -234,7 +235,7 @@ def test_following_says_when_the_server_is_away_and_goes_on(
     put_pod(server, 0, log)
     lines = reader(server, 1).follow(None)
     told: list[str] = []
-    words = 0  # while the server is away
+    words = 0  # counts each `None` while the server does not answer
     for line in lines:
         told += [line.text] if line else []
         words += line is None and server.refuses("", "") is not None

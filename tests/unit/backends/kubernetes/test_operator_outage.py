@@ -109,7 +109,7 @@ def test_an_operator_that_acts_is_never_said_to_be_away(
                 Refusal(503, "ServiceUnavailable") if b == "refused" and method == "PUT" else None
             )
             server.loses = lambda method, _path, b=becomes: b == "lost" and method == "PUT"  # type: ignore[misc]
-            with suppress(Exception):  # as the renewing thread does
+            with suppress(Exception):  # the thread that renews the Lease also ignores errors
                 lease._try()
             if becomes != "refused":
                 renewed = clock.now

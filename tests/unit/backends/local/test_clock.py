@@ -271,7 +271,7 @@ def test_killed_at_any_moment_each_due_time_runs_once(
     while not done():
         clock.start()
         manager = subprocess.Popen([sys.executable, "-c", change, str(ROOT)])
-        # around the next due second: before it, at it, while its run is launched
+        # the kill comes around the next due second: before it, at it, or while its run is launched
         due = CronTimes("* * * * *", "UTC").next(clock.now()) or 0.0
         time.sleep(max(0.0, (due - clock.now()) / clock.speed) + chance.uniform(-0.1, 1.2) + 0.1)
         clock.kill()
@@ -282,4 +282,4 @@ def test_killed_at_any_moment_each_due_time_runs_once(
     assert kills >= 3
     assert not [*(clock.state_dir / "schedules").glob(".removed-*")]
     json.loads((clock.state_dir / "schedules" / "often" / "status.json").read_text())
-    clock.start()  # so that it ends by itself
+    clock.start()  # the clock was killed: start it again, so that it can end regularly

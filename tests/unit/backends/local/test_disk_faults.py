@@ -44,7 +44,7 @@ def test_a_status_that_cannot_be_written_is_written_later(
     """While the state folder is not writable a run continues; its status is written later."""
     run = launch(UNTIL_TOLD, worker=1)
     folder = folder_of(run)
-    # The temporary file of the status: this blocks writes by any account, root included.
+    # A folder in place of the status's temporary file blocks writes by any account, also by root.
     in_the_way = folder.path / f".status.json.{supervisor_of(run)}"
     wait_for(lambda: _made(in_the_way))
     _tell(run)
@@ -82,7 +82,7 @@ def _made(folder: Path) -> bool:
     try:
         folder.mkdir()
     except FileExistsError:
-        return False  # it is being written just now
+        return False  # the supervisor is writing this file at the moment
     return True
 
 
@@ -129,7 +129,8 @@ def test_a_state_folder_that_cannot_be_made(launch: Launch, own_folders: Path) -
     (own_folders / "state").write_text("in the way")
     with pytest.raises(TFClusterError, match="TFCLUSTER_STATE_DIR"):
         launch(SLEEP, worker=1)
-    (own_folders / "state").unlink()  # the fixture lists the runs afterwards
+    # otherwise, this file would be in the way of the fixture, which lists the runs after the test
+    (own_folders / "state").unlink()
 
 
 def test_logs_are_found_in_the_output_folder(backend: LocalBackend, launch: Launch) -> None:
@@ -153,7 +154,7 @@ def test_a_record_of_rubbish_hides_nothing_else(
     (runs / "digits" / "notes.txt").write_text("mine")
     (runs / "file").write_text("mine")
     folder_of(run).status_file.write_text("{")
-    # The supervisor has written the end; until it exits, the record is still its own.
+    # The run has ended, but its record counts as lost only after the supervisor has exited.
     wait_for(lambda: backend.get("digits").status.reason is Reason.SUPERVISOR_LOST)
     found = {cluster.metadata.name: cluster.status.reason for cluster in backend.list()}
     assert found == {"digits-1": Reason.SUPERVISOR_LOST, "newer-1": Reason.RECORD_DAMAGED}

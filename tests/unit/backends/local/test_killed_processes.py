@@ -115,7 +115,7 @@ def test_a_new_run_in_the_place_of_a_removed_one(
     first = launch(SLEEP, worker=1)
     wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
     for folder in (folder_of(first).path, Path(first.status.paths["output"])):
-        while folder.exists():  # its tasks may write during the removal
+        while folder.exists():  # repeated, because tasks of the run may write during the removal
             shutil.rmtree(folder, ignore_errors=True)
     second = launch(SLEEP, worker=1)
     assert second.metadata.name == first.metadata.name
@@ -250,7 +250,7 @@ def test_a_launch_beside_one_that_is_undone(
 
     def private(folder: Path) -> Path:
         made = really(folder)
-        if not taken:  # the undone launch now removes the folder that it takes for its own
+        if not taken:  # removes the folder once, as an undone launch does that takes it for its own
             taken.append(made)
             made.rmdir()
         return made

@@ -136,7 +136,7 @@ def test_a_process_in_a_control_group_does_not_keep_it() -> None:
     """Every process in a control group of a run ends, and the group is removed."""
     parent = memory_limits.find_parent()
     if parent is None:
-        return  # no group can be created here
+        return  # this machine cannot create control groups
     group = parent.make("uid-of-test", "worker-0", 2**30)
     stray = subprocess.Popen(["sleep", "60"])
     group.members.write_text(str(stray.pid))

@@ -38,7 +38,7 @@ def test_a_killed_supervisor_takes_its_tasks_with_it(
     text = "import subprocess, time\nsubprocess.Popen(['sleep', '600'])\n" + SLEEP
     run = launch(text, worker=2)
     wait_for(is_up(backend, 2))
-    assert len(tasks_of(run)) == 6  # each worker's task.py, its program, and what that started
+    assert len(tasks_of(run)) == 6  # for each worker: task.py, the program and the program's child
     os.kill(supervisor_of(run), signal.SIGKILL)
     wait_for(lambda: not tasks_of(run))
 

@@ -73,7 +73,7 @@ def test_links_of_a_class_are_made_at_once(store: AccountStore) -> None:
         "Ada": ("ada", False),
         "bob": ("bob", False),
     }
-    assert store.resets() == {}  # the account has no sessions
+    assert store.resets() == {}  # the accounts are new, so they have no sessions to end
     before = store.path.read_bytes()
     with pytest.raises(InvalidRequest):
         store.invite_all(["cyd", "a/b"])
@@ -120,7 +120,7 @@ def test_a_reset_is_noted_until_the_hub_has_done_it(store: AccountStore) -> None
     assert store.resets() == {}
     store.set_password("ada", STORED)
     store.dismiss("ada")
-    assert store.resets() == {}  # removed together with the user
+    assert store.resets() == {}  # the reset is removed together with the user
 
 
 def test_a_changed_password_voids_a_link_that_waited(store: AccountStore) -> None:
@@ -342,7 +342,7 @@ def test_a_password_that_is_reset_while_it_is_checked_begins_no_session(tmp_path
     store.redeem(store.invite("ada"), STORED)
     page = SimpleNamespace(authenticator=authenticator, signed_in_with=("ada", STORED))
     authenticator.confirm(page)
-    authenticator.confirm(SimpleNamespace())  # a page without a typed password
+    authenticator.confirm(SimpleNamespace())  # no error for a page without a typed password
 
     store.invite("ada")
 

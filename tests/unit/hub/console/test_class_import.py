@@ -37,7 +37,7 @@ class Hub(HubUsers):
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         self.asked.append(f"{method} {path.partition('?')[0]}")
         await self.answers.wait()
-        await asyncio.sleep(0)  # lets others run between two requests
+        await asyncio.sleep(0)  # lets other coroutines run between two requests
         steps = path.partition("?")[0].split("/")
         return (
             self._read(*steps) if method == "GET" else self._changed(method, *steps, **(body or {}))

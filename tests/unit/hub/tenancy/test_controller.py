@@ -131,7 +131,8 @@ def test_a_claim_grows_and_never_shrinks_or_goes(world: World) -> None:
     world.say("default: {storage: {class: fast, log: 1Gi}}")
     wait_until(lambda: world.marks(ALICE)[PROVISIONED] not in (first, second))
     assert size() == "8Gi"
-    wait_until(lambda: not any(marks().values()))  # it stays, but new tasks do not mount it
+    # the claim `mnist` stays, but new tasks do not mount it
+    wait_until(lambda: not any(marks().values()))
 
 
 def test_a_namespace_that_is_not_of_this_hub_is_never_touched(world: World) -> None:

@@ -81,7 +81,7 @@ def test_the_group_of_a_user_decides_and_changes_live(world: World) -> None:
     world.server.remove(path("resourcequotas", ALICE, "tasks"))
     wait_until(lambda: world.get("resourcequotas", ALICE, "tasks"))
     assert "'2'" in gpus(ALICE)
-    world.begin()  # a new process, which cannot read the groups
+    world.begin()  # a restarted controller, which cannot read the groups from the hub
     carol = world.user("carol")
     world.furnished(carol)
     assert world.get("resourcequotas", carol, "tasks") is None

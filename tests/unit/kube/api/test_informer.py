@@ -138,7 +138,8 @@ def test_watches_that_end_at_once_make_no_busy_loop(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After watches that end at once or are refused, the informer retries with growing delays."""
-    monkeypatch.setattr(informer, "SHORT_LIVED", 600.0)  # at once, also on a busy machine
+    # so that every watch counts as short-lived, also on a busy machine
+    monkeypatch.setattr(informer, "SHORT_LIVED", 600.0)
     server.closes_at_once = True
     told = Told(server)
     wait_until(lambda: len(server.watches()) > 3)

@@ -142,7 +142,7 @@ def test_a_restarted_container_takes_up_its_lease(server: KubeServer, clock: Clo
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     again = Candidate(server, "one")
-    wait_until(again.leader.leads)  # no time has passed
+    wait_until(again.leader.leads)  # the test's clock has not moved, so the Lease has not expired
     first.leader.release()
     again.leader.release()
 

@@ -100,8 +100,8 @@ def test_every_schema_has_a_type_and_none_takes_unknown_fields() -> None:
         assert not {"properties", "additionalProperties"} <= node.keys(), path
 
 
-# The conventions of the Kubernetes API, as far as a schema shows them;
-# docs/reference/kubernetes-resource.md goes through all of them.
+# The following tests check the conventions of the Kubernetes API that are visible in a schema.
+# docs/reference/kubernetes-resource.md discusses all conventions.
 
 
 def test_every_field_is_explained() -> None:
@@ -145,7 +145,7 @@ def test_durations_times_and_amounts_say_their_unit() -> None:
     kept = {path for path, node in nodes(SCHEMA, "") if "x-kubernetes-int-or-string" in node}
     assert {path.rsplit(".", 1)[-1] for path in kept} == {
         *("cpu", "memory", "size"),
-        *(each.value for each in TaskType),  # `usage.cores`
+        *(each.value for each in TaskType),  # the fields of `usage.cores`
     }
     lifecycle = SPEC["properties"]["lifecycle"]["properties"]
     durations = {name for name, node in lifecycle.items() if "In seconds." in node["description"]}

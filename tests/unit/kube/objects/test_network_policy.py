@@ -21,7 +21,7 @@ METADATA = [
     *("168.63.129.16", "100.100.100.200", "169.254.0.23"),  # Azure, Alibaba, Tencent
     *("169.254.0.0", "169.254.255.255", "fe80::", "febf:ffff::1"),  # link-local
     *("::ffff:169.254.169.254", "::ffff:168.63.129.16", "::ffff:100.100.100.200"),
-    *("64:ff9b::a9fe:a9fe", "64:ff9b::100.100.100.200"),  # behind NAT64
+    *("64:ff9b::a9fe:a9fe", "64:ff9b::100.100.100.200"),  # metadata servers as NAT64 addresses
 ]
 ADDRESSES = [ipaddress.ip_address(each) for each in METADATA]
 

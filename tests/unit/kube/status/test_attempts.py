@@ -37,7 +37,8 @@ def test_a_group_restart_counts_every_member() -> None:
         attempt=2,
         restarts={"worker-0": 1, "worker-1": 1},
     )
-    early = recorded("retried", uid="early")  # the Job was faster than the decision
+    # the Job replaced the failed pod before the operator decided on a group restart
+    early = recorded("retried", uid="early")
     pods = [recorded("failed"), early, recorded("running", index=1)]
     assert watched.observe(again, pods, job(), NOW).tasks["worker-0"].attempt == 2
     watched.set_back(["worker-0", "worker-1"], again)

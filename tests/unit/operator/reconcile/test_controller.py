@@ -85,7 +85,8 @@ def test_a_group_restarts_by_its_lever(world: World) -> None:
     wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is True)
     pods = "/api/v1/namespaces/a/pods"
     world.server.remove(f"{pods}/digits-1-worker-0-first")
-    time.sleep(0.5)  # nothing shows that the operator has looked; it would have resumed by now
+    # the operator gives no sign that it saw the removal, but would have resumed the Job by now
+    time.sleep(0.5)
     assert world.job("digits-1-worker")["spec"]["suspend"] is True
     world.server.remove(f"{pods}/digits-1-worker-1-first")
     wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is False)
@@ -95,8 +96,8 @@ def test_a_group_restarts_by_its_lever(world: World) -> None:
         world.pod("digits-1-worker", "running", index)
     status = world.wait("digits-1", lambda s: s["counts"]["worker"].get("running") == 2)
     assert (status["attempt"], status["heals"]) == (2, 1)
-    world.operate()  # a new operator sees the same
-    time.sleep(1)  # nothing shows that the new operator has looked
+    world.operate()  # a new operator must come to the same result
+    time.sleep(1)  # the new operator gives no sign that it has handled the run
     assert world.status("digits-1")["restarts"] == status["restarts"]
     assert world.job("digits-1-worker")["spec"]["suspend"] is False
 
@@ -133,7 +134,8 @@ def test_what_an_earlier_run_left_is_waited_for(world: World) -> None:
     world.rest()
     job = copy.deepcopy(world.job("digits-1-worker"))
     world.server.remove(f"{RUNS}/digits-1")
-    world.server.put(f"{JOBS}/digits-1-worker", job)  # the garbage collector has not run yet
+    # the garbage collector has not deleted this Job yet
+    world.server.put(f"{JOBS}/digits-1-worker", job)
     world.launch("digits-1")
     world.operate()
     status = world.wait("digits-1", lambda s: s.get("message"))
@@ -229,7 +231,8 @@ def test_another_writer_is_never_overwritten(world: World) -> None:
     up(world)
     run = copy.deepcopy(world.run("digits-1"))
     run["status"]["heals"] = 2
-    with world.server.changed:  # before the operator can have received it
+    # the lock holds the run's change back from the operator until the pod has failed
+    with world.server.changed:
         world.server.put(f"{RUNS}/digits-1", run)
         world.pod("digits-1-worker", "failed", 0, "digits-1-worker-0-first")
     assert world.phase("digits-1", "Failed")["heals"] == 2
@@ -239,7 +242,7 @@ def test_who_does_not_lead_does_nothing(world: World) -> None:
     """An operator that lost its Lease writes and creates nothing."""
     world.leads = False
     world.launch("digits-1")
-    time.sleep(0.5)  # nothing shows that the operator does nothing; a Job would exist by now
+    time.sleep(0.5)  # a leading operator would have created a Job by now
     assert world.status("digits-1") == {}
     assert world.server.names("jobs") == []
 
@@ -280,7 +283,8 @@ def test_records_and_objects_go_in_their_time(
     assert world.server.names("services") == world.server.names("configmaps") == []
     run = copy.deepcopy(world.run("digits-1"))
     assert run["status"]["phase"] == "Succeeded"
-    run["spec"]["lifecycle"]["keepForSeconds"] = 1  # so the record's time has passed
+    # keepFor is over now, so the record is due for deletion
+    run["spec"]["lifecycle"]["keepForSeconds"] = 1
     world.server.put(f"{RUNS}/digits-1", run)
     wait_until(lambda: world.server.names("tfclusters") == [])
 

@@ -25,7 +25,8 @@ def test_a_success_that_nobody_saw_is_one(world: World) -> None:
     up(world, ps=1)
     world.rest()
     began(world, ago=4 * 3600)
-    world.server.remove(f"{JOBS}/digits-1-worker")  # also deletes the ps and all pods
+    # garbage collection also deletes the ps and all pods
+    world.server.remove(f"{JOBS}/digits-1-worker")
     world.unwatched = 3 * 3600.0
     world.operate()
     status = world.wait("digits-1", lambda s: s.get("releasedAt"))
@@ -62,7 +63,8 @@ def test_a_job_that_is_done_may_go(world: World) -> None:
     world.wait("digits-1", lambda s: s["counts"]["worker"].get("succeeded") == 1)
     world.server.remove(f"{JOBS}/digits-1-worker")
     for _operator in range(2):
-        time.sleep(1)  # nothing shows that the operator has looked; a loss would be reported by now
+        # the operator gives no sign that it saw the removal, but would have reported a loss by now
+        time.sleep(1)
         assert world.status("digits-1")["phase"] == "Running"
         world.operate()
     world.pod("digits-1-chief", "succeeded", 0, "digits-1-chief-0-first")
@@ -114,7 +116,8 @@ def test_a_job_that_was_not_made_yet_is_made_by_the_next_operator(world: World) 
     world.pod("digits-1-chief", "starting", 0)
     world.wait("digits-1", lambda s: s["counts"]["chief"].get("starting") == 1)
     world.rest()
-    world.server.remove(f"{JOBS}/digits-1-worker")  # as if it had never existed
+    # as if the operator had ended before it created this Job
+    world.server.remove(f"{JOBS}/digits-1-worker")
     world.operate()
     wait_until(lambda: len(world.server.names("jobs")) == 2)
     assert world.status("digits-1")["phase"] == "Starting"

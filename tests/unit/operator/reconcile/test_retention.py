@@ -61,7 +61,7 @@ def test_objects_of_the_next_run_of_a_name_are_not_deleted(
     assert world.controller is not None
     late = world.controller.context
     old = copy.deepcopy(world.run("digits-1"))
-    world.rest()  # its caches stay as they are
+    world.rest()  # ends the operator; the caches in `late` no longer change
     for path in (f"{RUNS}/digits-1", SERVICE):
         again = copy.deepcopy(world.server.objects[path])
         again["metadata"] |= {"uid": f"next {path}", "labels": {UID: f"next {RUNS}/digits-1"}}

@@ -112,7 +112,8 @@ class ChaosWorld(ScheduledWorld):
         """End the threads of killed operators, and start new ones in their place."""
         for port in self.server.cut & self.ports.keys():
             with self.server.changed:
-                self.server.changed.notify_all()  # its watches end
+                # wakes the watches of this operator, so that they end
+                self.server.changed.notify_all()
             self.ports.pop(port).end(seconds=0.5)
             self.start_one()
 

@@ -94,7 +94,8 @@ def test_runs_of_everyone_by_one_list_however_often_somebody_looks(server: KubeS
         asked = len(server.calls)
         mine = (await world.runs_of("ada")).rows
         assert [(row.owner, row.name) for row in mine] == [("ada", "digits-2")]
-        assert (await world.runs_of("eve")).rows == ()  # the namespace's user has another name
+        # the only similar namespace is of another user
+        assert (await world.runs_of("eve")).rows == ()
         assert len(server.calls) == asked, "the home page costs the API server nothing"
         assert sorted(rows) == [
             ("ada", "digits-2"),
@@ -207,7 +208,7 @@ def test_what_belongs_to_no_run_is_found_and_removed_and_nothing_else(server: Ku
         server.put(where, made)
     server.put(*of(gone, "jobs", "old-1-worker", spec={}))
     tenant(server, "carol", "tfcluster-u-carol", removed=LONG_AGO)
-    tenant(server, "bob", BOB, removed=LONG_AGO)  # a user of the hub again
+    tenant(server, "bob", BOB, removed=LONG_AGO)  # bob is a user of the hub again
 
     async def look(world: KubernetesSite) -> None:
         await world.runs()

@@ -29,7 +29,7 @@ async def seen_as(here: LocalSite, missed: list[str]) -> SiteRuns:
         found = await here.runs()
         return found if found.rows and [one.owner for one in found.missed] == missed else None
 
-    # A user whose reader starts slowly is missing at first.
+    # At first, a user is reported as missing while that user's reader starts.
     found = await wait_until_async(seen, every=0.05)
     assert found is not None
     return found
@@ -106,10 +106,11 @@ def test_what_starts_readers_is_started_again(manager: ClusterManager) -> None:
             (reader,) = fork_server.children()
             assert fork_server.environ().keys() <= {"PATH", "LC_CTYPE"}
             fork_server.kill()
-            await seen_as(here, [])  # readers keep running
+            await seen_as(here, [])  # readers survive the end of their fork server
             reader.kill()
             reader.wait(90)
-            assert [one.owner for one in (await here.runs()).missed] == ["ada"]  # reported once
+            # missing in one listing, until the reader is started again
+            assert [one.owner for one in (await here.runs()).missed] == ["ada"]
 
     within(look)
     manager.stop("digits")

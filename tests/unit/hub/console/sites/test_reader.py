@@ -104,7 +104,7 @@ def test_a_page_has_the_rows_of_the_last_look_at_once(clock: Clock) -> None:
 async def is_waited_for(slow: Slow, found: RunCache) -> None:
     """Check that a page waits for the new reading."""
     waiting = asyncio.ensure_future(found.look(kept=True))
-    await asyncio.sleep(0.05)  # longer than the cached reading would take
+    await asyncio.sleep(0.05)  # a page that uses the cached reading would be done by now
     assert not waiting.done()
     slow.open.set()
     assert (await waiting).note == ""
