@@ -1,4 +1,6 @@
-"""The contract of every backend about queries: logs, changes, options, all from the record."""
+"""The contract of every backend about queries: logs, changes, options. All answers come from the
+record.
+"""
 
 from __future__ import annotations
 
@@ -188,7 +190,7 @@ while not os.path.exists(os.environ["TFCLUSTER_OUTPUT_DIR"] + "/end"):
 
 
 def test_watching_all_runs(backend: Backend, launch: Launch) -> None:
-    """A watch of all runs reports existing and new ones."""
+    """A watch of all runs reports existing runs and new runs."""
     first = until_released(backend, launch("pass", worker=1))
     watch = backend.watch()
     assert next(watch) == first
@@ -242,7 +244,7 @@ def test_what_does_not_fit_is_refused_whole(
 
 
 def _lasting(problem: Problem) -> tuple[object, ...]:
-    """Return the message of a problem without the amount that is free just now."""
+    """Return what identifies a problem, without the amount that is free just now."""
     allowed = re.sub(r"and \S+ of (\S+) is free", r"and some of \1 is free", str(problem.allowed))
     return str(problem.field), problem.value, allowed
 

@@ -68,7 +68,7 @@ def test_many_lines_come_once_and_in_order(tmp_path: Path) -> None:
 def test_the_last_lines_are_those_that_count(
     text: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The requested number of last lines counts only lines that the filter keeps, however the log
+    """The requested number of last lines counts only lines that the filter keeps, wherever the log
     is divided into blocks.
     """
     monkeypatch.setattr(logs, "_CHUNK", chunk)
@@ -85,7 +85,7 @@ def test_the_last_lines_are_those_that_count(
 
 
 def noted(log: Path, *times: tuple[int, int]) -> None:
-    """Write the times of a log: offset and milliseconds."""
+    """Write the times of a log; `times` are pairs of an offset and milliseconds."""
     folder = log.parent / logs.TIMES_FOLDER
     folder.mkdir(exist_ok=True)
     (folder / log.name).write_bytes(b"".join(logs.TIMES_RECORD.pack(*each) for each in times))
@@ -119,8 +119,8 @@ def test_a_log_that_grows_has_times(tmp_path: Path) -> None:
 
 
 def test_the_last_line_of_each_task(tmp_path: Path) -> None:
-    """The last line that the filter keeps is returned with its time. If the filter drops all lines,
-    the last one is returned. A task without output has no last line.
+    """For each task, the last line that the filter keeps is returned with its time. If the filter
+    drops all lines, the last line of the log is returned. A task without output has no last line.
     """
     printed = {
         "a": b"one\ntwo\n\n",
@@ -143,9 +143,9 @@ def test_the_last_line_of_each_task(tmp_path: Path) -> None:
 
 
 def test_last_lines_of_logs_that_hang(tmp_path: Path) -> None:
-    """Only one reader waits for each hanging log, up to a limit for each folder, no matter how
-    often its last lines are requested. Other logs are read meanwhile, and the hanging ones once
-    they recover.
+    """At most one reader waits for each hanging log, and a limited number for each folder, no
+    matter how often the last lines are requested. Other logs are read meanwhile; hanging logs are
+    read again once they recover.
     """
     places = {f"worker-{n}": [tmp_path / f"worker-{n}.log"] for n in range(3)}
     for task, (path,) in places.items():

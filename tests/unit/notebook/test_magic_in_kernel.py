@@ -45,7 +45,7 @@ def test_a_notebook_shows_a_run_once_and_keeps_it_up_to_date(here: Path) -> None
 
 
 def test_a_notebook_as_html_shows_the_card_with_its_time(here: Path) -> None:
-    """HTML by nbconvert shows the card instead of JSON."""
+    """HTML that nbconvert exports shows the card, with its time, instead of JSON."""
     notebook = _make("%load_ext tfcluster_magic", "%tfcluster launch hello.py --workers 1 --wait")
     NotebookClient(notebook, timeout=180, kernel_name="python3").execute()
     page, _ = HTMLExporter().from_notebook_node(notebook)
@@ -58,7 +58,9 @@ def test_a_notebook_as_html_shows_the_card_with_its_time(here: Path) -> None:
 def test_interrupting_a_cell_detaches_and_the_run_goes_on(
     here: Path, wait_for: Callable[..., None]
 ) -> None:
-    """An interrupted cell ends without an error, says how to reconnect, and sets the handle."""
+    """An interrupted cell ends without an error, says how to reconnect, and sets the variable to
+    the run's handle.
+    """
     _, cell, after = _interrupted(
         wait_for,
         "%load_ext tfcluster_magic",
@@ -107,8 +109,8 @@ def test_a_wait_brings_the_card_above_it_up_to_date(here: Path) -> None:
 
 
 def _interrupted(wait_for: Callable[..., None], *cells: str) -> list[Any]:
-    """Run cells, interrupt the waiting or following one once it shows its run, and return all
-    outputs.
+    """Run cells, interrupt the last cell, which waits or follows, once it shows its run, and return
+    all outputs.
     """
     notebook = _make(*cells)
     client = NotebookClient(notebook, timeout=180, kernel_name="python3", allow_errors=True)

@@ -149,7 +149,9 @@ def test_an_open_quote_in_the_arguments_is_named(panel: Panel, wait_for: WaitFor
 def test_what_code_launched_is_shown_and_can_be_stopped(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """A run launched by code appears; stopping it asks first and does not block the panel."""
+    """A run launched by code appears in the list; its stop button asks first and does not block the
+    panel.
+    """
     manager.launch("sleep.py", workers=1)
     wait_for(lambda: "sleep-1" in rows(panel))
     row = rows(panel)["sleep-1"]
@@ -207,8 +209,8 @@ def test_logs_are_shown_as_text(panel: Panel, manager: ClusterManager, wait_for:
 def test_resources_are_shown_instead_of_logs(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """The button shows the table of `%tfcluster top` below the row, in the place of the logs, and
-    hides it.
+    """The resources button shows the table of `%tfcluster top` below the row, instead of the logs;
+    a second click hides the table.
     """
     manager.launch("sleep.py", workers=1)
     wait_for(lambda: "sleep-1" in rows(panel))

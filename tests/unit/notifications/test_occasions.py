@@ -1,4 +1,4 @@
-"""Events follow only from records, and each event is one message for each rule."""
+"""Events that follow only from records; each event is one message for each rule."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def told(cluster: TFCluster, *rules: NotificationRule, now: float = 100.0) -> li
 
 
 def test_an_end_is_told_once_whatever_the_rule_asks_for() -> None:
-    """A failure for lack of memory that matches three events of a rule is one message."""
+    """A failure because of memory matches three kinds of events of a rule, but is one message."""
     ended = run(Phase.FAILED, Reason.OOM_KILLED, finished_at=50.0)
     assert told(ended, rule(Occasion.FAILED, Occasion.FINISHED, Occasion.OUT_OF_MEMORY)) == ["end"]
     assert told(ended, rule(Occasion.STALLED)) == []
@@ -47,7 +47,7 @@ def test_an_end_is_told_once_whatever_the_rule_asks_for() -> None:
 
 
 def test_what_was_before_a_rule_and_other_runs_are_not_told() -> None:
-    """A new rule reports no earlier events, and a rule with `--only` no other runs."""
+    """A new rule reports no earlier events; a rule with `--only` reports no other runs."""
     every = rule(Occasion.FINISHED)
     assert told(run(Phase.FAILED, finished_at=9.0), every) == []
     ended = run(Phase.FAILED, finished_at=50.0)
@@ -108,7 +108,7 @@ def test_what_is_kept_is_bounded_and_what_is_forgotten_stays_told() -> None:
 
 
 def test_a_time_ahead_of_the_clock_silences_nothing() -> None:
-    """A dropped event with a future date does not hold back later events."""
+    """A dropped event whose time lies in the future does not hold back later events."""
     rules, kept = [rule(Occasion.STALLED)], Deliveries()
 
     def stall(at: float, now: float) -> bool:
@@ -164,8 +164,8 @@ def test_a_test_at_another_time_is_given_up_with_a_reason() -> None:
 
 
 def test_a_budget_is_told_when_it_is_crossed() -> None:
-    """Reaching 80 % of a budget is reported once, and again only after the use has fallen below
-    it.
+    """Reaching 80 % of a budget is reported once, and again only after the use has fallen below 80
+    %.
     """
     rules, kept = [rule(Occasion.BUDGET)], Deliveries()
 
@@ -181,7 +181,9 @@ def test_a_budget_is_told_when_it_is_crossed() -> None:
 
 
 def test_the_next_command_has_the_option_that_the_message_advises() -> None:
-    """After a failure of Keras 3 the rerun of the message sets the variable that helps."""
+    """After a failure of Keras 3, the `rerun` command in the message sets the variable that
+    helps.
+    """
     hint = Message("KerasUnsupported")
     ended = run(Phase.FAILED, Reason.PROGRAM_FAILED, finished_at=50.0, messages=(hint,))
     failed = rule(Occasion.FAILED)
@@ -201,8 +203,8 @@ def test_a_rule_shows_no_secret() -> None:
 
 
 def test_due_times_without_a_run_are_told() -> None:
-    """A due time that was missed, refused or given up is one message; one that finds no room is one
-    however often it is tried, and another one if it is given up.
+    """A due time that was missed, refused or given up causes one message. A due time that finds no
+    room causes one message however often it is tried, and a second message if it is given up.
     """
     state, refused = OccurrenceState, Message("ScheduleNotLaunched", {"why": "no room"})
 

@@ -62,7 +62,9 @@ def body(kind: WebhookFormat, **more: str) -> dict[str, object]:
 
 
 def test_each_receiver_gets_its_shape_and_mentions_nobody() -> None:
-    """Slack, Feishu, DingTalk and WeCom get text in their own field, and no mention in it."""
+    """Slack, Feishu, DingTalk and WeCom each get the text in their own field, and the text mentions
+    nobody.
+    """
     slack = str(body(WebhookFormat.SLACK)["text"])
     assert "&lt;!channel&gt;" in slack
     feishu = body(WebhookFormat.FEISHU)
@@ -87,7 +89,9 @@ def test_a_long_message_for_wecom_is_cut() -> None:
 
 
 def test_feishu_and_dingtalk_messages_are_signed() -> None:
-    """A secret signs messages as both vendors document: in the body, and in the query."""
+    """A secret signs messages as the vendors document it: for Feishu in the body, for DingTalk in
+    the query.
+    """
     feishu = body(WebhookFormat.FEISHU, secret="word")
     right = hmac.new(b"1700000000\nword", b"", hashlib.sha256).digest()
     assert feishu["sign"] == base64.b64encode(right).decode()
@@ -220,8 +224,8 @@ def test_few_addresses_are_tried_and_none_after_the_end(
 
 
 def test_a_rule_written_by_hand_is_checked() -> None:
-    """On Kubernetes, users can write rules without our checks. Still, mail goes to one allowed
-    address only, and a link contains only an address.
+    """On Kubernetes, users can write rules that no command has checked. Still, mail goes to only
+    one allowed address, and a link contains only an address.
     """
     server = SmtpServer(
         host="127.0.0.1", port=9, sender="t@example.com", recipients=("example.com",)
@@ -245,8 +249,8 @@ def test_a_rule_written_by_hand_is_checked() -> None:
 
 
 def test_mail_needs_a_server_and_an_allowed_domain() -> None:
-    """No mail is sent without a mail server or to another domain; a server that does not answer is
-    given up.
+    """No mail is sent without a mail server, or to a domain that is not allowed; a server that does
+    not answer is given up.
     """
     with pytest.raises(NotDelivered, match="no mail server"):
         send_mail(MESSAGE, "me@example.com", NotificationPolicy())
@@ -265,8 +269,8 @@ def test_mail_needs_a_server_and_an_allowed_domain() -> None:
 
 
 def test_a_mail_server_takes_a_message(tmp_path: Path) -> None:
-    """Mail is sent by real SMTP. A refusal is reported, and no password is sent without
-    encryption.
+    """A real SMTP server receives the mail. Its refusals are reported, and no password is sent
+    without encryption.
     """
     seen: list[str] = []
 
@@ -316,7 +320,9 @@ def test_a_mail_server_takes_a_message(tmp_path: Path) -> None:
 
 
 def test_a_mail_is_the_same_for_each_attempt() -> None:
-    """A mail has one subject line, and an id that identifies a second copy."""
+    """A mail has one subject line, and an id that is the same for each attempt, so that a second
+    copy can be recognized.
+    """
     found = mail(MESSAGE, "tfcluster@example.com", "me@example.com")
     assert found["Subject"] == "TFCluster: digits-2 failed"
     assert found["Message-ID"] == "<k1@tfcluster.invalid>"

@@ -40,10 +40,11 @@ def server() -> Iterator[KubeServer]:
 
 
 class Together:
-    """A gate that lets requests pass in groups of `size`: each waits for the others of its group.
+    """A gate that lets requests pass in groups of `size`: each request waits until its group is
+    full.
 
-    An incomplete group passes after a while: the reader requests only a few tasks ahead, so that
-    its last requests may be fewer than `size`.
+    An incomplete group passes after a while, because the reader's last requests may be fewer than
+    `size`.
     """
 
     def __init__(self, size: int) -> None:
@@ -52,7 +53,7 @@ class Together:
         self._told = threading.Condition()
 
     def wait(self) -> None:
-        """Wait for the others."""
+        """Wait until the group is full, or for a while."""
         with self._told:
             self._here += 1
             group = self.groups
@@ -63,7 +64,7 @@ class Together:
 
 
 class TogetherLog(NodeLog):
-    """A log whose node answers the first request only together with others."""
+    """A log whose node answers the first request only when a group of requests has come."""
 
     def __init__(self, together: Together) -> None:
         super().__init__()
@@ -86,8 +87,8 @@ def texts(lines: Iterator[LogLine | None]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("follow", [True, False])
 def test_the_last_lines_of_200_tasks_come_soon(server: KubeServer, follow: bool) -> None:
-    """Many tasks are read at the same time: 200 of them show their last lines in at most a quarter
-    of the time that reading them one after the other takes.
+    """Many tasks are read at the same time: the last lines of 200 tasks come in at most a quarter
+    of the time that reading one task after the other takes.
     """
     together = Together(8)
     for worker in range(200):
@@ -105,7 +106,7 @@ def test_the_last_lines_of_200_tasks_come_soon(server: KubeServer, follow: bool)
 
 
 def test_lines_wait_for_the_answers_of_other_tasks() -> None:
-    """Lines are sorted by time although tasks answer in turn; none waits for long."""
+    """Lines are sorted by time although tasks answer in turn; no line waits for long."""
     sorter = TimeSorter(2)
     sorter.put(0, [LogLine("worker-0", "2", 12.0), LogLine("worker-0", "4", 14.0)], 20.0, 20.1)
     assert [line.text for line in sorter.due(20.2)] == []
@@ -193,8 +194,8 @@ def test_more_that_is_there_is_read_at_once() -> None:
 
 
 def test_a_task_that_cannot_be_read_hides_no_other_and_is_named(server: KubeServer) -> None:
-    """If one node does not answer, all other tasks are shown, and a line names the missing task and
-    the reason.
+    """If the node of one task does not answer, all other tasks are shown, and a line names the
+    missing task and the reason.
     """
     for worker in range(3):
         log = NodeLog()
@@ -214,7 +215,7 @@ def test_a_task_that_cannot_be_read_hides_no_other_and_is_named(server: KubeServ
 
 
 def test_no_task_can_be_read(server: KubeServer) -> None:
-    """If no task can be read, that is an error and not an empty log."""
+    """If no task can be read, the reader raises an error; it does not return an empty log."""
     put_pod(server, 0, NodeLog())
     server.refuses = lambda _method, where: (
         Refusal(503, "ServiceUnavailable") if where.endswith("/log") else None
@@ -226,8 +227,8 @@ def test_no_task_can_be_read(server: KubeServer) -> None:
 def test_following_says_when_the_server_is_away_and_goes_on(
     server: KubeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the API server does not answer, a follower gets one message, then `None` repeatedly,
-    and every line when the server answers again.
+    """While the API server does not answer, a follower gets one message, then `None` repeatedly.
+    When the server answers again, the follower gets every line.
     """
     monkeypatch.setattr(log_following, "REPORT_AFTER", 0.3)
     log = NodeLog()
@@ -295,8 +296,8 @@ def test_following_a_run_that_has_ended_shows_its_last_lines(server: KubeServer)
 def test_all_tasks_are_seen_with_one_request(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For any number of tasks, one request returns nodes and states, and the last lines come from
-    the mounted log volume.
+    """For any number of tasks, one request returns their nodes and states; their last lines come
+    from the mounted log volume.
     """
     output = tmp_path / "log" / "digits" / "1"
     output.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Watches of runs on Kubernetes: how long they wait for a server that is down or refuses."""
+"""Watches of runs on Kubernetes while the API server is down or refuses requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def server() -> Iterator[WatchServer]:
 
 
 def read(found: dict[str, dict[str, str]]) -> TFCluster:
-    """Return a run with the name of an object."""
+    """Return a run with the name of the object `found`."""
     name = found["metadata"]["name"]
     head = Metadata(name=name, cluster=name[:-2], run=1, uid=name, created_at=time.time())
     return TFCluster(metadata=head, spec=Spec())

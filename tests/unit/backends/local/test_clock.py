@@ -1,5 +1,5 @@
-"""The clock process of schedules launches each due time once, even if processes are killed at any
-time.
+"""The clock process of schedules, which launches one run for each due time even if processes are
+killed at any time.
 """
 
 from __future__ import annotations
@@ -120,7 +120,9 @@ def test_any_command_starts_it_again(scheduler: ClusterManager) -> None:
 
 
 def test_a_failing_program_is_retried(scheduler: ClusterManager) -> None:
-    """A failed run is retried by the schedule's rules, and each attempt is a separate run."""
+    """A failed run is retried according to the schedule's rules, and each retry is a separate
+    run.
+    """
     scheduler.schedules.create(
         "nightly", "fail.py", cron=YEARLY, workers=1, retries=1, retry_delays="0.1s"
     )
@@ -203,8 +205,8 @@ def test_two_changes_at_once_both_hold(scheduler: ClusterManager) -> None:
 
 
 def test_a_damaged_status_launches_nothing_and_says_so(scheduler: ClusterManager) -> None:
-    """If the status file is damaged, past results are unknown: nothing is launched twice, and the
-    list says so.
+    """If the status file is damaged, past results are unknown. Nothing is launched twice, and the
+    list reports the damage.
     """
     scheduler.schedules.create("nightly", "quick.sh", cron="* * * * *", workers=1)
     store = scheduler.backend.schedules()

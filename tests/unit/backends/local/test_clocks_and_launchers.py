@@ -106,7 +106,7 @@ def test_folders_that_are_not_utf8(which: str, tmp_path: Path) -> None:
 
 
 def test_a_reason_that_is_not_utf8(runs: Runs) -> None:
-    """A run is stopped whatever bytes its reason has."""
+    """A run can be stopped with a reason of any bytes."""
     run = runs.launch(SLEEP, workers=1)
     runs.manager.stop(run.name, os.fsdecode(b"caf\xe9"))
     assert run.until_released().phase is Phase.STOPPED
@@ -129,7 +129,9 @@ def test_a_supervisor_that_does_not_answer(runs: Runs, monkeypatch: pytest.Monke
 
 
 def test_a_supervisor_that_starts_slowly(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run continues although its launcher did not wait for its supervisor, or was killed."""
+    """A run continues although the launcher did not wait until the supervisor had started, or was
+    killed.
+    """
     monkeypatch.setattr(launch, "START_TIMEOUT", 0.0)
     run = runs.launch("print('hello')", workers=1)
     assert run.until_released().phase is Phase.SUCCEEDED

@@ -41,7 +41,7 @@ while not os.path.exists(os.environ["TFCLUSTER_OUTPUT_DIR"] + "/go"):
 def test_a_status_that_cannot_be_written_is_written_later(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """While the state folder is not writable a run continues; its status is written later."""
+    """While the state folder is not writable, a run continues; its status is written later."""
     run = launch(UNTIL_TOLD, worker=1)
     folder = folder_of(run)
     # A folder in place of the status's temporary file blocks writes by any account, also by root.
@@ -58,7 +58,9 @@ def test_a_status_that_cannot_be_written_is_written_later(
 def test_the_end_of_a_task_is_known_without_its_termination_message(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """The end of a task is known even if it could not write its message, as on a full disk."""
+    """The end of a task is known even if the task could not write its termination message, as on a
+    full disk.
+    """
     text = """
 import signal
 if os.environ["TFCLUSTER_ATTEMPT"] == "1":
@@ -115,7 +117,7 @@ def test_a_record_that_is_removed_by_hand_ends_its_run(
 def test_a_log_folder_that_cannot_be_made(
     launch: Launch, backend: LocalBackend, own_folders: Path
 ) -> None:
-    """If the log folder cannot be created, the refusal names it, and nothing is left."""
+    """If the log folder cannot be created, the refusal names the folder, and no run is left."""
     (own_folders / "tfcluster").mkdir(exist_ok=True)
     (own_folders / "tfcluster" / "log").write_text("in the way")
     with pytest.raises(PreflightRefused, match=r"is not a folder.*TFCLUSTER_LOG_DIR"):
@@ -125,7 +127,7 @@ def test_a_log_folder_that_cannot_be_made(
 
 
 def test_a_state_folder_that_cannot_be_made(launch: Launch, own_folders: Path) -> None:
-    """If the state folder cannot be created, the launch reports it and what to do."""
+    """If the state folder cannot be created, the launch reports the reason and what to do."""
     (own_folders / "state").write_text("in the way")
     with pytest.raises(TFClusterError, match="TFCLUSTER_STATE_DIR"):
         launch(SLEEP, worker=1)
@@ -162,7 +164,7 @@ def test_a_record_of_rubbish_hides_nothing_else(
 
 
 def test_a_list_of_fifty_runs_is_quick_to_read(backend: LocalBackend, launch: Launch) -> None:
-    """A list reads only the files of ended runs: it takes no lock and checks no process."""
+    """Listing ended runs only reads their files: it takes no lock and checks no process."""
     run = launch("pass", worker=1)
     over(backend, "digits")
     record = folder_of(run).record_file.read_bytes()
@@ -224,7 +226,9 @@ def assert_deleted(deleted: dict[str, Any]) -> None:
 
 
 def test_a_program_that_ends_on_a_full_disk(own_folders: Path) -> None:
-    """A run can end without a free byte, its end is visible, and status names the disk."""
+    """A run can end on a disk without a free byte; its end is visible, and `status` names the full
+    disk.
+    """
     state = own_folders / "state"
     found = on_a_small_disk("end", state, "size=2m")
     before, after = found["before"], found["after"]
@@ -241,7 +245,7 @@ def test_a_program_that_ends_on_a_full_disk(own_folders: Path) -> None:
     ("story", "size"), [("stop", "size=2m"), ("inodes", "size=2m,nr_inodes=100")]
 )
 def test_a_run_is_stopped_on_a_full_disk(story: str, size: str, own_folders: Path) -> None:
-    """A run can be stopped without a free byte, or without a free inode."""
+    """A run can be stopped on a disk without a free byte, or without a free inode."""
     found = on_a_small_disk(story, own_folders / "state", size)
     assert found["after"]["phase"] == "Stopped"
     assert found["after"]["released"]
@@ -251,5 +255,5 @@ def test_a_run_is_stopped_on_a_full_disk(story: str, size: str, own_folders: Pat
 
 
 def test_a_running_run_is_deleted_on_a_full_disk(own_folders: Path) -> None:
-    """`delete` ends a run and removes it without a free byte, and its hours are kept."""
+    """On a disk without a free byte, `delete` ends a run and removes it, and its hours are kept."""
     assert_deleted(on_a_small_disk("delete", own_folders / "state", "size=2m"))

@@ -1,4 +1,4 @@
-"""Deaths in the middle of an operation: clients, supervisors and folders."""
+"""Clients, supervisors and folders that disappear in the middle of an operation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ IGNORES = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLE
 def test_no_task_of_a_lost_run_is_told_to_run(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """Each task of a run that lost its supervisor is reported as ended, and counted as such."""
+    """Each task of a run that lost its supervisor is reported and counted as ended."""
     run = launch(SLEEP, worker=2)
     wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
     os.kill(supervisor_of(run), signal.SIGKILL)
@@ -82,7 +82,9 @@ def test_half_written_files_of_a_lost_run_go(
 def test_a_stop_whose_client_died_is_carried_out(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """A stop that was written by a client which died before waking the supervisor ends the run."""
+    """If a client writes a stop and dies before it wakes the supervisor, the run is stopped
+    nevertheless.
+    """
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
     state_files.write(folder_of(run).stop_file, to_json(Stop(reason="enough")))
@@ -92,7 +94,9 @@ def test_a_stop_whose_client_died_is_carried_out(
 
 
 def test_a_second_stop_knocks_again(backend: LocalBackend, launch: Launch, wait_for: Wait) -> None:
-    """A second stop makes the supervisor read at once if the first did not reach it."""
+    """If the first stop did not wake the supervisor, a second stop does, so that the run ends at
+    once.
+    """
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
     folder = folder_of(run)
@@ -170,7 +174,7 @@ manager.{verb}
 def test_a_killed_launch_leaves_no_folder(
     backend: LocalBackend, launch: Launch, own_folders: Path
 ) -> None:
-    """After a launch was killed half-way the next one removes the empty log folder, too."""
+    """After a launch was killed half-way, the next launch also removes the empty log folder."""
     killed_in(
         "tfcluster_magic.backends.local.run_store.Store.commit",
         "launch(cell='pass', name='half', workers=1)",
@@ -182,7 +186,7 @@ def test_a_killed_launch_leaves_no_folder(
 
 
 def test_a_killed_deletion_leaves_no_folder(backend: LocalBackend, launch: Launch) -> None:
-    """After a deletion was killed half-way the next launch removes the rest."""
+    """After a deletion was killed half-way, the next launch removes the rest."""
     run = launch("pass", name="half", worker=1)
     over(backend, "half")
     killed_in("tfcluster_magic.state_files.remove_tree", "delete('half')")

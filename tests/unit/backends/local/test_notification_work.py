@@ -64,7 +64,7 @@ def write_run(state: Path, number: int, status: Status) -> None:
 
 
 def test_a_status_that_cannot_be_told_ends_no_clock(state: Path) -> None:
-    """A run is reported even if this version cannot put its status into words."""
+    """A notification about a run is sent even if this version cannot describe the run's status."""
     odd = (Message("QueueTimeout", {"time": "x", "what": "y"}),)
     status = Status(phase=Phase.FAILED, reason=Reason.PROGRAM_FAILED, messages=odd, finished_at=5.0)
     write_run(state, 2, status)

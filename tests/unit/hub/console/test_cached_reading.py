@@ -1,4 +1,4 @@
-"""Shared cached readings: one at a time, and never older than a known change."""
+"""Shared cached readings, which are read one at a time and are never older than a known change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Slow:
 
 
 def of(do: Callable[[Slow], Awaitable[None]]) -> None:
-    """Run a coroutine in its own event loop."""
+    """Run `do` with a slow source, in an event loop of its own."""
 
     async def whole() -> None:
         await do(Slow())

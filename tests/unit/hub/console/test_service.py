@@ -45,7 +45,7 @@ def test_the_console_is_added_to_what_is_set_already(
 
 
 def test_every_page_of_the_navigation_is_there() -> None:
-    """Each link leads to the page with its title."""
+    """Each link of the navigation leads to the page with the link's title."""
     pages = {path: one.title for path, one in ROUTES if issubclass(one, ConsolePage)}
     assert {path: title for title, path in service.PAGES} == pages
 
@@ -85,7 +85,9 @@ def test_a_console_that_cannot_be_told_of_is_none(
 
 
 def test_the_process_is_the_service_that_the_hub_was_told_of() -> None:
-    """The process gets the variables that JupyterHub's classes read, below the hub's base_url."""
+    """The process gets the variables that JupyterHub's classes read; their paths are below the
+    hub's base_url.
+    """
     environ = {"TFCLUSTER_CONSOLE_TOKEN": "hush", "TFCLUSTER_HUB_BASE_URL": "/tf/"}
     environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = '["access:services!service=admin-process"]'
     service.run_as_service(environ)
@@ -101,8 +103,8 @@ def test_the_process_is_the_service_that_the_hub_was_told_of() -> None:
 def test_a_service_named_shell_is_the_owner_on_this_machine_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The service named shell is shown as the owner only on this machine; on Kubernetes an
-    administrator made it, so it is shown as a service.
+    """The service named shell is shown as the hub's owner only on this machine. On Kubernetes, an
+    administrator created a service of this name, so it is shown as a service.
     """
     handler = ConsoleHandler.__new__(ConsoleHandler)
     for owner, kind, who, by_shell in (
@@ -118,7 +120,9 @@ def test_a_service_named_shell_is_the_owner_on_this_machine_alone(
 
 
 def test_with_hosts_for_notebooks_the_console_is_at_the_hubs_own() -> None:
-    """The hub redirects the browser to the address that the console registered."""
+    """If notebooks have host names, the hub redirects the browser to the address that the console
+    registered.
+    """
     environ = {"TFCLUSTER_CONSOLE_TOKEN": "hush", "TFCLUSTER_HUB_BASE_URL": "/tf/"}
     environ["TFCLUSTER_HUB_SUBDOMAIN_HOST"] = "https://hub.example.com"
     service.run_as_service(environ)
@@ -129,7 +133,7 @@ def test_with_hosts_for_notebooks_the_console_is_at_the_hubs_own() -> None:
 
 
 def test_without_a_port_there_is_no_console() -> None:
-    """Without a port there is neither the service nor its link."""
+    """Without a port, there is neither the console's service nor a link to it."""
     c = Config()
     service.configure(c, port=0, owner="ada", state=Path("/nowhere"))
 
@@ -138,6 +142,6 @@ def test_without_a_port_there_is_no_console() -> None:
 
 @contextmanager
 def held() -> Iterator[tuple[socket.socket, int]]:
-    """Listen on a free port of the loopback."""
+    """Listen on a free port of the loopback; yield the socket and the port."""
     with socket.create_server(("127.0.0.1", 0)) as holder:
         yield holder, holder.getsockname()[1]

@@ -37,7 +37,7 @@ OVERRIDES = {"cyd": Override(until=100.0, reason="a thesis", quota={"cpu": 32})}
 
 
 def names(**given: str) -> list[str]:
-    """Return the users of a page."""
+    """Return the names of the users on a page; `given` are the parameters of its URL."""
 
     def entitlement(user: HubUser):
         return entitled(POLICY, user.groups, OVERRIDES.get(user.name), 50.0)
@@ -67,8 +67,8 @@ def test_rows_that_fit(given: dict[str, str], fits: list[str]) -> None:
 
 
 def test_a_row_says_what_is_used_and_what_is_allowed_by_whom() -> None:
-    """Active runs count as used; limits come from the group of the highest priority and the
-    override.
+    """Resources of active runs count as used; limits come from the user's group with the highest
+    priority and from the override.
     """
 
     def entitlement(user: HubUser):
@@ -145,7 +145,9 @@ def test_what_is_no_class_is_refused(text: str) -> None:
 
 
 def test_a_site_on_kubernetes_has_the_policy_that_counts(world: World) -> None:
-    """The accepted policy is read again after a change; overrides are stored separately."""
+    """The accepted policy is read again after a change; overrides are stored in a separate
+    object.
+    """
     site = KubernetesSitePolicy(
         world.server.api(), HOME, "tfcluster-u-", HubUsers({}), lambda: ["tfcluster-u-ada"]
     )

@@ -1,4 +1,4 @@
-"""Reasons why a notebook does not start or is lost, each with what to do."""
+"""Reasons why a notebook does not start or is lost, each with advice."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def test_an_image_that_is_missing_is_named() -> None:
 
 
 def test_a_pod_without_room_names_what_is_asked() -> None:
-    """A pod that fits nowhere names the amount, and advises a smaller size."""
+    """If a pod fits on no node, the message names the requested amount and advises a smaller
+    size.
+    """
     told = why(unscheduled("0/3 nodes are available: 3 Insufficient cpu."))
     assert told
     assert "no node has 2 CPU free" in told.waits
@@ -60,8 +62,8 @@ def test_a_pod_without_room_names_what_is_asked() -> None:
 
 
 def test_new_claims_are_no_trouble_and_old_ones_are() -> None:
-    """New claims are reported as being created; later the storage class or its provisioner is
-    blamed.
+    """While claims are new, they are reported as being created; later, the message blames the
+    storage class or its provisioner.
     """
     pod = unscheduled(UNBOUND)
     made = "2027-01-15T07:59:55Z"  # five seconds before NOW
@@ -128,8 +130,8 @@ def test_a_refused_pod_is_explained(words: str, said: str) -> None:
 
 
 def test_a_notebook_is_lost_when_its_node_does_not_answer() -> None:
-    """A notebook is on a lost node if it is not ready although its containers were; a healthy,
-    starting or briefly silent one is not.
+    """A notebook counts as lost with its node if its pod is not ready although its containers were
+    ready. A healthy, starting or briefly silent notebook does not count as lost.
     """
     lately = "2027-01-15T07:59:40Z"  # twenty seconds before NOW
 

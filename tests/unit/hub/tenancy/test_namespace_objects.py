@@ -47,7 +47,7 @@ default:
 
 
 def made(policy: str, removed: bool = False) -> list[dict[str, Any]]:
-    """Return Alice's objects under a policy."""
+    """Return Alice's objects under `policy`; `removed`: after she was removed."""
     entitlement = entitlement_for_groups(parse_policy(policy), ())
     return tenant_objects(entitlement, PLACE, namespace="tfcluster-u-alice", removed=removed)
 
@@ -70,15 +70,15 @@ def test_a_tenant_is_made_of_what_the_golden_file_says(
 
 
 def test_a_removed_user_has_the_same_but_no_rights() -> None:
-    """A removed user lacks only the binding of the user's role."""
+    """The objects of a removed user lack only the binding of the user's role."""
     names = [[(o["kind"], o["metadata"]["name"]) for o in made("", gone)] for gone in (False, True)]
     assert set(names[0]) - set(names[1]) == {("RoleBinding", "tfcluster-user")}
     assert set(names[1]) < set(names[0])
 
 
 def test_every_policy_shows_a_notebook_as_little_as_it_needs() -> None:
-    """No rule lets everybody in, or opens every port. All policies but the general denial apply
-    only to notebooks, and one to the pod that archives data.
+    """No rule lets everybody in, or opens every port. Except for the general denial, every network
+    policy applies only to notebooks, or to the pod that archives data.
     """
     policies = [o for o in made(POLICIES["everything"]) if o["kind"] == "NetworkPolicy"]
     for each in policies:

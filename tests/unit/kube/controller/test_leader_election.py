@@ -30,7 +30,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeServer]:
 
 
 class Candidate:
-    """An operator that wants to lead, and the time at which it gave up."""
+    """An operator that wants to lead; it records the time at which it gave up."""
 
     def __init__(self, server: KubeServer, identity: str) -> None:
         self.lost = threading.Event()
@@ -54,7 +54,7 @@ class Candidate:
 
 
 class Clock:
-    """The clock for Leases: only the test moves it, however slow the machine."""
+    """The clock for Leases, which only the test moves, however slow the machine is."""
 
     time = staticmethod(time.time)
 
@@ -65,7 +65,9 @@ class Clock:
         return self.now
 
     def goes_on(self, seconds: int, *watched_by: Candidate) -> None:
-        """Move the clock; every three seconds all of these candidates read the Lease."""
+        """Move the clock by `seconds`; every three seconds, all candidates in `watched_by` read the
+        Lease.
+        """
         for _ in range(0, seconds, 3):
             self.now += 3.0
             for each in watched_by:
@@ -178,7 +180,7 @@ def test_only_one_of_many_begins(server: KubeServer) -> None:
 def test_a_renewal_that_is_never_answered_ends_the_process_in_time(
     server: KubeServer, clock: Clock
 ) -> None:
-    """If the write of a renewal hangs the process ends as well, not only its leading."""
+    """If the write of a renewal hangs, the process ends; it does not only stop leading."""
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     hanging, goes = threading.Event(), threading.Event()
@@ -196,7 +198,9 @@ def test_a_renewal_that_is_never_answered_ends_the_process_in_time(
 
 
 def test_a_lease_that_nobody_can_read_is_not_renewed(server: KubeServer, clock: Clock) -> None:
-    """An invalid Lease kills no thread: a leader gives up, and a candidate tries again."""
+    """An invalid Lease causes no error in a thread: a leader gives up, and a candidate tries
+    again.
+    """
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     lease = {"spec": {"holderIdentity": "one", "leaseTransitions": "many"}}
@@ -213,7 +217,9 @@ def test_a_lease_that_nobody_can_read_is_not_renewed(server: KubeServer, clock: 
 
 
 def test_it_knows_how_long_nobody_led(server: KubeServer) -> None:
-    """A new leader knows since when nobody renewed the Lease, without counting its own time."""
+    """A new leader knows for how long nobody renewed the Lease; the time since it leads does not
+    count.
+    """
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     assert first.leader.unwatched == 0

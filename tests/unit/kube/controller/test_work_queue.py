@@ -72,7 +72,9 @@ def test_shares_are_served_in_turn() -> None:
 
 
 def test_one_share_leaves_workers_for_the_others() -> None:
-    """A share has a limited number of keys in work at once, and the next when one is done."""
+    """Workers handle a limited number of keys of a share at once; when one key is done, they take
+    the next.
+    """
     work: WorkQueue[tuple[str, int]] = WorkQueue(lambda key: key[0], most=2)
     for number in range(4):
         work.add(("busy", number))

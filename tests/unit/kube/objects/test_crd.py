@@ -54,7 +54,9 @@ def paths_of(kind: type[Model], path: str) -> Iterator[str]:
 
 
 def _value_in(annotation: Any) -> type[Model] | None:
-    """Return the model in `dict[str, X]`, also if annotated."""
+    """Return the model X if `annotation` is `dict[str, X]`, also within Annotated; otherwise
+    None.
+    """
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     return model_type(get_args(annotation)[1]) if get_origin(annotation) is dict else None
@@ -79,7 +81,9 @@ def test_every_field_of_the_models_is_in_the_resource_and_no_other() -> None:
 
 @pytest.mark.parametrize("word", ["$ref", "nullable", "title", "exclusiveMaximum"])
 def test_nothing_is_in_the_schema_that_kubernetes_refuses(word: str) -> None:
-    """References, unions and nulls of JSON Schema are resolved."""
+    """The schema has no references, unions or nulls, which JSON Schema has but Kubernetes
+    refuses.
+    """
     assert json.dumps(word) + ":" not in json.dumps(crd.crd_object())
 
 
@@ -166,21 +170,23 @@ DURATIONS = (
 
 
 def test_constants_and_names_are_in_camel_case() -> None:
-    """Values of enumerations begin with a capital letter, names of fields with a small one."""
+    """Values of enumerations begin with a capital letter, names of fields with a small letter."""
     for path, node in nodes(SCHEMA, ""):
         assert all(re.fullmatch(r"([A-Z][a-z]*)+", value) for value in node.get("enum", ())), path
         assert all(re.fullmatch(r"[a-z][A-Za-z0-9]*", name) for name in node.get("properties", ()))
 
 
 def test_maps_hold_no_objects() -> None:
-    """The values of a map are texts or numbers; objects stand in fields, or in lists by a key."""
+    """The values of a map are texts or numbers. Objects stand in fields, or in lists with a key."""
     for path, node in nodes(SCHEMA, ""):
         value = node.get("additionalProperties", {})
         assert value.get("type") not in ("object", "array"), path
 
 
 def test_conditions_are_those_of_kubernetes() -> None:
-    """Conditions are a list by type, each as a metav1.Condition, beside observedGeneration."""
+    """Conditions are a list with the type as key; each is a metav1.Condition. The status also has
+    observedGeneration.
+    """
     told = STATUS["properties"]
     conditions = told["conditions"]
     assert told["observedGeneration"]["type"] == "integer"
@@ -201,7 +207,7 @@ def test_every_default_is_explained() -> None:
 
 
 def test_bounds_and_defaults_are_those_of_the_models() -> None:
-    """The API server fills in the models' defaults, and refuses what they refuse."""
+    """The API server fills in the models' defaults, and refuses values that the models refuse."""
     by_path = dict(nodes(SPEC, "spec"))
 
     count = by_path["spec.replicas.worker.count"]
@@ -241,8 +247,8 @@ def test_everything_but_stop_is_kept_from_changing() -> None:
 
 
 def test_what_an_earlier_release_took_can_be_stopped() -> None:
-    """The limit for all texts applies only to new records: a stop changes the spec, and so checks
-    every rule of the whole spec again.
+    """The limit for the sum of all texts applies only to new records. Otherwise, a stop of an old
+    record would be refused, because a stop changes the spec and so checks every rule again.
     """
     rules = SCHEMA["properties"]["spec"]["x-kubernetes-validations"]
     (bound,) = (each for each in rules if "64 KiB together" in each["message"])
@@ -258,8 +264,8 @@ def test_the_resource_is_in_english_whatever_the_language() -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """A problem that `launch.validation.rules` found in a wrong spec, and the line that reported
-    it.
+    """A problem that `launch.validation.rules` found in a wrong spec, and the line of code that
+    reported it.
     """
 
     wrong: Wrong
@@ -293,7 +299,9 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[Found]:
 
 
 PATTERN = next(rule for rule in crd.SPEC_RULES if ANNOTATION_PATTERN in rule.rule)
-"""Return problems of map keys, which a schema cannot check; `spec` checks them, not a launch."""
+"""The rule for map keys, which a schema cannot check. The models of `spec` check them; the rules of
+a launch do not.
+"""
 
 
 def test_every_rule_of_the_resource_is_one_of_a_launch(found: list[Found]) -> None:

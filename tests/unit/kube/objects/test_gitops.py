@@ -38,7 +38,7 @@ def applied(spec: Spec, status: Status | None, generation: int = 1) -> dict[str,
 
 
 def recorded() -> Iterator[tuple[Spec, Status]]:
-    """Yield every status of the recorded runs, from the queue to the end."""
+    """Yield every status of the recorded runs, from `Queued` to the end, with the run's spec."""
     for recording in RECORDINGS:
         lines = recording.read_bytes().splitlines()
         header = msgspec.json.decode(lines[0], type=RecordingHeader)
@@ -48,14 +48,14 @@ def recorded() -> Iterator[tuple[Spec, Status]]:
 
 
 def expected(spec: Spec, status: Status) -> tuple[str, str]:
-    """Return the health that both should report for a run."""
+    """Return the health that Argo CD and Flux should report for a run."""
     if status.phase is Phase.RUNNING and spec.mode is Mode.IN_GRAPH:
         return "Healthy", "Current"
     return ENDED.get(status.phase, PROGRESSING)
 
 
 def argocd(found: dict[str, Any]) -> tuple[str, str]:
-    """Return status and message by the Lua of the ConfigMap, as Argo CD runs it."""
+    """Run the ConfigMap's Lua script as Argo CD does; return the status and the message."""
     from lupa import lua51  # Argo CD uses Lua 5.1, without modules that reach the machine
 
     data = yaml.safe_load((GITOPS / "argocd-cm.yaml").read_text())["data"]
@@ -69,7 +69,9 @@ def argocd(found: dict[str, Any]) -> tuple[str, str]:
 
 
 def flux(found: dict[str, Any]) -> str:
-    """Return the result of the Kustomization's CEL, in Flux's order (RFC 0009)."""
+    """Return the result of the Kustomization's CEL expressions, evaluated in Flux's order (RFC
+    0009).
+    """
     cel = pytest.importorskip("cel", reason="the interpreter of CEL needs Python 3.11")
     said = yaml.safe_load((GITOPS / "flux-kustomization.yaml").read_text())["spec"]
     (check,) = said["healthCheckExprs"]

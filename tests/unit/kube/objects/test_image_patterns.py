@@ -1,4 +1,6 @@
-"""Images that a pattern admits: by registry, repository, tag and digest, never by raw text."""
+"""Images that a pattern admits. Registry, repository, tag and digest are compared, never the raw
+text.
+"""
 
 from __future__ import annotations
 

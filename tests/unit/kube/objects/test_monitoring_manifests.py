@@ -1,6 +1,6 @@
-"""Dashboards, rules and the collector's configuration in k8s/: their form, and the series that they
-name. `tests/kube/test_monitoring.py` asks each query in a real Prometheus, and checks there that
-the series of `prometheus_series.txt` exist.
+"""The form of dashboards, rules and the collector's configuration in k8s/, and the series that
+their queries name. `tests/kube/test_monitoring.py` asks each query in a real Prometheus, and checks
+there that the series of `prometheus_series.txt` exist.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def test_every_recorded_series_is_used() -> None:
 
 @pytest.mark.parametrize("file", DASHBOARDS)
 def test_panels_do_not_overlap(file: str) -> None:
-    """Each panel has its own number and place, and a variable that it uses exists."""
+    """Each panel has its own number and place, and the variables that it uses exist."""
     said = json.loads((MONITORING / file).read_text())
     places = [
         (x, y)
@@ -114,8 +114,8 @@ def test_links_of_runs_name_the_dashboard_and_its_variables() -> None:
 
 
 def test_the_log_collector_is_not_root_and_cannot_be_reached() -> None:
-    """The collector's pods meet "restricted" except for the folder of logs, which they cannot
-    change. They may not read Secrets, and nothing can connect to them.
+    """The collector's pods meet Pod Security "restricted" except for the folder of logs, which they
+    mount but cannot change. They may not read Secrets, and nothing can connect to them.
     """
     (daemon,) = yaml.safe_load_all((LOGS / "collector.yaml").read_text())
     spec = daemon["spec"]["template"]["spec"]

@@ -95,7 +95,7 @@ def test_who_runs_or_has_ended_does_not_wait(cause: str) -> None:
 
 
 def test_every_recording_is_told() -> None:
-    """Every recorded cause has a message in this test."""
+    """Every recorded cause has an expected message in this file, except those in NOTHING."""
     assert {path.stem for path in RECORDED.glob("*.json")} == {*SENTENCES, *NOTHING}
 
 
@@ -109,7 +109,7 @@ def test_every_cause_is_told_in_chinese(cause: str) -> None:
 
 
 class Counted(dict[str, Any]):
-    """Answers that count their lookups."""
+    """A mapping of answers that counts its lookups."""
 
     looked_for = 0
 

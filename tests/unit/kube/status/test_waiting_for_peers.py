@@ -1,4 +1,4 @@
-"""Tasks that wait for other tasks, and the messages of running tasks about it."""
+"""Tasks that wait for other tasks, and the messages that running tasks print about their wait."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tfcluster_magic.lifecycle.messages import sentences
 
 
 def ps_and_worker(*, started: bool) -> dict[str, Any]:
-    """Return recorded pods of a running worker, and of a parameter server that may run."""
+    """Return recorded pods of a running worker and of a parameter server, which runs if
+    `started`.
+    """
     seen = recorded("running")
     worker, job = seen["pods"][0], seen["jobs"][0]
 

@@ -60,7 +60,9 @@ def test_durations_are_read_as_people_write_them() -> None:
 
 
 def test_a_valid_spec_survives_json() -> None:
-    """A valid spec is the same after JSON, whose names are camelCase."""
+    """A valid spec is unchanged after it is written as JSON and read again; names in JSON are
+    camelCase.
+    """
     spec = validate({"program": CELL, "lifecycle": {"reclaimAfter": 5}})
     raw = msgspec.json.encode(spec)
     assert b"reclaimAfter" in raw
@@ -112,8 +114,8 @@ def test_the_schema_is_exported() -> None:
 
 
 def test_texts_count_by_their_bytes() -> None:
-    """Environment, arguments and a program in the record may have 64 KiB together, which is a third
-    as many letters of three bytes. The refusal has the requested size and a remedy.
+    """Environment, arguments and a program in the record may have 64 KiB together; a letter of
+    three bytes counts as three. The refusal has the size of the request and a remedy.
     """
     others = len("A") + len("cell") + len("cell.py") + 4 * AROUND
     exact = {"env": {"A": "x" * (PAYLOAD_BYTES - others)}, "program": CELL}

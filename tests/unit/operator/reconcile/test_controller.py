@@ -36,7 +36,9 @@ def test_a_run_becomes_its_objects(world: World) -> None:
 
 
 def test_a_deleted_run_is_forgotten(world: World) -> None:
-    """A deleted run leaves nothing, and no object is created for it any more."""
+    """A deleted run leaves nothing in the operator, and no object is created for this run any
+    more.
+    """
     up(world, ps=1)
     world.server.remove(f"{RUNS}/digits-1")
     assert world.server.names("jobs") == world.server.names("pods") == []
@@ -46,8 +48,8 @@ def test_a_deleted_run_is_forgotten(world: World) -> None:
 
 
 def test_success_counts_from_the_end_of_the_work(world: World) -> None:
-    """A run that ended without an operator has the real time of its end, and its ps is reclaimed at
-    once.
+    """A run that ended while no operator was running has the real time of its end, and its ps is
+    reclaimed at once.
     """
     up(world, ps=1, reclaim_after=60.0)
     world.rest()
@@ -103,7 +105,9 @@ def test_a_group_restarts_by_its_lever(world: World) -> None:
 
 
 def test_a_pod_that_somebody_deletes_is_a_disruption(world: World) -> None:
-    """A pod deleted in an active run gets the condition that reports the disruption to its Job."""
+    """If a pod of an active run is deleted, the operator sets the pod's condition that reports the
+    disruption to its Job.
+    """
     up(world, workers=2, ps=1)
     where = "/api/v1/namespaces/a/pods/digits-1-worker-0-first"
     world.pod("digits-1-worker", "deleting", 0, "digits-1-worker-0-first")
@@ -127,8 +131,8 @@ def test_pods_of_a_lost_node_have_failed(world: World) -> None:
 
 
 def test_what_an_earlier_run_left_is_waited_for(world: World) -> None:
-    """A run that finds objects of an earlier one with its name waits, reports it, and adopts
-    nothing.
+    """If objects of an earlier run with the same name are left, a run waits, reports this, and
+    adopts nothing.
     """
     up(world)
     world.rest()
@@ -159,7 +163,7 @@ def test_an_object_in_the_way_is_never_adopted(world: World) -> None:
 
 
 def test_a_job_that_somebody_deletes_is_not_made_again(world: World) -> None:
-    """A run whose Job was deleted fails with that message; the Job is not created again."""
+    """A run whose Job was deleted fails, and the message says so; the Job is not created again."""
     up(world, ps=1)
     world.server.remove(f"{JOBS}/digits-1-ps")
     status = world.phase("digits-1", "Failed")
@@ -198,7 +202,7 @@ def test_a_refusal_is_told_and_tried_again(world: World) -> None:
 
 
 def test_an_api_that_is_away_changes_nothing(world: World) -> None:
-    """While the API answers with errors nothing is lost, and afterwards the run continues."""
+    """While the API answers with errors, nothing is lost; afterwards, the run continues."""
     up(world, ps=1, reclaim_after=0.0)
     away = Refusal(503, "ServiceUnavailable", "the database is away")
     refused = []
@@ -274,7 +278,7 @@ def test_admission_is_asked_before_anything_is_made(world: World) -> None:
 def test_records_and_objects_go_in_their_time(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The objects of a finished run are deleted first, its record after keepFor."""
+    """The objects of a finished run are deleted first; its record is deleted after `keepFor`."""
     monkeypatch.setattr("tfcluster_magic.operator.reconcile.retention.OBJECTS_STAY", 1.0)
     up(world, keep_for=600.0)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
@@ -290,7 +294,9 @@ def test_records_and_objects_go_in_their_time(
 
 
 def test_statuses_are_written_together(world: World) -> None:
-    """A hundred pods that become ready one by one cause few writes, and the last is written."""
+    """A hundred pods that become ready one after the other cause few writes, and the last state is
+    written.
+    """
     world.launch("digits-1", workers=100)
     wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
     before = len(world.server.calls)
@@ -304,7 +310,9 @@ def test_statuses_are_written_together(world: World) -> None:
 
 
 def test_tasks_have_what_caches_leave_out(world: World) -> None:
-    """Environment, arguments and program are read again when the tasks of a run are created."""
+    """Caches leave out environment, arguments and program; when the tasks of a run are created,
+    these are read again.
+    """
     asked = spec()
     assert asked.program is not None
     program = replace(asked.program, arguments=("--epochs", "3"))

@@ -29,8 +29,8 @@ def test_a_refused_suspension_is_told_and_tried_again(world: World) -> None:
 
 
 def test_servers_that_cannot_be_given_back_are_told(world: World) -> None:
-    """A successful run whose parameter servers cannot be suspended reports this until they are
-    gone.
+    """If the parameter servers of a successful run cannot be suspended, the run reports this until
+    they are gone.
     """
     up(world, ps=1, reclaim_after=0.0)
     world.server.refuses = lambda method, path: (

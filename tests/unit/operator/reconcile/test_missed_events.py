@@ -1,4 +1,4 @@
-"""Runs that ended without an operator, longer ago than Kubernetes keeps their objects."""
+"""Runs that ended while no operator was running, longer ago than Kubernetes keeps their objects."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_a_success_that_nobody_saw_is_one(world: World) -> None:
 
 @pytest.mark.parametrize("away", [0.0, 600.0])
 def test_a_job_that_went_unseen_is_said_to_be_gone(world: World, away: float) -> None:
-    """A Job that disappeared earlier was deleted: the run fails, and its message says that the end
-    of its tasks was not observed.
+    """If a Job disappeared earlier than Kubernetes removes Jobs after a success, somebody deleted
+    it: the run fails, and its message says that the end of its tasks was not observed.
     """
     up(world, ps=1)
     world.rest()
@@ -93,8 +93,9 @@ def test_what_was_never_started_was_not_stopped(world: World) -> None:
 
 
 def test_a_job_that_went_while_its_tasks_started_is_not_made_again(world: World) -> None:
-    """A Job that was deleted while its tasks start and no operator runs is not created again: its
-    pods may still run, and a second Job would run each task twice. The run reports the deletion.
+    """A Job that was deleted while its tasks were starting and no operator was running is not
+    created again. Its pods may still run, so a second Job could run each task twice. The run
+    reports the deletion.
     """
     world.launch("digits-1", workers=2, ps=1)
     wait_until(lambda: len(world.server.names("jobs")) == 2)

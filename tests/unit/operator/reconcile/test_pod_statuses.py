@@ -16,7 +16,9 @@ FIRST, SECOND = (f"{PODS}/digits-1-worker-{index}-first" for index in range(2))
 
 @pytest.fixture
 def world(world: World) -> World:
-    """A run of two workers and a ps, whose workers were deleted while no operator ran."""
+    """Return a world with a run of two workers and a ps, whose workers were deleted while no
+    operator ran.
+    """
     up(world, workers=2, ps=1)
     world.rest()
     for index in range(2):
@@ -30,7 +32,7 @@ def told(world: World, pod: str) -> list[str]:
 
 
 def test_a_pod_without_conditions_is_told_of(world: World) -> None:
-    """A pod without conditions gets its first one."""
+    """A pod without conditions gets its first condition."""
     pod = copy.deepcopy(world.server.objects[FIRST])
     del pod["status"]["conditions"]
     world.server.put(FIRST, pod)

@@ -1,4 +1,6 @@
-"""The operator's deletions after a run's time: its own objects, and no others."""
+"""The operator's deletions after the time of a run has passed; the operator deletes only the run's
+own objects.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from tfcluster_magic.spec.resource_form import format_time
 def test_a_job_of_somebody_else_is_not_deleted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Job that has the name of a run's Job, but does not belong to the run, outlives run and
-    record.
+    """A Job that has the name of a run's Job, but does not belong to the run, is not deleted with
+    the run or its record.
     """
     monkeypatch.setattr(retention, "OBJECTS_STAY", 0.5)
     world.server.put(f"{JOBS}/digits-1-ps", {"metadata": {}, "spec": {"completions": 1}})
@@ -32,8 +34,9 @@ def test_a_job_of_somebody_else_is_not_deleted(
 
 
 def test_a_stop_after_the_end_is_said_to_be_seen(world: World) -> None:
-    """The status has the generation of the newest spec, even of a change without effect: otherwise
-    `kubectl wait` accepts none of its conditions. Nothing else in the status changes.
+    """The status has the generation of the newest spec, even if the change has no effect.
+    Otherwise, `kubectl wait` would accept none of the status's conditions. Nothing else in the
+    status changes.
     """
     up(world)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
@@ -52,8 +55,8 @@ def test_a_stop_after_the_end_is_said_to_be_seen(world: World) -> None:
 def test_objects_of_the_next_run_of_a_name_are_not_deleted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An operator that has not yet seen a deletion and recreation of a run deletes nothing of the
-    new run.
+    """An operator that has not yet seen that a run was deleted and created again deletes nothing of
+    the new run.
     """
     up(world)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")

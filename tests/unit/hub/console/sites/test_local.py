@@ -36,8 +36,8 @@ async def seen_as(here: LocalSite, missed: list[str]) -> SiteRuns:
 
 
 def test_runs_are_read_stopped_and_refused_by_their_own_reader(manager: ClusterManager) -> None:
-    """A row's owner is the account that was read; a stop keeps its reason, and a second stop names
-    the first one.
+    """The owner in a row is the account whose runs were read. A stop keeps its reason; a second
+    stop is refused, and the refusal names the first stop.
     """
     manager.launch("sleep.py", name="digits", workers=2, worker_cpu=0.5, grace=1.0)
 
@@ -147,8 +147,8 @@ def test_a_home_that_hangs_holds_up_its_own_rows_alone(
 def test_schedules_are_read_paused_and_resumed_by_their_own_reader(
     manager: ClusterManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An administrator's pause takes the place of the owner's, whose resume is refused until an
-    administrator resumes it.
+    """An administrator's pause replaces the owner's pause. Until an administrator resumes the
+    schedule, the owner's resume is refused.
     """
     monkeypatch.setenv("TFCLUSTER_NO_CLOCK", "1")
     verbs = manager.schedules

@@ -1,4 +1,4 @@
-"""The cache of all users' runs, which shows the last reading at once, marked as such."""
+"""The cache of all users' runs, which shows the last reading at once, with its age."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def of(do: Callable[[Slow, RunCache], Awaitable[None]], keep: float = 600.0) -> None:
-    """Run a coroutine in its own event loop."""
+    """Run `do` with a slow site and its cache, in an event loop of its own."""
 
     async def whole() -> None:
         slow = Slow()
@@ -76,7 +76,7 @@ def owners(seen: SiteRuns) -> list[str]:
 
 
 def test_a_page_has_the_rows_of_the_last_look_at_once(clock: Clock) -> None:
-    """A page with `kept` shows the last rows with their age until the new ones arrive; other
+    """A page with `kept` shows the last rows, with their age, until the new rows arrive; other
     callers wait.
     """
 
