@@ -1,4 +1,4 @@
-"""The language of messages: its selection, and Chinese."""
+"""The language of messages: how it is selected, and messages in Chinese."""
 
 # ruff: noqa: RUF001 - Chinese punctuation is what is looked for
 from __future__ import annotations
@@ -21,7 +21,9 @@ __all__ = ["here"]  # a fixture used by the tests below
 
 @pytest.fixture
 def speak(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sets these variables that choose a language, and removes the others."""
+    """Return a function that sets the given environment variables for languages, and removes the
+    others.
+    """
 
     def speak(**variables: str) -> None:
         for name in VARIABLES:
@@ -115,7 +117,7 @@ def test_english_costs_nothing() -> None:
 
 @pytest.mark.parametrize("launched_in", ["zh_CN", "en"])
 def test_a_reason_is_told_in_the_language_of_who_reads_it(here: Path, launched_in: str) -> None:
-    """A record has codes and English text, and each reader sees their own language."""
+    """A record has codes and English text, so each reader sees messages in their own language."""
     said(here, launched_in, "launch", "fail.py", "--workers", "2", "--ps", "0", "--wait")
 
     assert "失败，退出码为 1：ValueError: broken" in said(here, "zh_CN", "status", "fail")
@@ -192,6 +194,6 @@ def test_long_chinese_lines_are_folded_to_the_terminal() -> None:
 
 
 def column(line: str, word: str) -> int:
-    """The column of the terminal in which `word` begins."""
+    """Return the column of the terminal in which `word` begins."""
     assert word in line
     return width(line[: line.index(word)])

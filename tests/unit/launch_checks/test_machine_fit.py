@@ -138,7 +138,9 @@ def test_too_many_tasks(count: int) -> None:
 
 
 def test_every_problem_is_told_at_once() -> None:
-    """Unusable settings of the machine and all scarce resources are reported together."""
+    """Obstacles on the machine, such as a log folder that cannot be written, and all scarce
+    resources are reported together.
+    """
     obstacle = Problem("log folder", "/log", "it cannot be written")
     spec = cluster(Resources(memory="20Gi", gpu=2), worker=21)
     assert len(told(spec, room(gpu=1, obstacles=(obstacle,)))) == 4

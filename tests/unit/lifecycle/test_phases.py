@@ -92,7 +92,7 @@ def test_a_stop_after_success_reclaims_at_once() -> None:
 
 
 def test_the_chiefs_success_is_enough_when_asked_for() -> None:
-    """With `successPolicy: Chief`, the run succeeds when the chief does, and the workers are
+    """With the success policy `chief`, the run succeeds when the chief does, and the workers are
     stopped at once.
     """
     spec = spec_of(lifecycle=Lifecycle(success_policy=SuccessPolicy.CHIEF), chief=1, worker=2, ps=1)
@@ -171,8 +171,8 @@ def test_who_waits_for_whom_is_told() -> None:
 
 
 def test_all_may_wait_for_their_data() -> None:
-    """If no task has finished, a standstill is reported only after more than a minute, because all
-    tasks may wait for data.
+    """If no task has finished, a standstill is reported only after a minute, because all tasks may
+    wait for data.
     """
     story = Story(spec_of(worker=2))
     story.falls_quiet("worker-0", "worker-1")

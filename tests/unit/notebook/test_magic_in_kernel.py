@@ -109,8 +109,8 @@ def test_a_wait_brings_the_card_above_it_up_to_date(here: Path) -> None:
 
 
 def _interrupted(wait_for: Callable[..., None], *cells: str) -> list[Any]:
-    """Run cells, interrupt the last cell, which waits or follows, once it shows its run, and return
-    all outputs.
+    """Run cells; interrupt the cell that waits or follows once it shows its run; return all
+    outputs.
     """
     notebook = _make(*cells)
     client = NotebookClient(notebook, timeout=180, kernel_name="python3", allow_errors=True)

@@ -1,4 +1,6 @@
-"""The operator's ledgers: each run counts once, whatever is deleted or restarted; and budgets."""
+"""The operator's ledgers, in which each run counts once, whatever is deleted or restarted; and
+budgets.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def held(world: World, name: str) -> float:
 
 
 def finish(world: World, name: str) -> None:
-    """Let the run's one worker succeed."""
+    """Let the only worker of the run succeed."""
     world.pod(f"{name}-worker", "succeeded", 0, f"{name}-worker-0-first")
     world.wait(name, lambda status: status.get("releasedAt"))
 
@@ -67,7 +69,9 @@ def test_a_run_is_written_down_when_it_begins_and_when_it_is_over(world: World, 
 def test_a_short_run_is_written_down_once(
     world: World, book: Book, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fifty runs that start at once do not wait for their ledgers, but budgets count them."""
+    """A run that ends soon causes one ledger write. Fifty runs that start at once do not wait for
+    the ledger, but budgets count them.
+    """
     monkeypatch.setattr(hours_ledgers, "LEDGER_DELAY", 3600.0)
     book.say(**{BUDGET: json.dumps({"cpuHours": 1e-9, "days": 7})})
     up(world)
@@ -140,7 +144,7 @@ def test_a_run_that_is_deleted_while_it_runs_counts_until_then(world: World, boo
 def test_a_run_that_is_deleted_while_no_operator_is_there_counts_too(
     world: World, book: Book
 ) -> None:
-    """A run deleted without an operator counts until the last operator's turn, as far as known."""
+    """A run that is deleted while no operator is running counts until the last turn of an operator."""
     up(world)
     wait_until(lambda: book.kept.begun)
     sure = held(world, "digits-1")
@@ -169,8 +173,8 @@ def test_what_cannot_be_written_is_written_later(world: World, book: Book) -> No
 
 
 def test_a_budget_refuses_by_what_is_held_now(world: World, book: Book) -> None:
-    """A budget counts running runs, and ended ones after their records are deleted; without a
-    budget nothing is checked.
+    """A budget counts active runs, and also ended runs whose records were deleted. Without a
+    budget, nothing is checked.
     """
     up(world)
     assert book.told() == []
@@ -189,7 +193,7 @@ def test_a_budget_refuses_by_what_is_held_now(world: World, book: Book) -> None:
 
 
 def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Book) -> None:
-    """The operator publishes the hours of ended runs, and a client adds those of running ones."""
+    """The operator publishes the hours of ended runs, and a client adds the hours of active runs."""
     book.say(**{BUDGET: json.dumps({"cpuHours": 20, "gpuHours": 0})})
     up(world)
     finish(world, "digits-1")
@@ -210,8 +214,8 @@ def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Boo
 
 
 def test_an_operator_without_the_right_counts_by_records(world: World, book: Book) -> None:
-    """An operator without the right, from an older role, counts for budgets only the existing
-    records.
+    """An operator whose role is older, without the right to ledgers, counts only existing records
+    for budgets.
     """
     book.end()
     no = Refusal(403, "Forbidden", "no")
@@ -227,7 +231,7 @@ def test_an_operator_without_the_right_counts_by_records(world: World, book: Boo
 
 def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, book: Book) -> None:
     """The measured use is published next to the hours in which it was measured, and only once a
-    task runs; a cluster without metrics publishes no such use.
+    task runs. In a cluster without the metrics API, no use is published.
     """
     up(world)
     assert book.keeper is not None
@@ -263,7 +267,7 @@ def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, boo
 
 
 def test_ledgers_of_other_operators_are_left_alone(world: World, book: Book) -> None:
-    """An operator of one namespace does not treat the runs of another as deleted."""
+    """An operator of one namespace does not treat the runs of other namespaces as deleted."""
     up(world)
     wait_until(lambda: book.kept.begun)
     before = book.kept

@@ -20,7 +20,9 @@ Samples = dict[tuple[str, ...], float]
 
 
 def samples(world: World) -> Samples:
-    """Return each sample by its name and label values; for histograms count and sum."""
+    """Return the value of each sample by its name and label values; for a histogram, only count and
+    sum.
+    """
     assert world.controller is not None
     lease: Any = SimpleNamespace(leads=lambda: world.leads)
     text = controller_metrics(world.controller, lease)
@@ -33,8 +35,8 @@ def samples(world: World) -> Samples:
 
 
 def test_a_run_is_measured_from_its_post_to_its_release(world: World) -> None:
-    """The times of queue, first task, all tasks and release are observed once, the end with its
-    reason.
+    """The times until admission, until the first task, until all tasks and until the release are
+    observed once; the end is counted with its reason.
     """
     up(world, workers=2, reclaim_after=0.0)
     wait_until(lambda: samples(world)["all_tasks_seconds_count",] == 1)
@@ -58,7 +60,7 @@ def test_a_run_is_measured_from_its_post_to_its_release(world: World) -> None:
 
 @pytest.mark.parametrize("record", ["gone", "ended", "active"])
 def test_what_outlives_its_run_is_overdue(world: World, record: str) -> None:
-    """Pods are overdue a minute after their run had to release them, or was deleted."""
+    """Pods are overdue a minute after their run should have released them or was deleted."""
     up(world, ps=1)
     world.leads = False  # no operator acts
     if record == "gone":
@@ -80,7 +82,7 @@ def test_what_outlives_its_run_is_overdue(world: World, record: str) -> None:
 
 
 def test_labels_do_not_grow_with_runs(world: World) -> None:
-    """Twenty runs have as many series as one: no label names a user or a run."""
+    """Twenty runs have as many series as one run, because no label names a user or a run."""
     world.launch("digits-1")
     world.phase("digits-1", "Starting")
     before = samples(world)

@@ -74,7 +74,9 @@ def test_copy_of_a_file_runs_as_the_original(here: Path, workspace: Path, tmp_pa
 
 
 def test_script_brings_the_programs_that_it_names(here: Path, workspace: Path) -> None:
-    """A .sh file is copied with the .py and .sh files it names and what those import."""
+    """A .sh file is copied with the .py and .sh files that it names, and with the modules that
+    these files import.
+    """
     write(
         here,
         {
@@ -173,7 +175,7 @@ def test_missing_file_names_what_is_close(here: Path, workspace: Path) -> None:
 def test_file_that_cannot_run_is_refused(
     name: str, content: str | bytes, says: str, here: Path, workspace: Path
 ) -> None:
-    """An empty program, one with a syntax error, and files that are no programs are refused."""
+    """An empty program, a program with a syntax error, and a file that is no program are refused."""
     write(here, {name: content})
     assert says in refusal(name, here, workspace)
 
@@ -219,7 +221,7 @@ def test_program_above_the_limit_is_refused(here: Path, workspace: Path) -> None
 
 
 def test_one_file_above_the_limit_is_refused(here: Path, workspace: Path) -> None:
-    """A single file above the limit is refused too, before it is read whole."""
+    """A single file above the limit is refused before it is read whole."""
     write(here, {"a.py": "x = 1\n" * 1000})
     assert "above the limit of 4 KiB" in refusal("a.py", here, workspace, limit_bytes=4096)
 

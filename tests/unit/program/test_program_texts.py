@@ -19,7 +19,7 @@ p.add_argument("--worker_hosts")
 
 
 def findings(program: ProgramText, here: Path, workspace: Path) -> tuple[tuple[str, ...], Findings]:
-    """Return the flags that a program gets, and all facts from its text."""
+    """Return the flags that a program gets, and all facts that are found in its text."""
     write(here / "job", {program.entry: program.text, **program.files})
     source = "job" if program.entry in ("run.sh", "main.py") else f"job/{program.entry}"
     made, _warnings = snapshot(source, workspace=workspace, cwd=here)
@@ -72,8 +72,8 @@ def test_workers_that_mirror_each_other_have_no_servers(here: Path, workspace: P
 
 
 def test_several_strategies_are_no_reason(here: Path, workspace: Path) -> None:
-    """A program that may train with or without parameter servers gets none, and its line is
-    reported as unclear.
+    """A program that may train with or without parameter servers gets no parameter server, and the
+    line with its strategies is reported as unclear.
     """
     text = (
         "import sys\nimport tensorflow as tf\nif len(sys.argv) > 1:\n"
@@ -101,8 +101,8 @@ def test_several_strategies_are_no_reason(here: Path, workspace: Path) -> None:
 def test_tf_config_that_the_program_replaces_is_a_warning(
     text: str, line: int | None, here: Path, workspace: Path
 ) -> None:
-    """A launch warns of the line that replaces TF_CONFIG, unless the new value is made from the
-    old.
+    """A launch warns of the line that replaces TF_CONFIG, unless the new value is made from the old
+    value.
     """
     write(here, {"a.py": text})
     program, warnings = snapshot("a.py", workspace=workspace, cwd=here)
@@ -111,7 +111,9 @@ def test_tf_config_that_the_program_replaces_is_a_warning(
 
 
 def test_a_cluster_of_its_own_asks_for_nothing(here: Path, workspace: Path) -> None:
-    """A program that replaces TF_CONFIG gets no tasks that its own value would not contain."""
+    """If a program replaces TF_CONFIG, it gets no additional tasks, because its own value would not
+    contain them.
+    """
     text = "import os\nos.environ['TF_CONFIG'] = '{}'\n" + COORDINATOR + "serve()\ntrain()\n"
     assert findings(ProgramText("", text), here, workspace)[1].wanted == {}
 

@@ -1,4 +1,4 @@
-"""The record format of event files: whole, growing, replaced and damaged."""
+"""The record format of event files that are complete, growing, replaced or damaged."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ def test_first_look_reads_the_tail(tmp_path: Path) -> None:
 
 
 def test_zeros_and_noise_are_no_events(tmp_path: Path) -> None:
-    """A file of zeros, of noise or of small numbers gives no event, and is read in bounded work."""
+    """A file of zeros, of noise or of small numbers gives no event, and the work to read it is
+    bounded.
+    """
     path = ev.event_file(tmp_path)
     for content in (bytes(CHUNK), os.urandom(CHUNK), (b"\x05" + bytes(7)) * (CHUNK // 8)):
         path.write_bytes(content)

@@ -110,7 +110,7 @@ def test_lines_that_say_how_far_a_training_is(tmp_path: Path, text: str, said: s
     ],
 )
 def test_lines_that_say_something_else(tmp_path: Path, text: str) -> None:
-    """A plan, a configuration, a validation or a download is no progress."""
+    """Lines about a plan, a configuration, a validation or a download do not count as progress."""
     assert printed(tmp_path, text) is None
 
 
@@ -122,7 +122,9 @@ def test_totals_come_from_arguments_where_lines_have_none(tmp_path: Path) -> Non
 
 
 def test_following_a_log(tmp_path: Path) -> None:
-    """Rate and curve come from several reads; a restart moves the step back and cuts the curve."""
+    """The rate and the curve are computed from several reads. After a restart, the step is lower,
+    and the curve is cut there.
+    """
     log = tmp_path / "worker-0.log"
     log.write_text("".join(f"step {n} loss {1 / n}\n" for n in range(1, 51)))
     os.utime(log, (1000, 1000))
@@ -145,7 +147,7 @@ def test_following_a_log(tmp_path: Path) -> None:
 
 
 def test_a_task_that_prints_no_more_has_no_rate(tmp_path: Path) -> None:
-    """The rate is that of the last half minute, also when all tasks hang."""
+    """The rate is that of the last half minute; if all tasks hang, there is no rate."""
     log = tmp_path / "worker-0.log"
     for ago, rates in ((10, [5.0]), (100, [None])):
         reader = PrintedLogs([[str(log)]], None, None)
@@ -157,7 +159,9 @@ def test_a_task_that_prints_no_more_has_no_rate(tmp_path: Path) -> None:
 
 
 def test_only_the_tail_of_a_long_log_is_read(tmp_path: Path) -> None:
-    """In a log of many megabytes the newest line counts, with its epoch."""
+    """In a log of many megabytes, the newest line counts, with its epoch, and only the end of the
+    log is read.
+    """
     noise = "x" * 4000 + "\n"
     bars = "".join(KERAS_2.format(n=n).replace("/100", "/9000") + "\n" for n in range(1, 5001))
     found = printed(tmp_path, noise * 500 + "Epoch 3/10\n" + bars)
@@ -166,7 +170,9 @@ def test_only_the_tail_of_a_long_log_is_read(tmp_path: Path) -> None:
 
 
 def test_the_furthest_of_many_tasks_speaks(tmp_path: Path) -> None:
-    """Among hundreds of tasks one that prints is found within some reads, then always read."""
+    """Among hundreds of tasks, a task that prints is found within a few reads, and is then read
+    each time.
+    """
     places = [[str(tmp_path / f"worker-{n}.log")] for n in range(300)]
     for (place,) in places:
         Path(place).write_text("tfcluster: waiting\n")
@@ -191,7 +197,9 @@ def test_what_is_no_log_is_passed_over(tmp_path: Path) -> None:
 
 
 def reports(folder: Path, script: str, *path: Path) -> subprocess.CompletedProcess[str]:
-    """Run a program that calls `tfcluster.progress()`, as worker-0 of a run with this folder."""
+    """Run a program that calls `tfcluster.progress()`, as worker-0 of a run with this output
+    folder.
+    """
     env = {k: v for k, v in os.environ.items() if not k.startswith("TFCLUSTER_")}
     env["PYTHONPATH"] = os.pathsep.join(map(str, path or (RUNTIME / "site",)))
     env |= {"TFCLUSTER_OUTPUT_DIR": str(folder), "TFCLUSTER_TASK": "worker-0"}
@@ -239,7 +247,7 @@ def test_a_report_never_breaks_a_program(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"step": {}}', '{"step": 1, "at": 1, "points": 3}'])
 def test_a_report_that_is_none_is_passed_over(tmp_path: Path, text: str) -> None:
-    """Other files in the folder of reports give no progress."""
+    """Files in the folder of reports that are no reports give no progress."""
     (tmp_path / ".tfcluster-progress").mkdir()
     (tmp_path / ".tfcluster-progress" / "worker-0.json").write_text(text)
     assert ReportedProgress(str(tmp_path)).read() is None

@@ -19,12 +19,12 @@ from tfcluster_magic.progress.run_progress import Progress, ProgressReader, prog
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let one read cover everything, also on a busy machine."""
+    """Let one read finish all files, also on a busy machine."""
     monkeypatch.setattr("tfcluster_magic.progress.run_progress._SECONDS_PER_READ", 60.0)
 
 
 def progress(folder: Path, **totals: int) -> Progress:
-    """Return the progress that a new reader finds; there must be some."""
+    """Return the progress that a new reader finds; fail if it finds none."""
     found = ProgressReader(folder, **totals).read()
     assert found is not None
     return found
@@ -37,7 +37,7 @@ def write(path: Path, *records: bytes) -> None:
 
 
 def test_progress_of_a_run(tmp_path: Path) -> None:
-    """Step, total, speed, loss, time left and the loss curve come from the events."""
+    """Step, total, speed, loss, remaining time and the loss curve come from the events."""
     write(
         ev.event_file(tmp_path),
         *(ev.event(s, {"loss": 1 / s}, wall=1000 + s / 100) for s in range(10, 401, 10)),
@@ -65,7 +65,7 @@ def test_reader_follows(tmp_path: Path) -> None:
 
 
 def test_written_speed_where_one_point_is_not_enough(tmp_path: Path) -> None:
-    """`global_step/sec` is the rate as long as there is only one point."""
+    """As long as there is only one point, the rate is the value of `global_step/sec`."""
     write(ev.event_file(tmp_path), ev.event(100, {"global_step/sec": 250.0}))
     now = progress(tmp_path)
     assert progress_text(now) == "step 100 · 250 steps/s"
@@ -73,7 +73,7 @@ def test_written_speed_where_one_point_is_not_enough(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("same_file", [True, False])
 def test_restart_from_a_checkpoint(tmp_path: Path, same_file: bool) -> None:
-    """After a restart from an older checkpoint the step goes back, and the curve stays one line."""
+    """After a restart from an older checkpoint, the step is lower, and the curve stays one line."""
     first = ev.event_file(tmp_path, 1000)
     second = first if same_file else ev.event_file(tmp_path, 2000, "host.2.0.v2")
     write(first, *(ev.event(s, {"loss": 1.0, "acc": 0.5}, wall=1000 + s) for s in range(1, 51)))
@@ -140,7 +140,7 @@ def test_loss_of_another_file(tmp_path: Path) -> None:
 
 
 def test_the_best_loss(tmp_path: Path) -> None:
-    """A total loss is preferred to a part of it."""
+    """The total loss is preferred to the loss of a part, such as a regularization term."""
     tags = {"regularization_loss": 5.0, "cross_entropy": 4.0, "tower/loss": 3.0, "lossless": 2.0}
     write(ev.event_file(tmp_path), ev.event(1, tags))
     assert progress(tmp_path).loss == 3.0
@@ -156,7 +156,7 @@ def test_constant_step(tmp_path: Path) -> None:
 
 
 def test_divergence_is_shown(tmp_path: Path) -> None:
-    """A loss that is not a number is shown as such, and left out of the curve."""
+    """A loss that is NaN or infinite is shown as such, and left out of the curve."""
     write(ev.event_file(tmp_path), ev.event(1, {"loss": 2.0}), ev.event(2, {"loss": math.nan}))
     now = progress(tmp_path)
     assert "loss NaN" in progress_text(now)
@@ -164,13 +164,13 @@ def test_divergence_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_total_that_was_passed_is_not_shown(tmp_path: Path) -> None:
-    """A total below the step counts another unit, and is not shown."""
+    """If the total is below the step, it counts another unit and is not shown."""
     write(ev.event_file(tmp_path), ev.event(900, {"loss": 2.0}))
     assert progress_text(progress(tmp_path, total_steps=800)) == "step 900 · loss 2"
 
 
 def test_curve_is_bounded(tmp_path: Path) -> None:
-    """The curve has at most 60 points, ends at the newest and covers the whole range."""
+    """The curve has at most 60 points, ends at the newest point and covers the whole range."""
     reader, path = ProgressReader(tmp_path), ev.event_file(tmp_path)
     for start in range(0, 3000, 300):
         write(path, *(ev.event(s, {"loss": float(s)}) for s in range(start, start + 300)))
@@ -257,7 +257,7 @@ model.fit(x, y, epochs=3, validation_data=(x, y + 5), verbose=0,
 
 @pytest.fixture(scope="module")
 def real_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Yield folders that TensorFlow itself has filled."""
+    """Return a folder with subfolders of event files that TensorFlow itself has written."""
     out = tmp_path_factory.mktemp("real")
     made = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(TRAIN), str(out)],
@@ -271,7 +271,7 @@ def real_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_real_tensorflow_1(real_runs: Path) -> None:
-    """A MonitoredTrainingSession's files give the step of its last checkpoint and its loss."""
+    """The files of a MonitoredTrainingSession give the step of its last checkpoint and its loss."""
     now = progress(real_runs / "one", total_steps=60)
     assert (now.unit, now.step, now.total) == ("step", 60, 60)
     assert now.loss == now.history[-1][1] < now.history[0][1] == 25.0
@@ -279,14 +279,16 @@ def test_real_tensorflow_1(real_runs: Path) -> None:
 
 
 def test_real_tensorflow_2(real_runs: Path) -> None:
-    """A summary writer's scalars are read between its texts and images."""
+    """The scalars of a summary writer are read, although texts and images stand between them."""
     now = progress(real_runs / "two")
     assert (now.step, now.loss) == (30, pytest.approx(1 / 30))
     assert len(now.history) == 30
 
 
 def test_real_keras(real_runs: Path) -> None:
-    """Keras' TensorBoard callback gives epochs and the training loss, not that of validation."""
+    """The files of Keras' TensorBoard callback give epochs and the training loss, not the loss of
+    the validation.
+    """
     now = progress(real_runs / "keras", total_epochs=3)
     assert (now.unit, now.step, now.total) == ("epoch", 3, 3)
     assert now.loss < 5

@@ -1,4 +1,4 @@
-"""CPU- and GPU-hours of a run: exact over restarts of the counter, by day, for any time."""
+"""CPU- and GPU-hours of a run by day, which stay exact when the process that counts them restarts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def test_nothing_is_written_before_a_task_holds_something() -> None:
 
 
 def test_time_counts_from_a_tasks_own_start_to_its_own_end() -> None:
-    """The time of observation changes nothing: here 100 s after a start, and 50 s after an end."""
+    """Hours do not depend on the time of the observation, which here comes 100 s after a start and
+    50 s after an end.
+    """
     first = ledger.update_usage(None, [("worker", NOON, None)], NOON + 100, CORES)
     assert ledger.seconds_by_type(first, NOON + 100) == {"worker": 100}
     last = ledger.update_usage(first, [("worker", NOON, NOON + 150)], NOON + 200, CORES)
@@ -43,7 +45,7 @@ def test_time_counts_from_a_tasks_own_start_to_its_own_end() -> None:
 
 
 def test_what_runs_is_counted_without_a_write() -> None:
-    """The record of a run without starts and ends stays the same object."""
+    """While no task starts or ends, the record of a run stays the same object."""
     spans = [("worker", NOON, None), ("ps", NOON + 10, None)]
     first = ledger.update_usage(None, spans, NOON + 20, CORES)
     assert ledger.update_usage(first, spans, NOON + 5000, CORES) is first
@@ -72,9 +74,7 @@ def test_of_very_long_runs_the_oldest_days_are_one() -> None:
 
 
 def test_an_end_without_a_beginning_is_of_a_task_that_was_held() -> None:
-    """An end counts as that of a task with resources, even if after a restart its start, or the
-    task itself, is unknown.
-    """
+    """The end of a task counts even if its start, or the task itself, is unknown after a restart."""
     first = ledger.update_usage(
         None, [("worker", NOON, None), ("worker", NOON, None)], NOON + 10, CORES
     )
@@ -86,7 +86,9 @@ def test_an_end_without_a_beginning_is_of_a_task_that_was_held() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_looking_more_or_less_often_gives_the_same_sum(seed: int) -> None:
-    """Any number of observations, each with a restarted counter, gives the tasks' real hours."""
+    """For any number of observations, even if the counter restarts before each, the result is the
+    tasks' real hours.
+    """
     chance = random.Random(seed)
     spans = [
         (kind, start := NOON + chance.uniform(0, 500), start + chance.uniform(1, 90000))

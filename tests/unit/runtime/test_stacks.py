@@ -142,7 +142,9 @@ def task_side(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 def test_a_request_that_cannot_be_answered_is_not_repeated(
     task_side: ModuleType, tmp_path: Path
 ) -> None:
-    """If the volume accepts no answer, the processes are not signalled again every two seconds."""
+    """If the volume accepts no answer, the request is dropped, so that processes are not signalled
+    again every two seconds.
+    """
     folder, number = tmp_path / ".tfcluster-stacks", "0" * 32
     # A folder at the path of the answer makes writing fail.
     (folder / f"worker-0.{number}.json").mkdir(parents=True)
@@ -167,7 +169,9 @@ def test_each_of_several_requests_is_answered(task_side: ModuleType, tmp_path: P
 def test_a_look_answers_few_requests_and_removes_old_answers(
     task_side: ModuleType, tmp_path: Path
 ) -> None:
-    """A folder full of requests neither keeps a task busy nor fills up with answers."""
+    """At each check, a task answers only a few requests and removes old answers, so a folder full
+    of requests neither keeps it busy nor fills up with answers.
+    """
     folder = tmp_path / ".tfcluster-stacks"
     folder.mkdir()
     old = folder / f"worker-0.{'f' * 32}.json"
@@ -199,8 +203,8 @@ def test_a_link_in_place_of_the_folder_is_not_followed(
 
 
 def test_stacks_of_a_stall_are_taken_once_and_kept(run: Run) -> None:
-    """A program that does nothing for long has its stacks taken without a request, once for each
-    stall; they outlive the task and say since when it stood still.
+    """If a program does nothing for long, its stacks are taken without a request, once for each
+    stall. They outlive the task and say since when the program stood still.
     """
     task = run.program(DEADLOCK).task().start(QUICK)
     wait_until(lambda: bool(kept("digits-1", str(run.output), ["worker-0"]).tasks), "the stacks")

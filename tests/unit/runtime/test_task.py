@@ -72,8 +72,8 @@ def test_program_is_told_its_place(run: Run) -> None:
 
 
 def test_program_has_no_descriptor_of_ours(run: Run) -> None:
-    """A program has stdin, stdout and stderr, and none of the runtime's own descriptors; a Python
-    also has the memory for its stacks, which its children do not get.
+    """A program has stdin, stdout and stderr, but none of the runtime's own descriptors. A Python
+    also has the descriptor of the memory for its stacks, which its children do not get.
     """
     script = "import os; print(sorted(os.listdir('/proc/self/fd'))[:-1], end='')"
     text = f"""
@@ -168,7 +168,7 @@ def test_cannot_start(run: Run, change: dict[str, Any], said: str) -> None:
 
 
 def test_bad_description(run: Run, tmp_path: Path) -> None:
-    """A task that does not exist, or a description of another version, is reported."""
+    """If the description lacks the task or is of another version, the task reports this."""
     run.program("pass")
     assert "it has worker-0..1, ps-0..0" in run.task("worker-2").start().wait()["detail"]
     run.config["version"] = 2
@@ -202,7 +202,7 @@ held.bind(("127.0.0.1", {port})); held.listen(); time.sleep(600)
 
 
 def test_sleeps_while_nothing_happens(run: Run) -> None:
-    """A task with a silent program wakes up every few seconds, only to check it."""
+    """A task with a silent program wakes up only every few seconds, to check the program."""
     run.program("print('up', flush=True); import time; time.sleep(600)")
     task = run.task().start()
     task.event("ready")
@@ -216,7 +216,9 @@ def test_sleeps_while_nothing_happens(run: Run) -> None:
 
 
 def test_runs_on_any_python() -> None:
-    """The code in a task runs on Python 3.8, with only the standard library and its siblings."""
+    """The code that runs in a task works with Python 3.8, and imports only the standard library and
+    modules of the runtime.
+    """
     files = [*RUNTIME.glob("*.py"), *RUNTIME.glob("site/*.py")]
     siblings = {file.stem for file in files}
     assert {"task", "tf_server", "sitecustomize"} <= siblings

@@ -1,4 +1,4 @@
-"""The end of a task: stopped, killed or orphaned, it leaves no processes."""
+"""The end of a task, which leaves no processes, whether the task is stopped, killed or orphaned."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ def test_strays_do_not_outlive_the_program(run: Run) -> None:
 
 @pytest.mark.parametrize("report", [True, False], ids=["report pipe", "death signal alone"])
 def test_nothing_survives_who_started_it(run: Run, tmp_path: Path, report: bool) -> None:
-    """If the process that started a task is killed, program and strays end with it."""
+    """If the process that started a task is killed, the task's program and the processes that it
+    left behind end, too.
+    """
     run.program(STRAY + "stray(); open('child.pid', 'w').write(str(os.getpid())); time.sleep(600)")
     task = run.task()
     starter = tmp_path / "starter.py"

@@ -1,5 +1,5 @@
-"""Behaviour that a task has only in a pod: it counts attempts by its Job, delays a restart so that
-a group's failure can be judged, and shows while an In-Graph server is used.
+"""Behaviour that a task has only in a pod: counting attempts by its Job, delaying a restart until
+the failure of a group is decided, and showing whether an In-Graph server is used.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def run(tmp_path: Path) -> Iterator[Run]:
 def test_attempts_are_counted_by_the_job(
     run: Run, failures: str, ignored: str, attempt: str
 ) -> None:
-    """The attempt is one more than the number of pods that the Job has replaced, for any reason."""
+    """The number of the attempt is one more than the number of pods that the Job has replaced, for
+    any reason.
+    """
     job = {"TFCLUSTER_INDEX_FAILURES": failures, "TFCLUSTER_INDEX_IGNORED": ignored}
     task = run.task().start({"TFCLUSTER_ATTEMPT": "", **job})
     assert task.wait()["cause"] == "Completed"
@@ -99,14 +101,16 @@ def test_others_start_at_once(
 
 @pytest.fixture
 def packed(tmp_path: Path) -> list[str]:
-    """Return the runtime as a pod has it."""
+    """Return the arguments that start the runtime from its single file, as in a pod."""
     packed = tmp_path / pod_template.RUNTIME_FILE
     packed.write_bytes(base64.b64decode(pod_template.runtime_archive()))
     return [str(packed), "task"]
 
 
 def test_a_task_runs_from_the_zip(run: Run, packed: list[str]) -> None:
-    """A task runs from the single file, and its program has home, mark and the runtime's hook."""
+    """A task runs from the runtime's single file. Its program gets a home folder, the run's mark
+    and the runtime's hook.
+    """
     run.program(
         "import json, os, sitecustomize as s; print(json.dumps([dict(os.environ), s.__file__]))"
     )
@@ -132,7 +136,7 @@ def test_the_zip_says_how_it_is_used(packed: list[str]) -> None:
 @pytest.mark.cluster
 @pytest.mark.parametrize("kind", ["native", pytest.param("python", marks=pytest.mark.long)])
 def test_a_server_runs_from_the_zip(run: Run, packed: list[str], kind: str) -> None:
-    """Both kinds of server start from the same file: that of the C API and TensorFlow's own."""
+    """Both kinds of server, that of the C API and TensorFlow's own, start from the single file."""
     run.config.update(
         mode="in-graph",
         program=None,

@@ -63,7 +63,7 @@ def test_a_time_that_comes_twice_is_due_once() -> None:
 
 
 def test_an_hourly_job_runs_each_hour_of_either_night() -> None:
-    """An hourly job is due 23 or 25 times on a day on which the clocks change."""
+    """On a day on which the clocks change, an hourly job is due 23 or 25 times."""
     for month, day, hours in ((3, 29, 23), (10, 25, 25)):
         start = datetime(2026, month, day, tzinfo=ZoneInfo("Europe/Berlin"))
         found = CronTimes("0 * * * *", "Europe/Berlin").count(
@@ -73,7 +73,7 @@ def test_an_hourly_job_runs_each_hour_of_either_night() -> None:
 
 
 def test_a_leap_day_is_due_every_four_years() -> None:
-    """29 February is due in leap years only, and 2100 is not one."""
+    """29 February is due only in leap years; 2100 is no leap year."""
     found = texts("0 0 29 2 *", "UTC", datetime(2095, 1, 1, tzinfo=timezone.utc), 2)
     assert found == ["2096-02-29T00:00:00+00:00", "2104-02-29T00:00:00+00:00"]
 
@@ -83,7 +83,9 @@ def test_a_leap_day_is_due_every_four_years() -> None:
 def test_times_increase_and_do_not_depend_on_where_one_begins(
     cron: str, zone: str, at: float
 ) -> None:
-    """The due times after any due time are always the same, so a restart loses and repeats none."""
+    """The due times after a given due time are always the same, so a restart neither loses nor
+    repeats a due time.
+    """
     found = CronTimes(cron, zone)
     whole = [*islice(found.after(at), 12)]
     assert all(a < b for a, b in pairwise(whole))
@@ -127,7 +129,7 @@ def test_the_last_is_that_of_all(cron: str, zone: str, until: float, back: float
     ],
 )
 def test_nonsense_is_refused_with_what_is_right(cron: str, why: str) -> None:
-    """An invalid expression, and one that is never due, are refused with a reason."""
+    """An invalid expression, or an expression that is never due, is refused with a reason."""
     with pytest.raises(InvalidRequest, match="--cron") as refused:
         CronTimes(cron, "UTC")
     assert why in str(refused.value)

@@ -1,5 +1,5 @@
-"""The decisions of schedules: no due time twice, none lost, overlap, catching up, retries,
-backfill.
+"""The decisions of schedules: each due time runs once and none is lost; overlap, catching up,
+retries and backfills.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ def test_it_says_when_to_look_again() -> None:
 def test_with_a_clock_that_jumps_none_is_lost_and_none_runs_twice(
     cron: str, zone: str, steps: list[tuple[float, float | None]]
 ) -> None:
-    """With --catch-up all, every due time that the clock passed ran once, wherever it jumped."""
+    """With `--catch-up all`, every due time that the clock passed runs once, wherever the clock
+    jumped.
+    """
     rule = rules(cron, time_zone=zone, overlap=Overlap.ALLOW, catch_up=CatchUp.ALL)
     world = ScheduleWorld(rule)
     latest = world.now
@@ -202,8 +204,8 @@ def test_a_deadline_gives_up_what_is_too_late() -> None:
 
 
 def test_a_year_away_is_bounded_work_and_loses_nothing() -> None:
-    """A schedule for every minute catches up a month in parts, without loss and without 40,000 due
-    times at once.
+    """A schedule for every minute catches up a month in parts: no due time is lost, and not all
+    40,000 due times are handled at once.
     """
     rule = rules("* * * * *", catch_up=CatchUp.ALL, overlap=Overlap.ALLOW, max_parallel=50)
     world = ScheduleWorld(rule)
@@ -286,8 +288,8 @@ def test_a_paused_schedule_does_nothing() -> None:
 
 
 def test_a_backfill_fills_past_times_within_its_bound() -> None:
-    """A backfill runs each past due time once, oldest first, two at the same time, besides the
-    schedule.
+    """A backfill runs each past due time once, oldest first, and at most two at the same time,
+    while the schedule continues.
     """
     rule = rules("0 0 * * *")
     world = ScheduleWorld(rule, lasts=lambda _o: HOUR)
@@ -307,7 +309,7 @@ def test_a_backfill_fills_past_times_within_its_bound() -> None:
 
 
 def test_a_backfill_leaves_what_succeeded() -> None:
-    """A second backfill of the same days runs only what did not succeed."""
+    """A second backfill of the same days runs only the due times that did not succeed."""
     rule = rules("0 0 * * *")
     world = ScheduleWorld(rule)
     world.ends_as = lambda _o: Phase.FAILED if len(world.runs) % 3 == 0 else Phase.SUCCEEDED
@@ -337,7 +339,9 @@ def test_a_launch_without_room_is_tried_again() -> None:
 
 
 def test_a_launch_without_room_is_tried_ever_less_often() -> None:
-    """The delays double from half a minute to five minutes, and start again with a new attempt."""
+    """The delays double from half a minute to five minutes; a new attempt starts again with half a
+    minute.
+    """
     world = ScheduleWorld(rules(retries=1))
     world.pass_time(HOUR)
     pauses = []
@@ -374,8 +378,8 @@ def test_an_end_that_nobody_saw_is_unknown() -> None:
 
 
 def test_the_success_before_is_known() -> None:
-    """A due time has the time of the newest earlier success, even if that one is no longer in the
-    history.
+    """A due time has the time of the newest earlier success, even if that success is no longer in
+    the history.
     """
     world = ScheduleWorld(rules("*/5 * * * *"))
     for _ in range(800):
@@ -388,8 +392,8 @@ def test_the_success_before_is_known() -> None:
 
 
 def test_a_launch_that_was_killed_before_any_task_is_made_again_once() -> None:
-    """A run of which no task ever started counts as not launched; the second time, it counts as
-    failed.
+    """A run that was killed before any task started counts as not launched and is launched again;
+    the second time, it counts as failed.
     """
     world = ScheduleWorld(rules())
     world.pass_time(HOUR)
@@ -414,7 +418,7 @@ def schedule_of(name: str, rule: ScheduleRules, status: ScheduleStatus) -> Sched
 
 
 class Pair:
-    """The schedule `first`, and `then`, which waits for its run of the same due time."""
+    """Two schedules: `first`, and `then`, which waits for the run of `first` for the same due time."""
 
     def __init__(self, first: ScheduleRules, until: AwaitedOutcome, **words: Any) -> None:
         self.first = ScheduleWorld(first)
@@ -425,7 +429,9 @@ class Pair:
         return schedule_of(name, self.first.rules, self.first.status) if name == "first" else None
 
     def look(self, seconds: float = 0.0, *, reverse: bool = False) -> None:
-        """Advance the time, then ask `due` for both schedules."""
+        """Advance the time, then ask `due` for both schedules; `reverse`: for `then` before
+        `first`.
+        """
         worlds = [self.first, self.then]
         for each in reversed(worlds) if reverse else worlds:
             each.pass_time(seconds)
@@ -443,8 +449,8 @@ class Pair:
 def test_it_runs_after_the_run_of_the_same_time(
     ends: list[Phase], lasts: int, until: AwaitedOutcome, reverse: bool
 ) -> None:
-    """No run starts before the awaited run of the same due time is done, in any order of the
-    schedules. A skipped due time has a reason, and no due time is lost.
+    """No run starts before the awaited run of the same due time is done, whatever schedule is
+    checked first. A skipped due time has a reason, and no due time is lost.
     """
     pair = Pair(rules(overlap=Overlap.ALLOW), until, overlap=Overlap.ALLOW)
     pair.first.lasts = lambda _o: lasts * MINUTE
@@ -469,8 +475,8 @@ def test_it_runs_after_the_run_of_the_same_time(
 
 
 def test_a_hundred_waiting_due_times_read_another_schedule_once() -> None:
-    """Reading one schedule takes at most a millisecond, so that one tenant's schedules do not delay
-    the others.
+    """A hundred waiting due times look up the other schedule only once, and deciding takes at most
+    a millisecond, so that one tenant's schedules do not delay the others.
     """
     pair = Pair(rules(overlap=Overlap.ALLOW, max_parallel=1), AwaitedOutcome.SUCCESS)
     pair.first.lasts = lambda _o: 30 * 24 * 60 * MINUTE
@@ -514,7 +520,7 @@ def test_a_time_at_which_the_other_has_no_run_is_skipped(
 
 
 def test_a_paused_schedule_is_not_waited_for() -> None:
-    """A due time that waits for a paused schedule is skipped; runs of `run-now` do not wait."""
+    """A due time whose awaited schedule is paused is skipped; runs of `run-now` do not wait."""
     pair = Pair(rules(), AwaitedOutcome.SUCCESS)
     pair.first.status = replace(pair.first.status, paused=Pause(at=START))
     for _ in range(2 * 60):

@@ -84,8 +84,8 @@ STATUS = Status(
 
 
 def test_a_spec_is_written_by_the_conventions() -> None:
-    """A spec uses quantities, seconds, RFC 3339, constants and references; a part of a second is
-    rounded up, so that a run does not get less time than requested.
+    """In the resource, a spec has quantities, seconds, times in RFC 3339, constants and references.
+    Parts of a second are rounded up, so that a run does not get less time than requested.
     """
     assert resource_form.write(Spec, HERE) == THERE
     back = {**HERE, "lifecycle": {**HERE["lifecycle"], "grace": 1}}
@@ -93,12 +93,14 @@ def test_a_spec_is_written_by_the_conventions() -> None:
 
 
 def test_a_spec_by_the_names_of_python_is_read_as_it_is() -> None:
-    """A cluster file may have either form."""
+    """A cluster file may have the form of the models, which is read unchanged, or that of the
+    resource.
+    """
     assert resource_form.read(Spec, HERE) == HERE
 
 
 def test_a_status_comes_back_as_it_was() -> None:
-    """No value is lost, and none is a floating-point number."""
+    """A status is read back as it was written; its resource form has no floating-point number."""
     there = json.loads(json.dumps(resource_form.write(Status, msgspec.to_builtins(STATUS))))
 
     assert floats(there) == []

@@ -1,4 +1,4 @@
-"""Records are read by many threads from the first moment of a process."""
+"""Records that many threads read right after the start of a process."""
 
 from __future__ import annotations
 

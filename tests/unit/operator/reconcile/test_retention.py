@@ -78,8 +78,9 @@ def test_objects_of_the_next_run_of_a_name_are_not_deleted(
 def test_a_run_ends_where_the_operator_was_shut_out(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a namespace without the binding a stop ends the tasks, and Jobs and record are deleted
-    later as usual; objects that the operator may not read are left to their owner.
+    """In a namespace without the operator's role binding, a stop ends the tasks, and Jobs and
+    record are deleted later as usual. Objects that the operator may not read are left to their
+    owner.
     """
     monkeypatch.setattr(retention, "OBJECTS_STAY", 0.5)
     up(world)
@@ -116,8 +117,8 @@ def test_what_a_run_without_jobs_leaves_goes_as_well(
 
 
 def test_the_oldest_ended_runs_make_room_for_new_ones(world: World) -> None:
-    """If a quota counts TFClusters, the runs that ended first are deleted before it is reached.
-    Active runs stay, and without such a quota ended runs stay, too.
+    """If a quota counts TFClusters, the runs that ended first are deleted before the quota is used
+    up. Active runs stay; without such a quota, ended runs stay, too.
     """
     now = time.time() - 100
     for number in range(1, 13):

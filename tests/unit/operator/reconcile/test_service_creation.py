@@ -1,4 +1,4 @@
-"""The time at which a run's Service is created: only after its tasks have got their addresses."""
+"""The time at which a run's Service is created, which is after the tasks have got their addresses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tfcluster_magic.spec import TFCluster
 
 @dataclass
 class Run:
-    """A run of three workers at a server, with a clock that the test moves."""
+    """A run of three workers on a server, with a clock that the test moves."""
 
     server: KubeServer
     now: float = 100.0
@@ -70,8 +70,8 @@ def test_names_are_given_once_every_task_has_an_address(run: Run) -> None:
 
 
 def test_a_task_without_room_keeps_no_name_from_the_others(run: Run) -> None:
-    """A task that gets no node delays the Service only until a moment after the last other task got
-    its address.
+    """A task that gets no node delays the Service only until shortly after the last of the other
+    tasks got its address.
     """
     run.turn(1)
     run.now += ADDRESS_PAUSE / 2
@@ -90,7 +90,7 @@ def test_tasks_that_come_slowly_are_not_waited_for_any_longer(run: Run) -> None:
 
 
 def test_it_goes_with_the_wish_to_stop(world: World) -> None:
-    """The Service is deleted with the request to stop, before the tasks end; they keep their
+    """When a stop is requested, the Service is deleted before the tasks end; the tasks keep their
     connections.
     """
     up(world)
@@ -150,7 +150,9 @@ def test_a_task_that_is_refused_keeps_no_name_from_the_others(world: World) -> N
 
 
 def test_a_service_of_somebody_else_is_told_and_left_alone(world: World) -> None:
-    """A Service that took the name after the tasks were created is reported and not changed."""
+    """If, after the tasks were created, somebody else creates a Service with the run's name, that
+    Service is reported and not changed.
+    """
     world.launch("digits-1")
     wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
     world.server.put(SERVICE, {"metadata": {"labels": {}}, "spec": {"mine": True}})
