@@ -29,7 +29,9 @@ PATIENCE = 300.0
 
 
 def launched(program: PublicProgram) -> object:
-    """Return a test parameter; it is marked `long` if a shorter program covers the same kind."""
+    """Return the test parameter of a program; it is marked `long` if a shorter program covers the
+    same kind of program.
+    """
     return pytest.param(program, id=program.name, marks=[pytest.mark.long] * program.is_long)
 
 
@@ -40,7 +42,7 @@ def log_of(manager: ClusterManager, name: str, task: str) -> str:
 
 
 def story(manager: ClusterManager, ended: TFCluster) -> str:
-    """Return what is known of a run, for the message of a failed test."""
+    """Return a report about a run, for the message of a failed test."""
     counts = ended.spec.replicas.counts
     tasks = [f"{kind.value}-{index}" for kind, count in counts.items() for index in range(count)]
     logs = [f"--- {task}\n{log_of(manager, ended.metadata.name, task)[-2000:]}" for task in tasks]
@@ -89,7 +91,7 @@ def test_a_cell_of_a_notebook() -> None:
 
 @pytest.mark.long
 def test_a_client_of_an_in_graph_cluster(here: Path) -> None:
-    """A client that knows only TF_CONFIG trains on servers that were launched for it."""
+    """A client that gets only TF_CONFIG trains on servers that were launched for it."""
     manager = ClusterManager()
     manager.launch(mode="in-graph", ps=1, workers=2, name="servers")
     up = manager.wait("servers", PATIENCE, until=Until.READY)

@@ -70,7 +70,9 @@ def test_the_custom_resources_are_those_of_the_models() -> None:
 
 
 def test_a_command_takes_h_however_it_was_first_used() -> None:
-    """The help option that click caches on first use includes `-h`, with and without the group."""
+    """Click caches the help option on first use; it includes `-h`, whether a command is first used
+    alone or by its group.
+    """
     command = Command("verb")
 
     option = command.get_help_option(click.Context(command))

@@ -1,5 +1,5 @@
-"""The build of the servers for the tests' Kubernetes node happens once, and completely or not at
-all.
+"""The build of the servers for the tests' Kubernetes node, which happens once, and completely or
+not at all.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def test_a_program_is_not_built_twice(cache: Path, module: Make) -> None:
 
 
 def test_who_waits_for_another_build_is_told_so(cache: Path, module: Make) -> None:
-    """A build that waits for another process says what that process builds."""
+    """A build that waits for another process prints what that process builds."""
     tiny = module()
     holds = (
         "from kubenode import paths; from kubenode.commands import locked\n"
@@ -132,7 +132,9 @@ def test_a_half_made_entry_is_never_used(cache: Path, module: Make) -> None:
 
 
 def test_programs_have_the_names_that_people_know(cache: Path, module: Make) -> None:
-    """A program whose package has another name is built under its known name, such as etcd."""
+    """A program whose package has another name is built under the name by which people know it,
+    such as etcd.
+    """
     etcd = module("etcd")
     depends(etcd, "go.etcd.io/etcd/server/v3", "v3.0.1")
     folder = etcd.folder
@@ -148,7 +150,9 @@ def test_programs_have_the_names_that_people_know(cache: Path, module: Make) -> 
 def test_what_a_module_brings_for_the_cluster_lies_beside_its_programs(
     cache: Path, module: Make
 ) -> None:
-    """The resources of Gateway API come with traefik's module, so starting a node needs no Go."""
+    """The resources of the Gateway API, which are in traefik's module, are stored next to its
+    program, so starting a node needs no Go.
+    """
     traefik = module("traefik")
     brings = depends(traefik, "sigs.k8s.io/gateway-api", "v1.4.0") / "config/crd/standard"
     brings.mkdir(parents=True)
@@ -163,7 +167,7 @@ def test_what_a_module_brings_for_the_cluster_lies_beside_its_programs(
 
 
 def test_another_version_is_another_entry(cache: Path, module: Make) -> None:
-    """The cache key depends on go.mod, on the sources and on nothing else."""
+    """The cache key depends only on go.mod and on the sources."""
     tiny = module()
     before = tiny.entry
     (tiny.folder / "README.md").write_text("words")
@@ -203,7 +207,7 @@ def test_the_stamp_tells_which_go_built_it(cache: Path, module: Make) -> None:
 def test_versions_of_an_image_leave_the_cache_when_newer_ones_are_built(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The versions that were built last stay in buildah's storage and in the nodes' caches."""
+    """Only the versions that were built last stay in buildah's storage and in the nodes' caches."""
     removed: list[str] = []
     monkeypatch.setattr(images, "buildah", lambda words: removed.append(words[-1]))
     built = images.storage() / "built"

@@ -1,4 +1,4 @@
-"""Kubernetes tests that cannot run as requested: one message names them and says what to do."""
+"""Kubernetes tests that cannot run as requested, of which one message says why and what to do."""
 
 from __future__ import annotations
 
@@ -57,21 +57,21 @@ def as_root() -> None:
 
 @pytest.fixture
 def powerless(as_root: None) -> list[str]:
-    """Return the prefix of a command that runs as root without namespaces, as in a plain
-    container.
+    """Return the prefix of a command that runs as root without the right to create namespaces, as
+    in a plain container.
     """
     return ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for clusters of the test."""
+    """Return the folder for the clusters of the test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "clusters"))
     return tmp_path / "clusters"
 
 
 def test_a_node_needs_root() -> None:
-    """Without root a node does not start; one message says so and what to do."""
+    """Without root, a node does not start; one message says so and what to do."""
     done = ended([sys.executable, "-c", AS_NOBODY])
     assert done.returncode == 1
     assert "needs root" in done.stderr
@@ -80,7 +80,9 @@ def test_a_node_needs_root() -> None:
 
 
 def test_a_node_needs_namespaces(powerless: list[str], state: Path) -> None:
-    """If root cannot make namespaces, a node does not start, says so, and leaves nothing."""
+    """If root cannot create namespaces, a node does not start, the message says so, and nothing is
+    left.
+    """
     done = ended([*powerless, *KUBENODE, "up"])
     assert done.returncode == 1
     assert "lets root make no namespaces (unshare: " in done.stderr
@@ -123,7 +125,9 @@ def test_ending_a_cluster_that_does_not_run(state: Path) -> None:
 
 
 def test_a_persons_cluster_is_asked_only_what_it_can_do(tmp_path: Path) -> None:
-    """Tests that a described cluster cannot run are deselected by name; all others stay."""
+    """Tests that a described cluster cannot run are deselected, and their names are printed; all
+    other tests stay.
+    """
     description = tmp_path / "mine.toml"
     description.write_text(POOR)
     env = {"KUBECONFIG": str(tmp_path / "config"), "CLUSTER": str(description)}
@@ -153,7 +157,9 @@ def test_a_persons_cluster_is_asked_only_what_it_can_do(tmp_path: Path) -> None:
     ],
 )
 def test_a_description_that_is_not_understood(tmp_path: Path, text: str, said: str) -> None:
-    """A cluster description with a missing or extra word is refused, and the word is named."""
+    """A cluster description with a missing or an unknown word is refused, and the message names the
+    word.
+    """
     description = tmp_path / "mine.toml"
     description.write_text(text)
     with pytest.raises(NodeError) as refused:
@@ -162,7 +168,9 @@ def test_a_description_that_is_not_understood(tmp_path: Path, text: str, said: s
 
 
 def test_a_description_needs_a_kubeconfig(tmp_path: Path) -> None:
-    """A description without a kubeconfig ends the tests before the first, with one message."""
+    """If a cluster is described without a kubeconfig, the tests end with one message before the
+    first test.
+    """
     done = ended([*PYTEST, "tests/kube/test_pods.py"], CLUSTER=str(tmp_path / "mine.toml"))
     assert done.returncode == 1
     assert "CLUSTER is set, but KUBECONFIG is not" in done.stderr

@@ -16,7 +16,7 @@ def sent(method: str) -> dict[str, Any]:
 
 
 def test_every_route_is_found(jp_web_app: Any) -> None:
-    """The loop below finds the routes of every module of the extension."""
+    """The loop that the tests below use finds the routes of every module of the extension."""
     found = ways(jp_web_app)
     text = [f"{method} {path}" for method, path, _ in found]
     for expected in ("GET /a%40b/tfcluster/api/clusters", "POST /a%40b/tfcluster/api/clusters"):
@@ -36,7 +36,7 @@ def test_every_method_is_guarded(jp_web_app: Any) -> None:
 
 
 async def test_nobody_comes_in_without_signing_in(jp_web_app: Any, http_server_client: Any) -> None:
-    """Every route refuses a client without a token, with a wrong one, or with a forged cookie."""
+    """Every route refuses a client without a token, with a wrong token, or with a forged cookie."""
     wrong = (
         {},
         {"Authorization": "token wrong"},

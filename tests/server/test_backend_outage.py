@@ -1,4 +1,4 @@
-"""A backend that hangs or is away, made with files that really block their readers."""
+"""A backend that hangs or is away, simulated by files that really block their readers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def folder_of(run: TFCluster) -> RunFolder:
 
 
 async def test_a_hanging_state_folder(api: Api, ended: Launch, page: Page) -> None:
-    """While the state folder hangs, every route answers with the reason, the event loop stays free,
-    and pages get the reason. When the folder is back, everything recovers by itself.
+    """While the state folder hangs, every route answers with the reason, pages get the reason as an
+    event, and the event loop stays free. When the folder is back, all routes and events work again.
     """
     run = await ended()
     events = await page()
@@ -62,8 +62,8 @@ async def test_a_hanging_state_folder(api: Api, ended: Launch, page: Page) -> No
 async def test_a_state_folder_that_cannot_be_read(
     api: Api, ended: Launch, page: Page, service: Service
 ) -> None:
-    """A backend's error is sent to pages with its text. The request is retried, and changes made
-    meanwhile are then sent.
+    """An error of the backend is sent to pages with its text. The server tries again, and then
+    sends the changes that were made meanwhile.
     """
     await ended()
     await ended(name="other")

@@ -1,4 +1,6 @@
-"""Logs followed over HTTP: closed or slow browsers, hanging volumes, and the end of a stream."""
+"""Logs that are followed over HTTP: closed or slow browsers, hanging volumes, and the end of a
+stream.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ class Browser:
         self.socket.sendall(ask.encode())
 
     async def until(self, words: bytes) -> bytes:
-        """Return all data up to and including these bytes."""
+        """Return all data that arrives, up to and including the bytes `words`."""
         got = bytearray()
         while words not in got[-70_000:]:
             piece = await asyncio.to_thread(self.socket.recv, 65536)
@@ -71,7 +73,7 @@ class Browser:
 def browse(
     http_server: Any, jp_http_port: int, jp_base_url: str, jp_serverapp: Any
 ) -> Callable[..., Browser]:
-    """A function that opens a path below the API."""
+    """Return a function that opens a path below the API."""
 
     def open_path(path: str, **how: Any) -> Browser:
         token = jp_serverapp.identity_provider.token
@@ -116,8 +118,8 @@ async def test_a_browser_that_goes(
 async def test_a_browser_that_is_slow(
     service: Service, ended: Launch, browse: Callable[..., Browser]
 ) -> None:
-    """A log is read no faster than the browser receives it, the loop stays free, and every line
-    arrives.
+    """A log is read no faster than the browser receives it, the event loop stays free, and every
+    line arrives.
     """
     run = await ended()
     log = log_of(run)
@@ -224,7 +226,9 @@ async def test_a_run_that_is_deleted_while_it_is_read(
 async def test_too_many_at_once(
     api: Api, service: Service, launch: Launch, browse: Callable[..., Browser]
 ) -> None:
-    """The number of logs read at once is limited. A further reader is told so, and may retry."""
+    """The number of logs that are read at the same time is limited. A further reader is told so,
+    and may retry.
+    """
     service.streams = LogStreams(most=1)
     await launch(SLEEP)
     browser = browse("clusters/digits/logs?follow=1")
@@ -258,7 +262,9 @@ def test_a_search_looks_up_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lines_around_one_are_bounded_in_size() -> None:
-    """Around a line of several megabytes fewer lines are returned, but always the line itself."""
+    """The lines around a line are limited in size: next to a line of several megabytes fewer lines
+    are returned, but the line itself always is.
+    """
     long = "x" * (MOST_CHARACTERS_AROUND // 8)
     every = [LogLine("worker-0", f"{n} {long}") for n in range(100)]
     given = [line for line in around(every, "worker-0", 50, 60) if line is not None]

@@ -54,8 +54,8 @@ async def test_places_of_a_run_are_those_of_the_file_browser(
 def test_a_path_is_what_the_file_browser_calls_it(
     tmp_path: Path, path: str, name: str | None
 ) -> None:
-    """Places are below the root, even if it is given by its real path, and never outside it or in
-    hidden folders.
+    """A place is a path below the root, even if the root is given by its real path. Paths outside
+    of the root or in hidden folders have no place.
     """
     real = tmp_path / "real"
     real.mkdir()

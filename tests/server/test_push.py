@@ -1,4 +1,4 @@
-"""The events that pages receive about runs, and when."""
+"""The events that pages receive about runs, and the times at which they come."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ async def test_a_run_is_told_from_its_start_to_its_end(page: Page, launch: Launc
 
 
 async def test_a_list_and_the_events_fit_together(api: Api, page: Page, ended: Launch) -> None:
-    """The sequence number of a list is that of the last event before it in the stream."""
+    """The sequence number of a list is the number of the last event that was sent before the list
+    was made.
+    """
     events = await page()
     await ended()
     last = await events.phase("Succeeded")
@@ -214,7 +216,7 @@ async def test_a_listener_that_fails_ends_nothing(
 async def test_only_who_may_see_events_hears_them(
     http_server_client: Any, jp_http_port: int, jp_base_url: str, jp_serverapp: Any
 ) -> None:
-    """Without a token the stream of events does not open."""
+    """Without a token, the stream of events does not open."""
     answer = await http_server_client.fetch(
         f"{jp_base_url}api/events/subscribe",
         headers={"Upgrade": "websocket", "Connection": "Upgrade"},
@@ -229,12 +231,12 @@ class TestActivity:
 
     @pytest.fixture(params=[True, False])
     def counts(self, request: pytest.FixtureRequest) -> bool:
-        """The administrator's setting."""
+        """Return the administrator's setting."""
         return bool(request.param)
 
     @pytest.fixture
     def jp_server_config(self, counts: bool) -> Config:
-        """A server with this setting."""
+        """Return the configuration of a server with this setting."""
         return Config(
             {
                 "ServerApp": {"jpserver_extensions": {"tfcluster_magic.server": True}},
@@ -245,7 +247,9 @@ class TestActivity:
     async def test_running_clusters_count_when_asked_to(
         self, counts: bool, page: Page, launch: Launch, api: Api, jp_serverapp: Any
     ) -> None:
-        """A running cluster counts as activity every second if this is set, and never otherwise."""
+        """If this is set, a running cluster counts as activity every second; otherwise, it never
+        does.
+        """
         times = jp_serverapp.web_app.settings["last_activity_times"]
         events = await page()
         await launch()

@@ -15,7 +15,7 @@ from tfcluster_magic.server.worker import Worker
 
 @pytest.fixture
 def released() -> Iterator[threading.Event]:
-    """The event that releases hanging calls."""
+    """Yield the event that releases hanging calls."""
     event = threading.Event()
     yield event
     event.set()
@@ -31,7 +31,7 @@ def working() -> int:
 
 
 async def test_a_call_returns_and_raises_what_its_function_does() -> None:
-    """A blocking function runs outside the loop, and its errors are raised unchanged."""
+    """A blocking function runs outside of the event loop, and its errors are raised unchanged."""
 
     def missing() -> None:
         raise NotFound("no such run")
@@ -62,7 +62,7 @@ async def test_a_question_that_hangs_is_not_asked_again(released: threading.Even
 
 
 async def test_when_all_hang_the_answer_is_immediate(released: threading.Event) -> None:
-    """At most the allowed number of threads hang; further callers are refused at once."""
+    """The number of hanging threads is limited; further callers are refused at once."""
     worker = Worker(most=3)
     for number in range(3):
         with pytest.raises(BackendUnavailable):
@@ -103,7 +103,9 @@ async def test_what_takes_long_keeps_nobody_from_looking(
 
 
 async def test_two_of_the_same_that_hang_are_two(released: threading.Event) -> None:
-    """A call that was made twice at once and hangs twice takes two threads."""
+    """Two calls of the same kind that are made at the same time, and both hang, take two
+    threads.
+    """
     worker = Worker(most=2)
     both = (worker.call(hang, released, within=0.05) for _ in range(2))
     assert all(

@@ -144,7 +144,9 @@ def test_a_run_that_is_deleted_while_it_runs_counts_until_then(world: World, boo
 def test_a_run_that_is_deleted_while_no_operator_is_there_counts_too(
     world: World, book: Book
 ) -> None:
-    """A run that is deleted while no operator is running counts until the last turn of an operator."""
+    """A run that is deleted while no operator is running counts until the last turn of an
+    operator.
+    """
     up(world)
     wait_until(lambda: book.kept.begun)
     sure = held(world, "digits-1")
@@ -193,7 +195,9 @@ def test_a_budget_refuses_by_what_is_held_now(world: World, book: Book) -> None:
 
 
 def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Book) -> None:
-    """The operator publishes the hours of ended runs, and a client adds the hours of active runs."""
+    """The operator publishes the hours of ended runs, and a client adds the hours of active
+    runs.
+    """
     book.say(**{BUDGET: json.dumps({"cpuHours": 20, "gpuHours": 0})})
     up(world)
     finish(world, "digits-1")

@@ -169,7 +169,9 @@ def test_each_task_is_a_row_for_the_page() -> None:
 
 
 def test_a_log_line_of_tensorflow_is_no_last_line_of_a_task() -> None:
-    """TensorFlow's own log lines do not count as the last line of a task; lines of the program do."""
+    """TensorFlow's own log lines do not count as the last line of a task; lines of the program
+    do.
+    """
     run = cluster(counts={"ps": TypeCounts(desired=2, running=2)})
     logged = "W0000 00:00:1795772560.638443   14475 local_rendezvous.cc:412] Local rendezvous"
     lines = [LogLine("ps-0", logged, NOW), LogLine("ps-1", "step 3", NOW)]

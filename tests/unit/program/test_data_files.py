@@ -66,7 +66,9 @@ def test_what_a_program_names_comes_whatever_it_is(here: Path, workspace: Path) 
 
 
 def test_a_cell_and_a_script_bring_their_files(here: Path, workspace: Path) -> None:
-    """A cell gets the small files of the notebook's folder; a script gets those of its own folder."""
+    """A cell gets the small files of the notebook's folder; a script gets those of its own
+    folder.
+    """
     write(here, {"go.sh": "cat conf/a.txt\n", "conf/a.txt": "a", "b.txt": "b", "n.ipynb": "{}"})
     assert set(contents(take("go.sh", here, workspace))) == {"go.sh", "conf/a.txt", "b.txt"}
     cell, warnings = snapshot_cell("print(open('b.txt').read())", workspace=workspace, cwd=here)
@@ -99,7 +101,9 @@ def test_large_files_stay_and_are_named_if_the_program_names_them(
 
 
 def test_links_that_lead_outside_stay(here: Path, workspace: Path, tmp_path: Path) -> None:
-    """A link that leads out of the folder is not followed; it is reported if the program names it."""
+    """A link that leads out of the folder is not followed; it is reported if the program names
+    it.
+    """
     (tmp_path / "outside.txt").write_text("secret")
     write(here, {"train.py": "open('link.txt')\n"})
     (here / "link.txt").symlink_to(tmp_path / "outside.txt")

@@ -175,7 +175,9 @@ def test_missing_file_names_what_is_close(here: Path, workspace: Path) -> None:
 def test_file_that_cannot_run_is_refused(
     name: str, content: str | bytes, says: str, here: Path, workspace: Path
 ) -> None:
-    """An empty program, a program with a syntax error, and a file that is no program are refused."""
+    """An empty program, a program with a syntax error, and a file that is no program are
+    refused.
+    """
     write(here, {name: content})
     assert says in refusal(name, here, workspace)
 

@@ -140,7 +140,7 @@ def test_loss_of_another_file(tmp_path: Path) -> None:
 
 
 def test_the_best_loss(tmp_path: Path) -> None:
-    """The total loss is preferred to the loss of a part, such as a regularization term."""
+    """The total loss, here `tower/loss`, is preferred to the loss of a part."""
     tags = {"regularization_loss": 5.0, "cross_entropy": 4.0, "tower/loss": 3.0, "lossless": 2.0}
     write(ev.event_file(tmp_path), ev.event(1, tags))
     assert progress(tmp_path).loss == 3.0

@@ -1,4 +1,6 @@
-"""CPU- and GPU-hours of a run by day, which stay exact when the process that counts them restarts."""
+"""CPU- and GPU-hours of a run by day, which stay exact when the process that counts them
+restarts.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def test_of_very_long_runs_the_oldest_days_are_one() -> None:
 
 
 def test_an_end_without_a_beginning_is_of_a_task_that_was_held() -> None:
-    """The end of a task counts even if its start, or the task itself, is unknown after a restart."""
+    """The end of a task counts even if its start, or the task itself, is unknown after a
+    restart.
+    """
     first = ledger.update_usage(
         None, [("worker", NOON, None), ("worker", NOON, None)], NOON + 10, CORES
     )

@@ -179,7 +179,9 @@ def other_ways_in(path: Path) -> list[str]:
 
 
 def test_tensorflow_and_grpc_have_no_other_way_in() -> None:
-    """TensorFlow's and gRPC's libraries accept connections only by calls that the guard intercepts."""
+    """TensorFlow's and gRPC's libraries accept connections only by calls that the guard
+    intercepts.
+    """
     packages = [Path(str(find_spec(name).origin)).parent for name in ("tensorflow", "grpc")]  # type: ignore[union-attr]
     paths = {path for package in packages for path in package.rglob("*.so*")}
     servers = {path for path in paths if "accept4" in elf.Library(path).imports}

@@ -131,7 +131,9 @@ def test_a_copy_that_is_removed_begins_anew(run: Run) -> None:
 
 
 def test_hanging_volume(run: Run) -> None:
-    """If the log volume hangs, the copy is given up, so that the task loses neither time nor lines."""
+    """If the log volume hangs, the copy is given up, so that the task loses neither time nor
+    lines.
+    """
     os.mkfifo(run.output / "worker-0.log")
     run.program(MANY)
     task = run.task().start()
@@ -144,7 +146,9 @@ def test_hanging_volume(run: Run) -> None:
 
 
 def test_short_task_on_a_hanging_volume(run: Run) -> None:
-    """A task that ends while its volume hangs writes its report first, then names the copy's gap."""
+    """A task that ends while its volume hangs writes its report first, then names the copy's
+    gap.
+    """
     os.mkfifo(run.output / "worker-0.log")
     run.program("print('only')")
     task = run.task().start()

@@ -140,7 +140,9 @@ def test_the_checksum_of_a_folder_with_links_and_odd_names(run: Run, home: Path)
 
 @pytest.mark.parametrize("name", ["a\\b.py", "a\nb.py", "a\rb.py", "-"])
 def test_a_name_that_sha256sum_writes_differently(run: Run, home: Path, name: str) -> None:
-    """If sha256sum escapes a file's name, the checksums cannot be compared, and the task says so."""
+    """If sha256sum escapes a file's name, the checksums cannot be compared, and the task says
+    so.
+    """
     (home / "main.py").write_text(HELLO)
     (home / name).write_text("")
     assert started(run, path=str(home)).wait()["cause"] == "Completed"

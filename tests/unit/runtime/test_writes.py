@@ -61,7 +61,9 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 def program(run: Run, text: str, *arguments: str) -> Run:
-    """Give the run this program and return it: one worker, which works in the user's folder `work`."""
+    """Give the run this program and return it: one worker, which works in the user's folder
+    `work`.
+    """
     run.config["addresses"] = {"worker": ["127.0.0.1:4002"]}
     run.config["counts"] = {"worker": 1}
     work = str(run.folder / "work")

@@ -418,7 +418,9 @@ def schedule_of(name: str, rule: ScheduleRules, status: ScheduleStatus) -> Sched
 
 
 class Pair:
-    """Two schedules: `first`, and `then`, which waits for the run of `first` for the same due time."""
+    """Two schedules: `first`, and `then`, which waits for the run of `first` for the same due
+    time.
+    """
 
     def __init__(self, first: ScheduleRules, until: AwaitedOutcome, **words: Any) -> None:
         self.first = ScheduleWorld(first)
@@ -475,8 +477,8 @@ def test_it_runs_after_the_run_of_the_same_time(
 
 
 def test_a_hundred_waiting_due_times_read_another_schedule_once() -> None:
-    """A hundred waiting due times look up the other schedule only once, and deciding takes at most
-    a millisecond, so that one tenant's schedules do not delay the others.
+    """All waiting due times of a schedule look up the awaited schedule only once, so that one
+    tenant's schedules do not delay the others.
     """
     pair = Pair(rules(overlap=Overlap.ALLOW, max_parallel=1), AwaitedOutcome.SUCCESS)
     pair.first.lasts = lambda _o: 30 * 24 * 60 * MINUTE

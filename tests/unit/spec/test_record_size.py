@@ -118,8 +118,7 @@ def test_a_cached_record_keeps_no_text_of_any_length() -> None:
         assert len(json.dumps(kept)) < 1000, path
 
 
-# -- the largest record
-# ------------------------------------------------------------------------------
+# -- the largest record ----------------------------------------------------------------------------
 
 
 def most_bytes(node: Mapping[str, Any], definitions: Mapping[str, Any], path: str) -> int:
@@ -195,8 +194,7 @@ def owned(node: Mapping[str, Any]) -> dict[str, Any]:
     return {"f:" + name: owned(each) for name, each in node["properties"].items()}
 
 
-# -- the largest status
-# ------------------------------------------------------------------------------
+# -- the largest status ----------------------------------------------------------------------------
 
 LONG = "<" * 4000
 

@@ -93,8 +93,8 @@ def test_a_spec_is_written_by_the_conventions() -> None:
 
 
 def test_a_spec_by_the_names_of_python_is_read_as_it_is() -> None:
-    """A cluster file may have the form of the models, which is read unchanged, or that of the
-    resource.
+    """A cluster file may also have the names of the Python models; such a spec is read
+    unchanged.
     """
     assert resource_form.read(Spec, HERE) == HERE
 

@@ -36,7 +36,9 @@ def output(folder: Path, steps: int = 3) -> str:
 
 
 def test_several_runs_are_shown_under_their_names(state: Path, tmp_path: Path) -> None:
-    """A board on several runs shows each run under its name, with later events, and nothing else."""
+    """A board on several runs shows each run under its name, with later events, and nothing
+    else.
+    """
     first, second = output(tmp_path / "log/digits/1"), output(tmp_path / "log/cnn/4")
     output(tmp_path / "log/other/1")
     output(tmp_path / "log/cnn/4/eval")

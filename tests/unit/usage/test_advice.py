@@ -183,7 +183,9 @@ def check(cause: str, found: Advised, task: str) -> None:
 @pytest.mark.parametrize("number", TIMES)
 @pytest.mark.parametrize("cause", CAUSES)
 def test_a_planted_cause_is_named(cause: str, number: int) -> None:
-    """The advice on a real run names the planted cause and the task; a balanced run gets no advice."""
+    """The advice on a real run names the planted cause and the task; a balanced run gets no
+    advice.
+    """
     seen = read(RECORDINGS / f"{cause}-{number}.json")
     samples = {task: parse(text.encode()) for task, text in seen.samples.items()}
     check(cause, advised(seen, samples), CAUSES[cause].task)
@@ -439,8 +441,8 @@ def test_a_task_that_stands_still_hangs() -> None:
 
 
 def test_a_hung_task_is_named_after_it_was_stopped() -> None:
-    """CPU that is used while a program is stopped does not count as work. A task that has worked
-    since its stall does not count as hung.
+    """CPU that a program uses while it ends does not count as work. A task that has worked since
+    its stall does not count as hung.
     """
     (hung,) = attempt(90, cpu=0.001)
     (ended,), (worked,) = attempt(6, cpu=0.5), attempt(20, cpu=0.5)

@@ -110,7 +110,9 @@ def test_memory_follows_the_peak_within_a_factor_of_two(
 
 
 def test_advice_on_a_changed_run_is_bounded_by_the_schedule() -> None:
-    """The bound is computed from the schedule's own value, however many runs have raised the value."""
+    """The bound is computed from the schedule's own value, however many runs have raised the
+    value.
+    """
     spec, status = spec_of(memory="1Gi"), NOTHING
     for number in range(1, 5):
         advised = in_force(spec, status.advised)

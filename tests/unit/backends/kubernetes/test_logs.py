@@ -53,7 +53,7 @@ class Together:
         self._told = threading.Condition()
 
     def wait(self) -> None:
-        """Wait until the group is full, or for a while."""
+        """Wait until the group is full, but at most two seconds."""
         with self._told:
             self._here += 1
             group = self.groups

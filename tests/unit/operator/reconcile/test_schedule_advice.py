@@ -1,4 +1,6 @@
-"""A schedule that takes advice on Kubernetes, where the reports of ended tasks change the next run."""
+"""A schedule that takes advice on Kubernetes, where the reports of ended tasks change the next
+run.
+"""
 
 from __future__ import annotations
 

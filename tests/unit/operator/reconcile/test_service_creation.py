@@ -1,4 +1,6 @@
-"""The time at which a run's Service is created, which is after the tasks have got their addresses."""
+"""The time at which a run's Service is created, which is after the tasks have got their
+addresses.
+"""
 
 from __future__ import annotations
 

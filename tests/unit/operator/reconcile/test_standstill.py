@@ -54,7 +54,9 @@ def test_a_standstill_is_known_from_the_logs(world: World) -> None:
 
 
 def test_an_evaluator_that_failed_is_not_made_again(world: World) -> None:
-    """If the evaluator fails, its Job is suspended, and the run continues without it and succeeds."""
+    """If the evaluator fails, its Job is suspended, and the run continues without it and
+    succeeds.
+    """
     up(world, workers=1, evaluator=1, reclaim_after=0.0)
     world.pod("digits-1-evaluator", "failed", 0, "digits-1-evaluator-0-first")
     status = world.wait("digits-1", lambda status: "evaluator" in status)

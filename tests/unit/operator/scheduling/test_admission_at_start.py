@@ -70,7 +70,9 @@ def beginner() -> Iterator[Beginner]:
 
 
 def test_nobody_is_refused_before_the_nodes_were_seen(beginner: Beginner) -> None:
-    """While the list of nodes is missing, a launch waits; then the operator decides on the launch."""
+    """While the list of nodes is missing, a launch waits; then the operator decides on the
+    launch.
+    """
     away = Refusal(503, "ServiceUnavailable", "away")
     beginner.server.refuses = lambda _method, path: away if path == NODES else None
     beginner.begin()

@@ -19,7 +19,9 @@ from tfcluster_magic.spec import Pods, SecretUse
 
 @pytest.fixture
 def there() -> Iterator[Place]:
-    """A cluster with a node of four cores, two users, and a run of bob that needs the whole node."""
+    """A cluster with a node of four cores, two users, and a run of bob that needs the whole
+    node.
+    """
     made = Place()
     made.node("node-1", 4)
     for name in ("alice", "bob"):

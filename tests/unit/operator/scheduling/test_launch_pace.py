@@ -16,7 +16,9 @@ from tfcluster_magic.operator.scheduling.launch_queue import AT_ONCE, EVERY, Lau
 
 @pytest.fixture
 def there() -> Iterator[Place]:
-    """A cluster with a large node and two users; one user has one run more than may start at once."""
+    """A cluster with a large node and two users; one user has one run more than may start at
+    once.
+    """
     made = Place()
     made.node("node-1", 1000)
     for name in ("alice", "bob"):

@@ -165,7 +165,9 @@ def test_a_queue_that_closes_before_one_that_waits_is_said(volcano: World) -> No
     ],
 )
 def test_volcanos_words_of_a_pod_are_explained(said: str, told: str) -> None:
-    """Volcano's message about a task becomes one clause that names the resources that nodes lack."""
+    """Volcano's message about a task becomes one clause that names the resources that nodes
+    lack.
+    """
     assert str(unschedulable_problem(said, PodContext()).text) == told
 
 
