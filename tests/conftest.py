@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
     `--rewrite` writes golden files again, so that Git shows the differences. `--chaos-steps` and
     `--chaos-seed` set the length and the events of test_chaos.py; each test has its own defaults.
-    `--class-size` is the number of students in test_class.py; a whole class takes a quarter of an
+    `--class-size` is the number of students in test_class.py; a full class takes a quarter of an
     hour and some GiB of memory. `--long` also runs the tests marked `long`.
     """
     parser.addoption("--rewrite", action="store_true", help="write golden files anew")

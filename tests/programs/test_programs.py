@@ -36,7 +36,7 @@ def launched(program: PublicProgram) -> object:
 
 
 def log_of(manager: ClusterManager, name: str, task: str) -> str:
-    """Return a task's whole output."""
+    """Return all output of a task."""
     lines = manager.logs(name, [task])
     return "\n".join(line.text for line in lines if line is not None)
 

@@ -1,4 +1,4 @@
-"""`make bench`: its rows, its table, and one real benchmark."""
+"""The rows and the table of `make bench`, and one real benchmark."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def soon(take: Callable[[], None]) -> threading.Event:
 
 
 def test_who_wants_it_alone_waits_for_those_who_share(tmp_path: Path) -> None:
-    """An exclusive turn waits until both shared turns are given back."""
+    """An exclusive turn begins only when both shared turns are over."""
     first, second, third = (Turn(tmp_path / "it") for _ in range(3))
     first.share()
     second.share()

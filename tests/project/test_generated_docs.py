@@ -70,8 +70,8 @@ def test_the_custom_resources_are_those_of_the_models() -> None:
 
 
 def test_a_command_takes_h_however_it_was_first_used() -> None:
-    """Click caches the help option on first use; it includes `-h`, whether a command is first used
-    alone or by its group.
+    """Click caches the help option of a command on first use. This option includes `-h`, even if
+    the command is used without its group.
     """
     command = Command("verb")
 

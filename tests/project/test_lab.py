@@ -64,7 +64,7 @@ def test_a_changed_copy_is_kept(lab: ModuleType, tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_there_before_is_kept(lab: ModuleType, tmp_path: Path) -> None:
-    """A user's own file with the name of an example is kept."""
+    """If the user has a file with the name of an example, this file is kept."""
     own = tmp_path / "workspace" / "examples" / "train.py"
     own.parent.mkdir(parents=True)
     own.write_text("mine")

@@ -304,7 +304,9 @@ def test_the_extension_is_made_for_the_oldest_jupyterlab_and_accepts_newer_ones(
 
 
 def test_a_typescript_file_can_be_read_in_one_sitting() -> None:
-    """No TypeScript file is longer than 600 lines, except the one generated from the schema."""
+    """No TypeScript file is longer than 600 lines, except the file that is generated from the
+    schema.
+    """
     long = {
         path.name: lines
         for path in (SOURCES / "src").rglob("*.ts*")
@@ -314,7 +316,7 @@ def test_a_typescript_file_can_be_read_in_one_sitting() -> None:
 
 
 def test_typescript_files_import_in_no_circle() -> None:
-    """No file of the extension imports itself through others, not even for types."""
+    """No file of the extension imports itself through other files, not even for types."""
     folder = SOURCES / "src"
     files = {path.with_suffix("").as_posix(): path for path in folder.rglob("*.ts*")}
     imported = {

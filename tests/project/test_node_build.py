@@ -62,7 +62,9 @@ def test_a_program_is_built_from_its_module_and_found_by_its_name(
 
 
 def test_a_program_is_not_built_twice(cache: Path, module: Make) -> None:
-    """If two builds run at once, one builds; the other waits and uses the result."""
+    """If two builds of the same module run at once, one of them builds; the other waits and uses
+    the result.
+    """
     tiny = module()
     with ThreadPoolExecutor(2) as both:
         for done in [both.submit(build.make, tiny) for _ in range(2)]:
@@ -196,7 +198,7 @@ def test_older_versions_leave_the_cache_when_nobody_uses_them(cache: Path, modul
 
 
 def test_the_stamp_tells_which_go_built_it(cache: Path, module: Make) -> None:
-    """A stamp beside the programs has the module, Go's version and the build time."""
+    """A stamp next to the programs has the module, Go's version and the build time."""
     tiny = module()
     build.make(tiny, quiet=True)
     stamp = json.loads((tiny.entry / build.STAMP).read_text())

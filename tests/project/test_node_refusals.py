@@ -1,4 +1,6 @@
-"""Kubernetes tests that cannot run as requested, of which one message says why and what to do."""
+"""Refusals of Kubernetes tests that cannot run as requested: a single message says why and what to
+do.
+"""
 
 from __future__ import annotations
 

@@ -133,7 +133,9 @@ def test_an_image_holds_the_versions_that_are_tested_here() -> None:
 
 
 def test_faces_know_nothing_of_each_other_and_imports_only_go_down() -> None:
-    """The layers of ARCHITECTURE.md hold, and the user interfaces do not import each other."""
+    """Imports follow the layers of ARCHITECTURE.md, and the user interfaces do not import each
+    other.
+    """
     tool = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run(
         [tool, "--no-logo", "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False

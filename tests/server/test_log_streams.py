@@ -185,7 +185,7 @@ async def test_a_volume_that_hangs_takes_one_reader(
 async def test_a_download_that_is_cut_does_not_look_whole(
     api: Api, service: Service, ended: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After an unexpected read error the browser sees a broken download."""
+    """After an unexpected read error, the browser sees a broken download."""
     await ended("print('hello')")
 
     def breaks(*_: Any, **__: Any) -> Iterator[LogLine | None]:
@@ -226,8 +226,8 @@ async def test_a_run_that_is_deleted_while_it_is_read(
 async def test_too_many_at_once(
     api: Api, service: Service, launch: Launch, browse: Callable[..., Browser]
 ) -> None:
-    """The number of logs that are read at the same time is limited. A further reader is told so,
-    and may retry.
+    """The number of logs that are read at the same time is limited. A further reader gets an error
+    that says so, and may retry.
     """
     service.streams = LogStreams(most=1)
     await launch(SLEEP)

@@ -116,7 +116,9 @@ async def test_the_whole_log_is_searched(api: Api, ended: Launch) -> None:
 
 
 async def test_a_part_of_a_log_that_is_asked_in_a_wrong_way(api: Api, ended: Launch) -> None:
-    """An invalid part is refused; the response never has the whole log or another part."""
+    """A request for an invalid part of a log is refused; the response never has the whole log or
+    another part.
+    """
     await ended("print('hello')")
     for query, problem in {
         "around=worker-1:x": "around",

@@ -121,5 +121,7 @@ async def test_redirects_stay_below_the_page(fetch: Fetch, recorder: Page) -> No
 
 
 def test_a_redirect_to_a_folder_of_like_name_is_not_cut() -> None:
-    """Only the whole prefix of a redirect's path is removed."""
+    """The board's prefix is removed from a redirect's path only if it is a complete folder name
+    there.
+    """
     assert relocated("/ab/x", "127.0.0.1", 1, "/a", "/base") == "/base/ab/x"

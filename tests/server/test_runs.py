@@ -373,7 +373,9 @@ async def test_errors_are_told_in_the_persons_language(api: Api, service: Servic
 async def test_an_error_inside_is_no_traceback(
     api: Api, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An internal error is reported as such, and only the server's log has its cause."""
+    """The response to an internal error says only that there was one; the server's log has the
+    cause.
+    """
 
     def fails(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("the secret cause")

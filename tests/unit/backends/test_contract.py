@@ -176,7 +176,7 @@ def test_a_given_name_in_use_is_refused(backend: Backend, launch: Launch) -> Non
 
 
 def test_a_derived_name_in_use_gets_a_letter(backend: Backend, launch: Launch) -> None:
-    """A derived name in use becomes the next free one."""
+    """If a derived name is in use, the launch takes the next free name."""
     found = [launch(SLEEP, worker=1, given=False).metadata.cluster for _ in range(3)]
     assert found == ["digits", "digits-b", "digits-c"]
 
@@ -248,7 +248,7 @@ def test_annotations_are_told_to_whoever_watches(backend: Backend, launch: Launc
 
 
 def test_of_two_annotations_at_once_none_is_lost(backend: Backend, launch: Launch) -> None:
-    """A tag is added to the current tags, not to those that the client read."""
+    """A tag is added to the current tags, not to the tags that the client read before."""
     run = until_phase(backend, launch(SLEEP, worker=1), Phase.RUNNING)
 
     def add(tag: str) -> None:

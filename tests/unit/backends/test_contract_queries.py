@@ -43,7 +43,7 @@ __all__ = ["backend", "launch"]  # fixtures of another module
 
 
 def test_unknown_runs(backend: Backend, launch: Launch) -> None:
-    """Every verb refuses an unknown run, and names similar ones."""
+    """Every verb refuses an unknown run, and names similar runs."""
     run = until_released(backend, launch("pass", worker=1))
     for verb in (
         lambda: backend.get("digit"),

@@ -40,7 +40,9 @@ def test_a_task_that_never_stops_printing(chatty: Path) -> None:
 
 
 def test_a_chatty_task_leaves_others_their_turn(chatty: Path, tmp_path: Path) -> None:
-    """While all tasks are followed, one that prints continuously does not hide the others."""
+    """While all tasks are followed, a task that prints continuously does not hide the other
+    tasks.
+    """
     quiet = tmp_path / "worker-1.log"
     quiet.write_text("loss is NaN\n")
     places = {"worker-0": [chatty], "worker-1": [quiet]}

@@ -91,7 +91,9 @@ def test_status_names_each_task_and_status_f_ends_with_the_run(run: Run) -> None
 
 
 def test_status_without_a_name_is_the_newest_run(run: Run) -> None:
-    """Without a name, the latest run is shown; without any run, how to start one."""
+    """Without a name, the latest run is shown; if there is no run, the message says how to start
+    one.
+    """
     none = run("status")
     assert none.code == 5
     assert "no run yet; `tfcluster launch train.py` starts one" in none.err
@@ -109,7 +111,9 @@ def test_a_number_is_used_once_for_a_name(run: Run) -> None:
 
 
 def test_logs_can_be_limited_to_tasks_and_lines(run: Run, here: Path) -> None:
-    """`--tail` counts for each task; unknown tasks are refused with the existing ones."""
+    """`--tail` counts the lines of each task; for an unknown task, the refusal lists the existing
+    tasks.
+    """
     (here / "count.py").write_text("for i in range(9): print('line', i)\n")
     run("launch", "count.py", "--workers", "2", "--wait")
 
@@ -377,7 +381,7 @@ def test_an_object_store_is_named_at_launch(run: Run) -> None:
 
 
 def test_a_note_is_said_changed_and_removed(run: Run) -> None:
-    """A note is one line of at most 500 characters, shown by `status` and in JSON."""
+    """A note is one line of at most 500 characters, which `status` and JSON show."""
     run("launch", "hello.py", "--workers", "1", "--wait")
     assert run("note", "hello").out == "hello-1 has no note.\n"
     assert run("note", "hello", " rate\n0.1\x1b[2J ").out == "rate 0.1\n"
@@ -419,8 +423,8 @@ def test_runs_are_compared(run: Run) -> None:
 
 
 def test_a_run_is_renamed_for_display(run: Run) -> None:
-    """A display name is one line, shown after the run's name. Commands still take the run's
-    name.
+    """A display name is one line, which is shown after the run's name. Commands still take the
+    run's name.
     """
     run("launch", "hello.py", "--workers", "1", "--wait")
     assert run("rename", "hello").out == "hello-1 has no display name.\n"
@@ -538,8 +542,8 @@ while not os.path.exists("end"):
 def test_top_shows_what_each_task_uses(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pipe gets one table, with the busiest task first. After the end, the table has averages,
-    and `status` shows requests and usage.
+    """In a pipe, `top` prints one table, with the busiest task first. After the end, the table has
+    averages, and `status` shows requests and usage.
     """
     monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
     (here / "uses.py").write_text(USES)

@@ -64,7 +64,7 @@ def test_a_wait_that_takes_too_long_exits_11_and_the_run_goes_on(run: Run) -> No
 
 
 def test_waiting_with_json_prints_the_ended_run_and_nothing_else(run: Run) -> None:
-    """With `--wait -o json` the output is one document."""
+    """With `--wait -o json`, the output is a single JSON document."""
     done = run("launch", "hello.py", "--workers", "1", "--wait", "-o", "json")
     ended = msgspec.json.decode(done.out, type=TFCluster)
 

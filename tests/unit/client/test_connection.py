@@ -118,7 +118,7 @@ def test_unresolvable_name_is_said() -> None:
 
 
 def test_a_cluster_without_workers_has_no_client(open_port: str) -> None:
-    """A client needs a worker, and the error says how to get one."""
+    """A client needs a worker, and the error says how to launch one."""
     with pytest.raises(ClientUnsupported, match="--workers 1"):
         connect({"ps": [open_port]}, name="digits-1")
 

@@ -32,8 +32,8 @@ def test_a_change_is_one_entry_and_one_that_was_cut_off_is_there(tmp_path: Path)
 
 
 def test_pages_show_each_change_once(tmp_path: Path) -> None:
-    """Each change is on exactly one page, although it has two lines, which may be in different
-    blocks of the file.
+    """Each change is on exactly one page, although it has two lines in the file, which may be in
+    different blocks.
     """
     log = AuditLog(tmp_path / "audit.jsonl")
     for number in range(500):
@@ -50,7 +50,7 @@ def test_pages_show_each_change_once(tmp_path: Path) -> None:
 
 
 def test_a_line_that_a_full_disk_cut_off_spoils_no_other(tmp_path: Path) -> None:
-    """The next line after a truncated one is complete."""
+    """The line after a truncated line is complete."""
     log = AuditLog(tmp_path / "audit.jsonl")
     noted(log, "digits-1")
     with log.path.open("ab") as file:

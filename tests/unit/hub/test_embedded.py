@@ -148,7 +148,7 @@ def test_the_overlay_of_subdomains_sets_what_hub_and_proxy_read() -> None:
 
 def test_an_ordinary_user_alone_has_notebooks() -> None:
     """Without root, all notebooks would have the same uid, so only the hub's own user has a
-    notebook. Other users are told why they have none.
+    notebook. Other users get a message that says why they have no notebook.
     """
     with pytest.raises(
         NoServer, match="started by ada, so every notebook would run as ada"

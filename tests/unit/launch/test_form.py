@@ -26,13 +26,13 @@ BESIDE |= {"wait", "follow", "timeout", "form", "dry_run"}
 
 
 def test_every_option_of_the_command_line_is_in_the_form() -> None:
-    """The form has the options of `launch`, in the same order, and no others."""
+    """The form has exactly the options of `launch`, in the same order."""
     options = [param.name for param in launch_command.params if param.name not in BESIDE]
     assert list(FIELDS) == options
 
 
 def test_a_field_says_what_it_may_hold() -> None:
-    """Bounds are those of the models; the default is written as a user would write it."""
+    """A field has the bounds of the models; its default is written as a user would write it."""
     workers = FIELDS["workers"]
     assert (workers["kind"], workers["minimum"], workers["maximum"]) == ("whole", 0, 1000)
     assert workers["default"] == {"between-graph": "2", "in-graph": "2"}

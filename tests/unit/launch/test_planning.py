@@ -123,7 +123,9 @@ def test_a_plan_creates_nothing(manager: ClusterManager, own_folders: Path, here
 
 
 def test_all_problems_come_at_once_and_in_the_persons_words(manager: ClusterManager) -> None:
-    """Wrong values, a wrong name and a missing program are one refusal that names the options."""
+    """Wrong values, a wrong name and a missing program cause a single refusal, which names the
+    options.
+    """
     with pytest.raises(InvalidRequest) as refused:
         manager.launch(
             "nowhere.py", name="Bad_Name", workers=-1, mode="sideways", grace="soon", memory="1Gb"

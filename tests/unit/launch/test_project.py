@@ -193,7 +193,7 @@ def test_every_problem_is_named_at_its_line(project: Make) -> None:
     ],
 )
 def test_a_file_of_another_kind_is_refused(text: str, why: str, project: Make) -> None:
-    """A hostile file is refused in one sentence and has no effect."""
+    """The refusal of a hostile file is one sentence, and the file has no effect."""
     assert why in "; ".join(wrong(text, project))
 
 
@@ -242,7 +242,7 @@ def test_problems_of_a_launch_name_the_line_or_the_option(project: Make) -> None
     [("quik", "did you mean quick?"), ("full", "it has quick"), ("", "it has quick")],
 )
 def test_an_unknown_configuration_is_refused(config: str, why: str, project: Make) -> None:
-    """For an unknown configuration, the error has the existing names, or the nearest one."""
+    """For an unknown configuration, the error has the existing names, or the most similar name."""
     with pytest.raises(InvalidRequest, match=f"--config.*{why[:-1]}"):
         asked(project(), config=config)
 
@@ -415,6 +415,6 @@ def test_the_names_of_configurations_are_completed(
 
 
 def test_the_published_schema_is_current() -> None:
-    """The published JSON Schema is the one that the code generates."""
+    """The published JSON Schema is equal to the schema that the code generates."""
     published = Path(__file__).parents[3] / "docs/reference/tfcluster-project.schema.json"
     assert json.loads(published.read_text()) == project_schema()

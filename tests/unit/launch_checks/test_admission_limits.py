@@ -27,7 +27,7 @@ GIB = 2.0**30
 
 
 def node(cpu: float, gib: float, gpus: float = 0, count: int = 1) -> NodeCapacity:
-    """Return empty nodes of one size."""
+    """Return `count` empty nodes of the same size."""
     total = {"cpu": cpu, "memory": gib * GIB, GPU: gpus, "pods": 110.0}
     return NodeCapacity(total=total, free=total, count=count)
 

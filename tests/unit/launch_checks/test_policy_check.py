@@ -155,8 +155,8 @@ def test_duration() -> None:
 
 
 def test_stall_timeout() -> None:
-    """Without a `stallTimeout`, a run gets the policy's default; a longer one than the policy's
-    limit is refused. Servers of a notebook have no such limit.
+    """Without a `stallTimeout`, a run gets the policy's default; a `stallTimeout` above the
+    policy's limit is refused. Servers of a notebook have no such limit.
     """
 
     def counts(spec: Spec, policy: Policy) -> float | None:

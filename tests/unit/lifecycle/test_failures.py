@@ -148,7 +148,9 @@ def test_workers_that_fell_with_a_parameter_server_restart_together() -> None:
 
 
 def test_without_parameter_servers_all_workers_restart_together() -> None:
-    """MultiWorkerMirroredStrategy cannot take back a single worker, so the whole group restarts."""
+    """With MultiWorkerMirroredStrategy, a single worker cannot join again, so the whole group
+    restarts.
+    """
     story = Story(spec_of(worker=3))
     story.ends("worker-2", Cause.KILLED, signal=9)
     assert {t.attempt for t in story.tasks.values()} == {2}

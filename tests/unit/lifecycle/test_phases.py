@@ -330,7 +330,9 @@ def test_an_evaluator_has_its_time_after_success(quiet: bool, said: str) -> None
 
 
 def test_an_evaluator_that_ends_by_itself_is_done() -> None:
-    """An evaluator that exits 0 has finished, before or after the others."""
+    """An evaluator that exits with 0 has finished, whether this is before or after the other
+    tasks.
+    """
     story = Story(spec_of(worker=1, evaluator=1))
     story.ends("evaluator-0", Cause.COMPLETED, exit_code=0)
     story.passes(60)

@@ -23,7 +23,9 @@ __all__ = ["here"]  # a fixture used by the tests below
 
 
 def test_a_notebook_shows_a_run_once_and_keeps_it_up_to_date(here: Path) -> None:
-    """A run is one output in three forms, updated in place; followed lines go to stdout."""
+    """A run is shown as one output in three forms, which is updated in place; followed lines go to
+    stdout.
+    """
     waited, followed, last, error = _notebook(
         "%tfcluster launch hello.py --workers 1 --wait",
         "run = %tfcluster launch hello.py --workers 1 --follow\nrun",
@@ -97,7 +99,7 @@ def test_interrupting_a_wait_says_in_one_line_that_the_run_goes_on(
 
 
 def test_a_wait_brings_the_card_above_it_up_to_date(here: Path) -> None:
-    """A wait updates the card of a launch in the same cell instead of showing another one."""
+    """A wait updates the card of a launch in the same cell instead of showing a second card."""
     same, last = _notebook(
         "run = %tfcluster launch hello.py --workers 1\nrun.wait()",
         "again = %tfcluster launch hello.py --workers 1\nagain.wait()\nprint('over')",

@@ -169,7 +169,7 @@ def test_what_code_launched_is_shown_and_can_be_stopped(
 def test_an_answer_no_does_nothing(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """Cancel leaves the run alone."""
+    """If the user answers with Cancel, nothing happens to the run."""
     manager.launch("sleep.py", workers=1)
     wait_for(lambda: "sleep-1" in rows(panel))
     row = rows(panel)["sleep-1"]

@@ -80,7 +80,7 @@ def test_noting_again_changes_nothing() -> None:
 
 
 def test_a_message_is_tried_for_a_day_and_not_longer() -> None:
-    """Attempts get rarer and rarer, and the last one is a day after the first."""
+    """The pauses between attempts grow, and the last attempt comes a day after the first."""
     rules, key = [rule(Occasion.FAILED)], ("r", "u", "end")
     events = occasions.run_events(run(Phase.FAILED, finished_at=50.0), rules, 100.0)
     kept, now = attempts.note(Deliveries(), rules, events, 100.0), 100.0

@@ -81,7 +81,7 @@ def test_each_receiver_gets_its_shape_and_mentions_nobody() -> None:
 
 
 def test_a_long_message_for_wecom_is_cut() -> None:
-    """A message whose link alone is too long is shortened to the limit, quickly."""
+    """A message is quickly shortened to the limit, even if its link is longer than the limit."""
     hook = Webhook(url="https://example.com/h", format=WebhookFormat.WECOM)
     long = dataclasses.replace(MESSAGE, link="https://example.com/" + "x" * 3000)
     made = json.loads(webhook_request(long, hook, 1.0).body)
@@ -192,7 +192,9 @@ def test_a_receiver_that_never_answers_is_left(receiver: Receiver) -> None:
 def test_few_addresses_are_tried_and_none_after_the_end(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A host with very many addresses takes no longer than one with a single address."""
+    """An attempt to reach a host with very many addresses takes no longer than for a host with one
+    address.
+    """
     tried = 0
     port = int(receiver.url.split(":")[2].partition("/")[0])
     hook = Webhook(url=f"http://many.example:{port}/hook/{TOKEN}")

@@ -364,7 +364,9 @@ def test_what_is_missing_is_said(world: World) -> None:
 
 
 def test_only_its_secret_is_watched(world: World) -> None:
-    """The notifier requests only Secrets and ConfigMaps with one name."""
+    """The notifier requests only the Secrets and ConfigMaps with the name that is reserved for
+    it.
+    """
     world.start()
     asked = {
         (where.rpartition("/")[2], query.get("fieldSelector", [""])[0])

@@ -134,7 +134,7 @@ def test_many_runs_share_a_few_reads() -> None:
 
 
 def pods_of(place: Place, count: int) -> list[Any]:
-    """Return this number of pods like the first recorded one, and their Job."""
+    """Return `count` pods that are copies of the first recorded pod, and the pods' Job."""
     pod, pods = place.seen["pods"][0], []
     for index in range(count):
         head = pod["metadata"]
@@ -146,7 +146,7 @@ def pods_of(place: Place, count: int) -> list[Any]:
 
 
 def test_six_hundred_pods_are_one_question() -> None:
-    """Pods in one state cause one request for all, and one for their volumes."""
+    """All pods in the same state together cause one request, and one request for their volumes."""
     place = Place("secret-file-missing")
     pods = pods_of(place, 600)
     assert place.sentences(pods=pods) == [

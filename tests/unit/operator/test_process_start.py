@@ -1,4 +1,4 @@
-"""The operator as a process on a cluster that lacks one of its requirements."""
+"""The operator as a process on a cluster that lacks something the operator requires."""
 
 from __future__ import annotations
 

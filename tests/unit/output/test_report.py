@@ -368,7 +368,7 @@ def test_a_notebook_holds_no_program_and_no_number_that_json_lacks() -> None:
 
 
 def test_every_line_of_the_stream_names_its_task() -> None:
-    """Names are padded to one width, so that the output stays in columns."""
+    """Names are padded to the same width, so that the output stays in columns."""
     show = Prefixer(["worker-0", "ps-0"], PLAIN)
 
     assert show(LogLine("ps-0", "step 1")) == "ps-0     | step 1"
@@ -435,7 +435,7 @@ def test_list_is_cut_to_the_terminal_and_only_there() -> None:
     [(0, "0s"), (119, "119s"), (120, "2m"), (7500, "2h5m"), (7200, "2h"), (200000, "2d")],
 )
 def test_age_is_rough(seconds: float, shown: str) -> None:
-    """An age has one unit or two."""
+    """An age is shown with one unit or two units."""
     assert age(seconds) == shown
 
 

@@ -48,5 +48,5 @@ def test_what_its_code_in_c_says_is_a_remark(line: str) -> None:
     ],
 )
 def test_errors_and_the_programs_words_are_none(line: str) -> None:
-    """Lines that may matter are never hidden, such as those that name a missing task."""
+    """Lines that may matter, such as lines that name a missing task, are never hidden."""
     assert not is_tensorflow_log(line)

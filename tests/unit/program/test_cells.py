@@ -50,7 +50,7 @@ def test_cell_runs_with_the_modules_beside_the_notebook(
 def test_traceback_of_a_cell_has_the_line_of_the_cell(
     here: Path, workspace: Path, tmp_path: Path
 ) -> None:
-    """Line numbers in a task's traceback are those of the cell in the notebook."""
+    """Line numbers in a task's traceback are line numbers of the cell in the notebook."""
     text = "from __future__ import annotations\n1 / 0\n"
     program, _ = snapshot_cell(text, workspace=workspace, cwd=here)
     materialise(program, tmp_path / "program", workspace)

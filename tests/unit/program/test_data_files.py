@@ -1,4 +1,4 @@
-"""Files that are copied with a program of one file."""
+"""Files that are copied together with a program that is a single file."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def test_what_a_program_names_comes_whatever_it_is(here: Path, workspace: Path) 
 
 
 def test_a_cell_and_a_script_bring_their_files(here: Path, workspace: Path) -> None:
-    """A cell gets the small files of the notebook's folder; a script gets those of its own
-    folder.
+    """A cell gets the small files of the notebook's folder; a script gets the small files of its
+    own folder.
     """
     write(here, {"go.sh": "cat conf/a.txt\n", "conf/a.txt": "a", "b.txt": "b", "n.ipynb": "{}"})
     assert set(contents(take("go.sh", here, workspace))) == {"go.sh", "conf/a.txt", "b.txt"}
@@ -78,8 +78,8 @@ def test_a_cell_and_a_script_bring_their_files(here: Path, workspace: Path) -> N
 def test_large_files_stay_and_are_named_if_the_program_names_them(
     here: Path, workspace: Path
 ) -> None:
-    """Files above 1 MiB are not copied; a warning lists those that the program names, with the
-    line.
+    """Files above 1 MiB are not copied; a warning lists the large files that the program names,
+    with the line of the program.
     """
     write(
         here,

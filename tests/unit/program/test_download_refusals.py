@@ -94,7 +94,7 @@ def test_redirect_to_another_scheme_is_refused(site: Site, tmp_path: Path, targe
 
 
 def test_endless_redirect_is_refused(site: Site, tmp_path: Path) -> None:
-    """A circle of redirects ends with one message."""
+    """A circle of redirects is refused with one message."""
     site.redirect("/b.py", "/a.py")
     assert "the server answered 302" in refusal(site.redirect("/a.py", "/b.py"), tmp_path)
 
@@ -224,7 +224,9 @@ def test_download_that_cannot_run_is_refused(
 
 
 def understated(body: bytes) -> bytes:
-    """Return the zip with a central directory that says that each file has one byte."""
+    """Return the zip `body` with a central directory that states a size of one byte for each
+    file.
+    """
     at = body.index(b"PK\1\2") + 24
     return body[:at] + (1).to_bytes(4, "little") + body[at + 4 :]
 

@@ -46,7 +46,9 @@ def test_a_program_gets_the_task_types_that_it_asks_for(
 
 
 def test_a_reason_names_the_line(here: Path, workspace: Path) -> None:
-    """The reason for a parameter server is the line of the program that uses one."""
+    """The reason for a parameter server names the line of the program that uses a parameter
+    server.
+    """
     text = "import tensorflow as tf\n\nprint(tf.train.replica_device_setter())\n"
     found = findings(ProgramText("", text), here, workspace)[1].wanted[TaskType.PS]
     assert (found.path, found.line, found.name) == ("train.py", 3, "replica_device_setter")

@@ -41,7 +41,9 @@ def test_a_refused_launch_takes_its_snapshot_along(taken: tuple[Program, Path]) 
 
 
 def test_a_snapshot_that_another_launch_took_up_stays(taken: tuple[Program, Path]) -> None:
-    """If one of two launches of a program is refused, the other's snapshot stays."""
+    """If one of two launches of the same program is refused, the snapshot stays for the other
+    launch.
+    """
     with suppress(Refused), keep_snapshot(*taken):
         with keep_snapshot(*taken):
             pass

@@ -118,7 +118,7 @@ def test_altered_store_is_noticed_and_repaired_by_the_next_launch(
 
 
 def test_launches_at_once_store_one_program(here: Path, workspace: Path) -> None:
-    """Processes that store the same program at the same time leave one right copy."""
+    """Processes that store the same program at the same time leave one correct copy."""
     write(here / "job", {"main.py": "x = 1\n", "data.bin": os.urandom(INLINE_BYTES)})
     code = (
         "import sys; from pathlib import Path; from tfcluster_magic.program import snapshot;"

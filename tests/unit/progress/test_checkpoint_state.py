@@ -33,7 +33,7 @@ def test_newest_checkpoint(tmp_path: Path) -> None:
 
 
 def test_nothing_to_resume_from(tmp_path: Path) -> None:
-    """There is no checkpoint without a folder, or without a state file that names one."""
+    """There is no checkpoint if there is no folder, or if no state file names a checkpoint."""
     assert newest_checkpoint(tmp_path / "missing") is None
     assert newest_checkpoint(tmp_path) is None
     (tmp_path / "checkpoint").mkdir()

@@ -51,7 +51,9 @@ def test_both_formats(tmp_path: Path) -> None:
 
 
 def test_damage_costs_only_the_damaged_record(tmp_path: Path) -> None:
-    """After a damaged length, content or checksum, reading continues at the next whole record."""
+    """After a damaged length, content or checksum, reading continues at the next complete
+    record.
+    """
     records = [ev.event(s, {"loss": 1.0}) for s in range(4)]
     for at in (0, 5, 9, 14, len(records[1]) - 2):
         damaged = bytearray(records[1])
@@ -62,7 +64,9 @@ def test_damage_costs_only_the_damaged_record(tmp_path: Path) -> None:
 
 
 def test_first_look_reads_the_tail(tmp_path: Path) -> None:
-    """The first read of a large file finds the newest events; later reads continue from there."""
+    """The first read of a large file finds the newest events; later reads continue from these
+    events.
+    """
     path = ev.event_file(tmp_path)
     old = ev.event(1, {"loss": 1.0}, extra=os.urandom(1000)) * (4 * CHUNK // 1000)
     path.write_bytes(old + ev.event(7, {"loss": 1.0}) + ev.event(8, {"loss": 1.0}))

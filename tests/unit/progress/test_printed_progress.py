@@ -208,7 +208,7 @@ def reports(folder: Path, script: str, *path: Path) -> subprocess.CompletedProce
 
 
 def test_a_program_reports_its_progress(tmp_path: Path) -> None:
-    """The last call counts, however fast calls follow each other, with all its metrics."""
+    """The last call counts, with all its metrics, however fast the calls follow each other."""
     done = reports(
         tmp_path,
         "import tfcluster\n"

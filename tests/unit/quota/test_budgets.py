@@ -63,9 +63,9 @@ def test_most_of_a_budget_is_a_warning() -> None:
 
 
 def test_a_refusal_says_what_was_asked_used_and_allowed_and_when_hours_come_back() -> None:
-    """A refusal has the requested, used and allowed hours, names the administrator as the one to
-    ask, and says on which day enough hours return. This may be later than the first day on which
-    hours return.
+    """A refusal has the requested, used and allowed hours, says that the administrator can change
+    the budget, and names the day on which enough hours return. This may be later than the first day
+    on which hours return.
     """
     spent = {"2026-11-17": (2.5, 0.0), "2026-11-18": (4.0, 0.0), "2026-11-21": (18.5, 0.0)}
     (told,) = refused(WEEK, spent)

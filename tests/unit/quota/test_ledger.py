@@ -1,4 +1,4 @@
-"""The ledger of one user, in which every run counts once, no hours are lost, and whose size is
+"""The ledger of one user: every run counts once, no hours are lost, and the size of the ledger is
 bounded.
 """
 

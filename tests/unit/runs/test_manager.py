@@ -247,7 +247,9 @@ def test_a_deleted_run_has_ended_for_those_that_wait_for_its_end(manager: Cluste
 def test_list_shows_the_newest_run_of_each_name_and_all_runs_when_asked(
     manager: ClusterManager,
 ) -> None:
-    """A name that was launched many times takes one line."""
+    """In the list, a name that was launched many times has one line; on request, all its runs are
+    listed.
+    """
     for _ in range(2):
         manager.wait(manager.launch("hello.py", workers=1).metadata.name, 60)
     manager.launch("sleep.py", workers=1)
@@ -309,7 +311,7 @@ def test_an_in_graph_cluster_is_reachable_when_all_ports_accept(manager: Cluster
 
 
 def test_an_unknown_backend_is_refused_with_those_there_are() -> None:
-    """An unknown backend is refused with the allowed ones."""
+    """The refusal of an unknown backend lists the existing backends."""
     with pytest.raises(TraitError, match="local"):
         ClusterManager(backend_name="cloud")
 

@@ -26,7 +26,7 @@ class Told(LocalBackend):
         self._taken = threading.Semaphore(0)
 
     def say(self, *changes: TFCluster | Removed | None) -> None:
-        """Report `changes`, and wait until the watcher has taken the last one."""
+        """Report `changes`, and wait until the watcher has handled the last change."""
         for change in (*changes, None):
             self._said.put(change)
         for _ in (*changes, None):

@@ -112,7 +112,7 @@ def test_volume_has_room_again(run: Run) -> None:
 
 
 def test_a_copy_that_is_removed_begins_anew(run: Run) -> None:
-    """If the copy of a log is removed, a new one has the output from then on."""
+    """If the copy of a log is removed, a new copy has the output from then on."""
     run.program(
         "import os, time\n"
         "copy = os.environ['TFCLUSTER_OUTPUT_DIR'] + '/worker-0.log'\n"

@@ -154,8 +154,8 @@ def test_a_name_that_sha256sum_writes_differently(run: Run, home: Path, name: st
 def test_a_wrong_checksum_is_refused_with_the_right_one(
     run: Run, home: Path, site: Site, kind: str
 ) -> None:
-    """A program whose checksum differs from the requested one is never started, and both checksums
-    are reported.
+    """A program whose checksum differs from the requested checksum is never started, and both
+    checksums are reported.
     """
     (home / "train.py").write_text(HELLO)
     where = {"path": str(home / "train.py"), "url": site.add("/train.py", HELLO.encode())}[kind]
@@ -165,7 +165,7 @@ def test_a_wrong_checksum_is_refused_with_the_right_one(
 
 
 def test_a_path_that_is_not_there(run: Run, home: Path) -> None:
-    """A path that does not exist is reported as such."""
+    """If the path does not exist, the message says so."""
     path = str(home / "train.py")
     assert refused(started(run, path=path)) == ("ProgramNotThere", {"path": path})
 

@@ -57,7 +57,9 @@ def test_attempts_are_counted_by_the_job(
 
 
 def test_a_group_is_given_time(run: Run) -> None:
-    """Without parameter servers, a worker that replaces a failed one starts after the hold-off."""
+    """Without parameter servers, a worker that replaces a failed worker starts only after the
+    hold-off.
+    """
     run.config.update(counts={"worker": 2}, holdOff=1.0)
     run.config["addresses"].pop("ps")
     task = run.task("worker-1").start({"TFCLUSTER_INDEX_FAILURES": "1"})

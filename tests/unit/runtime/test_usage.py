@@ -201,7 +201,7 @@ def test_a_digest_has_equal_intervals_whatever_the_time(usage: ModuleType) -> No
 
 
 def test_thinning_follows_no_link(usage: ModuleType, tmp_path: Path) -> None:
-    """A link that a program put beside the samples cannot redirect a write."""
+    """A link that a program put next to the samples cannot redirect a write."""
     other = tmp_path / "other"
     other.write_text("kept")
     file = usage.UsageFile(str(tmp_path), "worker-0", 1)
@@ -241,8 +241,8 @@ def test_many_attempts_leave_the_newest(usage: ModuleType) -> None:
 
 
 def test_what_could_not_be_written_is_not_lost(usage: ModuleType, tmp_path: Path) -> None:
-    """The usage of the time in which samples could not be written is in one interval; a removed
-    folder is not created again.
+    """After a time in which samples could not be written, the usage during this time is in one
+    interval; a removed folder is not created again.
     """
     gone = tmp_path / "gone"
     file = usage.UsageFile(str(gone), "worker-0", 1)
@@ -421,8 +421,8 @@ print(json.dumps(told))
 def test_limits_and_throttling_of_an_own_control_group(
     tmp_path: Path, lines: str, files: dict[str, str]
 ) -> None:
-    """The figures are those of the task's own control group, in both versions of control groups; a
-    group that it shares with other processes does not count.
+    """The figures are read from the task's own control group, in both versions of control groups. A
+    group that the task shares with other processes does not count.
     """
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -101,7 +101,7 @@ def test_times_increase_and_do_not_depend_on_where_one_begins(
 @settings(max_examples=50, deadline=None)
 @given(st.sampled_from(CRONS), st.sampled_from(ZONES), times, st.floats(0, 40 * 86400))
 def test_the_last_is_that_of_all(cron: str, zone: str, until: float, back: float) -> None:
-    """The last due time of a period equals the last one found by counting forwards."""
+    """The last due time of a period equals the last due time that is found by counting forwards."""
     found = CronTimes(cron, zone)
     inside = []
     for moment in found.after(until - back):
@@ -137,7 +137,7 @@ def test_nonsense_is_refused_with_what_is_right(cron: str, why: str) -> None:
 
 @pytest.mark.parametrize("zone", ["Asia/Shanghia", "Asia", "", "../../etc/passwd", "/etc/passwd"])
 def test_a_zone_that_is_none_is_refused(zone: str) -> None:
-    """An unknown time zone is refused, with a similar one as a suggestion."""
+    """An unknown time zone is refused, and the refusal suggests a similar time zone."""
     with pytest.raises(InvalidRequest, match="--time-zone") as refused:
         CronTimes("0 2 * * *", zone)
     assert "Asia/Shanghai" in str(refused.value) or "such as" in str(refused.value)
@@ -158,7 +158,7 @@ def test_any_text_is_read_or_refused(cron: str) -> None:
 
 
 def test_the_machine_has_a_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's time zone is that of TZ; an invalid TZ is ignored."""
+    """The variable TZ sets the machine's time zone; an invalid TZ is ignored."""
     monkeypatch.setenv("TZ", ":Asia/Tokyo")
     assert machine_zone() == "Asia/Tokyo"
     monkeypatch.setenv("TZ", "nowhere")

@@ -166,7 +166,9 @@ def test_forbid_skips_and_says_why() -> None:
 
 
 def test_replace_stops_the_run_before_and_waits_for_its_end() -> None:
-    """With `replace`, the active run is stopped, and the new one starts when it is gone."""
+    """With `replace`, the active run is stopped, and the new run starts when the old run is
+    gone.
+    """
     world = ScheduleWorld(rules(overlap=Overlap.REPLACE), lasts=lambda _o: 10 * DAY)
     for _ in range(100):
         world.look()

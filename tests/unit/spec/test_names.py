@@ -17,7 +17,7 @@ def test_any_text_gives_a_valid_name(text: str) -> None:
 
 
 def test_a_derived_name_stays_recognisable() -> None:
-    """Letters and digits of the file's name are kept."""
+    """A derived name keeps the letters and digits of the file's name."""
     assert derive("My_Train 2") == "my-train2"
     assert derive("42") == "cluster"
 

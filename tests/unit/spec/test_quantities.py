@@ -33,7 +33,7 @@ def test_what_is_no_memory_is_refused(text: str) -> None:
 
 @given(st.integers(0, 2**45).map(lambda n: n * 1024))
 def test_formatted_memory_is_close_to_the_amount(count: int) -> None:
-    """A formatted amount differs from the real one by less than a tenth."""
+    """A formatted amount differs from the real amount by less than a tenth."""
     assert abs(parse_memory(format_bytes(count)) - count) <= count / 10
 
 

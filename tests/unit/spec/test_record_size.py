@@ -83,7 +83,7 @@ def test_every_field_of_the_table_has_a_case() -> None:
 
 @pytest.mark.parametrize("path", SPECS)
 def test_the_border_is_at_the_same_byte_for_each_field(path: str) -> None:
-    """Texts of 64 KiB are accepted and one byte more is refused, whatever field they are in."""
+    """Whatever field a text is in, 64 KiB are accepted, and one byte more is refused."""
     assert counted(path) > 0
     spec = filled(SPECS[path])
     assert size(spec) == PAYLOAD_BYTES
@@ -305,8 +305,9 @@ def crashed(task: str, line: str) -> TaskFailure:
 def test_of_a_status_that_is_too_large_goes_first_what_people_need_least(
     length: int, first: int, last: int, events: int, words: int
 ) -> None:
-    """A status that is too large first loses lines of tasks that failed later, then older events,
-    then the messages of those tasks, and last the output of the task that failed first.
+    """A status that is too large first loses the last lines of tasks that failed later, then older
+    events, then the messages of tasks that failed later, and finally the output of the task that
+    failed first.
     """
     status = Status(
         phase=Phase.FAILED,

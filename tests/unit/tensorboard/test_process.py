@@ -135,7 +135,7 @@ def test_two_callers_at_once_share_one_board(state: Path, logs: Path) -> None:
 
 
 def test_killed_board_is_replaced(state: Path, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A board that was killed, or does not answer any more, is replaced by a new one."""
+    """A board that was killed, or does not answer any more, is replaced by a new board."""
     first = process.open(logs, state_dir=state)
     os.kill(first.pid, signal.SIGKILL)
     wait_until(lambda: start_time(first.pid) is None, "SIGKILL has no effect")

@@ -345,7 +345,9 @@ def test_less_memory_is_advised_only_after_a_whole_run() -> None:
 
 
 def test_too_few_samples_are_said() -> None:
-    """Without enough samples there is no advice, and the reason is said in any language."""
+    """Without enough samples, there is no advice, and the reason is given in the reader's
+    language.
+    """
     assert advise(a_run(tasks()), {"worker-0": attempt()}, {}).no_advice == (
         "There is no advice: not every worker has been sampled, so the tasks cannot be compared."
     )

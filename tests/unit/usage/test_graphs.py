@@ -1,4 +1,4 @@
-"""Graphs of usage over time: one axis, outliers first, steps and restarts."""
+"""Graphs of usage over time, which share one time axis: outliers first, steps and restarts."""
 
 from __future__ import annotations
 

@@ -201,7 +201,9 @@ def test_what_the_schedule_does_not_set_is_not_changed() -> None:
 
 
 def test_lower_memory_needs_the_figures_of_every_task() -> None:
-    """If one of two workers was not sampled, it may need more than the other one."""
+    """If one of two workers was not sampled, less memory is not advised, because this worker may
+    need more than the other.
+    """
     spec = spec_of(workers=2, memory="8Gi")
     assert judged(spec, used("worker-0")).advised == ()
     assert judged(spec, used("worker-0") | used("worker-1", memory=0)).advised == ()

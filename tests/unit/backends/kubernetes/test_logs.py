@@ -1,4 +1,4 @@
-"""Logs of runs on Kubernetes: many tasks, unreadable ones, servers that are down, last lines."""
+"""Logs of runs on Kubernetes: many tasks, unreadable tasks, servers that are down, last lines."""
 
 from __future__ import annotations
 
@@ -126,7 +126,9 @@ def test_lines_wait_for_the_answers_of_other_tasks() -> None:
 
 
 def test_a_backlog_that_waits_for_other_tasks_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The backlog of one task is returned, the earliest lines first, before it fills the memory."""
+    """Lines of one task that wait for other tasks are returned, the earliest first, before they
+    fill the memory.
+    """
     monkeypatch.setattr(log_following, "MOST_WAITING", 1000)
     sorter, given = TimeSorter(2), 0
     for part in range(6):
@@ -276,7 +278,9 @@ def test_the_last_lines_of_a_pod_that_went_are_in_the_copy(
 
 
 def test_last_lines_that_nobody_has_are_told(server: KubeServer) -> None:
-    """Without /log, a follower is told that the last lines may be missing, and where the log is."""
+    """Without /log, a follower gets a message that the last lines may be missing, and where the log
+    is.
+    """
     first, second = end_while_followed(server, None)
     assert first == "a"
     assert second.startswith("tfcluster: the last lines of worker-0 may be missing")

@@ -1,4 +1,4 @@
-"""Reports that the operator does not answer, and no such report while it answers."""
+"""Reports that the operator does not answer, which never come while it answers."""
 
 from __future__ import annotations
 
@@ -166,8 +166,8 @@ def test_nobody_is_blamed_whose_lease_cannot_be_read(
 def test_an_operator_whose_lease_is_gone_does_not_answer(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """If there is no Lease at the published place, the operator is reported as away until a Lease
-    is there; a Lease that may not be read is no outage.
+    """If there is no Lease at the published place, the operator is reported as away until the Lease
+    exists. A Lease that may not be read is no outage.
     """
     options = server.objects[path("configmaps", NAMESPACE, labels.OPTIONS)]
     options["data"][leader_election.LEASE_KEY] = f"labs/{leader_election.OPERATOR_LEASE}"

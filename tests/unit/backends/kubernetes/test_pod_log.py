@@ -153,7 +153,7 @@ def test_the_last_lines_are_those_that_count(server: KubeServer) -> None:
 
 
 def test_a_quiet_task_costs_a_few_lines(server: KubeServer) -> None:
-    """For a task that prints nothing only the last lines are requested, not the whole log."""
+    """For a task that prints nothing, only the last lines are requested, not the whole log."""
     node = NodeLog()
     node.say(*NUMBERS, every=1)
     pod = put_pod(server, 0, node)

@@ -133,7 +133,7 @@ def posts(server: KubeServer) -> int:
 
 def test_a_lost_answer_makes_no_second_run(server: KubeServer, laptop: KubernetesBackend) -> None:
     """If the connection is cut after the POST was carried out, the launch returns the run that the
-    POST created, and creates no second one.
+    POST created, and creates no second run.
     """
     server.loses = lambda method, _path: method == "POST"
     assert launch(laptop) == "digits-1"
@@ -244,7 +244,9 @@ def test_a_pod_that_may_not_ask_is_told_which_right_it_lacks(server: KubeServer,
 def test_a_pod_of_a_cluster_without_tfcluster_runs_clusters_itself(
     server: KubeServer,
 ) -> None:
-    """If TFCluster is not installed, a pod without rights is a machine like any other."""
+    """If TFCluster is not installed in the cluster, a pod without rights runs clusters itself, like
+    any machine.
+    """
     forbid(server, installed=False)
     assert isinstance(ClusterManager().backend, LocalBackend)
 

@@ -96,7 +96,9 @@ def test_its_files_are_private_and_it_ends_with_the_last_schedule(
 
 
 def test_any_command_starts_it_again(scheduler: ClusterManager) -> None:
-    """After a reboot, the first command or server starts the clock process, and only one."""
+    """After a reboot, the first command or server starts the clock process; there is never a second
+    process.
+    """
     scheduler.schedules.create("nightly", "quick.sh", cron=YEARLY, workers=1)
     clock = clock_of(scheduler)
     wait_until(lambda: clock.pid() is not None)
@@ -136,7 +138,7 @@ def test_a_failing_program_is_retried(scheduler: ClusterManager) -> None:
 
 def test_forbid_and_replace_with_real_runs(scheduler: ClusterManager) -> None:
     """While a run is active, `forbid` skips the next due time, and `replace` stops the run and
-    launches a new one.
+    launches a new run.
     """
     scheduler.schedules.create("nightly", "sleep.py", cron=YEARLY, workers=1, grace=1)
     scheduler.schedules.run_now("nightly")

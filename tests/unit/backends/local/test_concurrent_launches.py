@@ -69,7 +69,9 @@ def test_what_only_kubernetes_has_is_refused_on_this_machine(
 def test_one_given_name_launched_twice_at_once(
     backend: LocalBackend, program_of: Callable[..., Program], tmp_path: Path
 ) -> None:
-    """If several processes launch one name at the same time, exactly one succeeds."""
+    """If several processes launch under the same name at the same time, exactly one launch
+    succeeds.
+    """
     spec = Spec(program=program_of(SLEEP), replicas=ReplicaSet(worker=Replicas(count=1)))
     (tmp_path / "spec.json").write_bytes(to_json(spec))
     text = f"""
@@ -122,7 +124,7 @@ def test_a_reserved_port_is_nobody_elses() -> None:
 def test_two_launches_cannot_both_take_the_last_memory(
     backend: LocalBackend, program_of: Callable[..., Program]
 ) -> None:
-    """If several launches each need more than half of the free memory, only one succeeds."""
+    """If several launches each need more than half of the free memory, only one launch succeeds."""
     most = Resources(memory=str(int(backend.options().memory.free * 0.6)))
     replicas = ReplicaSet(worker=Replicas(count=1, resources=most))
     spec = Spec(program=program_of(SLEEP), replicas=replicas)

@@ -146,7 +146,7 @@ def test_logs_are_found_in_the_output_folder(backend: LocalBackend, launch: Laun
 def test_a_record_of_rubbish_hides_nothing_else(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """Every command ignores files that are not records, and names damaged ones."""
+    """Every command ignores files that are not records, and names damaged records."""
     run = launch("pass", worker=1)
     over(backend, "digits")
     runs = backend.state_dir / "runs"

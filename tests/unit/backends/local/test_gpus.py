@@ -1,4 +1,4 @@
-"""GPUs: whole devices for each task, not shared between runs."""
+"""GPUs, which tasks get as whole devices and runs do not share."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def devices_of(backend: LocalBackend, ref: str) -> dict[str, str]:
 def test_each_task_gets_devices_of_its_own(
     backend: LocalBackend, launch: Launch, two_gpus: None, program_of: Callable[..., Program]
 ) -> None:
-    """A task sees the GPUs that it requested; a task without such a request sees no GPU."""
+    """A task sees the GPUs that it requested; a task that requested none sees no GPU."""
     assert backend.options().gpu.total == 2
     replicas = ReplicaSet(
         worker=Replicas(count=2, resources=Resources(gpu=1)), chief=Replicas(count=1)
@@ -88,7 +88,7 @@ def test_devices_are_held_until_the_run_is_over(
 def test_only_the_devices_of_the_launcher_are_given(
     backend: LocalBackend, two_gpus: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the administrator gave this user one GPU, only that one is used."""
+    """If the administrator gave this user one GPU, only that GPU is used."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert backend.options().gpu.total == 1
 

@@ -100,7 +100,7 @@ def test_a_fault_of_notifications_leaves_schedules_alone(
 
 
 def test_damaged_deliveries_send_nothing_again(state: Path) -> None:
-    """Events before the file was damaged count as handled; later ones are sent."""
+    """Events from before the damage to the file count as handled; later events are sent."""
     watch = NotificationWatch(state)
     assert watch.look([])[0] == ["team"]
     DeliveryFile(state).path.write_text('{"deliv')

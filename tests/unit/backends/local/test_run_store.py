@@ -147,8 +147,8 @@ def test_what_a_lost_run_held_is_counted_to_its_last_sign(store: Store) -> None:
 
 
 def test_numbers_go_up_and_are_not_given_twice(store: Store, tmp_path: Path) -> None:
-    """A new run's number is one above the highest existing number, also if only the logs of that
-    run are left.
+    """A new run's number is one above the highest existing number, even if only logs are left of
+    the run with that number.
     """
     assert store.allocate("digits", tmp_path)[0] == 1
     assert store.allocate("digits", tmp_path)[0] == 2
@@ -177,7 +177,7 @@ def test_a_number_is_not_given_again_after_its_run_was_removed(
 
 
 def test_foreign_files_are_no_runs(store: Store) -> None:
-    """Folders whose names are not those of runs are ignored."""
+    """Folders whose names cannot be names of runs are ignored."""
     folder = record(store)
     (store.runs_dir / "Not a name").mkdir()
     (store.runs_dir / "file").write_text("")
@@ -188,7 +188,9 @@ def test_foreign_files_are_no_runs(store: Store) -> None:
 
 
 def test_names(store: Store) -> None:
-    """A given name in use is refused; a derived one gets a suffix, however many are taken."""
+    """A given name in use is refused; a derived name in use gets a suffix, however many names are
+    taken.
+    """
     run = loaded(record(store))
     assert run_names.choose_name("other", True, {"digits": run}) == "other"
     with pytest.raises(NameTaken, match=r"digits-1 is still running: .*tfcluster stop digits"):

@@ -33,7 +33,7 @@ def test_tries_are_counted_until_they_are_old(clock: Clock) -> None:
 
 
 def test_a_right_password_forgets_the_wrong_ones(clock: Clock) -> None:
-    """A correct password clears all attempts of its account, and one attempt of its address."""
+    """A correct password clears all attempts at its account, and one attempt from its address."""
     tries = Throttle(2, 60.0, clock)
     for key in ("ada", "ada", "address", "address"):
         tries.begin(key)

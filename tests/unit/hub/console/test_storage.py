@@ -25,7 +25,7 @@ GIB = 1 << 30
 def test_a_persons_folders_are_read_by_their_reader(
     own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On this machine the reader of each person measures that person's folders."""
+    """On this machine, each user's folders are measured by the reader that runs as this user."""
     monkeypatch.chdir(own_folders)
     run = own_folders / "tfcluster" / "log" / "digits" / "1"
     run.mkdir(parents=True)
@@ -140,8 +140,8 @@ def summary(available: int, capacity: int) -> dict[str, object]:
 def test_claims_are_as_full_as_kubelet_says(
     server: KubeServer, told: dict[str, object], used: int | None, note: str
 ) -> None:
-    """On Kubernetes a claim's usage is that of its file system, unless it is a folder of a larger
-    disk; claims of namespaces without a user are not shown.
+    """On Kubernetes, the usage of a claim is the usage of its file system, unless the claim is a
+    folder on a larger disk. Claims of namespaces without a user are not shown.
     """
     server.put("/api/v1/nodes/one/proxy/stats/summary", told)
     filled = kubernetes.site_storage(server.api(), {"u-ada": "ada"})

@@ -120,7 +120,9 @@ def test_what_cannot_be_asked_is_named(words: dict[str, str]) -> None:
 
 
 def test_a_class_is_read_line_by_line() -> None:
-    """Line numbers are those of the file, also after a two-line cell; empty lines are skipped."""
+    """Line numbers count the lines of the file, also after a cell of two lines; empty lines are
+    skipped.
+    """
     text = '\ufeffID, User ,Group\n1,Ada,\n\n2,bob,vision\n"a\nb",ADA,\n3,x/y,\n4,cyd,a b\n'
     found = class_import.read_class(text, "ml101")
 

@@ -199,7 +199,7 @@ def test_a_claim_that_waits_in_vain_is_made_again_as_the_policy_is_mended(world:
 
 
 def test_a_refusal_is_told_and_keeps_nothing_else_from_being_made(world: World) -> None:
-    """A refused object is reported in one sentence, and all other objects are created."""
+    """If an object is refused, one sentence reports this, and all other objects are created."""
     full = Refusal(403, "Forbidden", "exceeded quota: storage")
     world.server.refuses = lambda method, where: (
         full if method == "POST" and where.endswith("/persistentvolumeclaims") else None

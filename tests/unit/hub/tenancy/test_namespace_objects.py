@@ -64,7 +64,7 @@ def is_golden(name: str, text: str, config: pytest.Config) -> bool:
 def test_a_tenant_is_made_of_what_the_golden_file_says(
     name: str, pytestconfig: pytest.Config
 ) -> None:
-    """A tenant's objects are those of the reviewed golden file."""
+    """A tenant's objects are equal to the reviewed golden file."""
     text = yaml_documents(made(POLICIES[name]))
     assert is_golden(f"{name}.yaml", text, pytestconfig), "read the difference; --rewrite accepts"
 
@@ -132,8 +132,8 @@ def test_tenancy_may_write_all_that_it_marks_a_namespace_with() -> None:
 
 
 def test_rights_do_not_grow(pytestconfig: pytest.Config) -> None:
-    """The roles of operator, hub, tenancy, console and users, with their subjects, are those of the
-    reviewed golden file.
+    """The roles of operator, hub, tenancy, console and users, and the subjects of these roles, are
+    equal to the reviewed golden file.
     """
     lines = []
     for file in (*(ROOT / "k8s" / "base").glob("*.yaml"), *(ROOT / "k8s" / "hub").glob("*.yaml")):

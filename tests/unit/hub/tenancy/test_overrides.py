@@ -117,8 +117,8 @@ def test_overrides_are_the_same_after_writing() -> None:
 
 
 def test_a_notebook_is_told_what_its_user_may_have(tmp_path: Path) -> None:
-    """Without a policy, the file of a user has no limits; otherwise, it has the group's limits, and
-    during an override those of the override.
+    """Without a policy, the file of a user has no limits; otherwise, it has the limits of the
+    group, or during an override the limits of the override.
     """
     now = [NOW]
     told = Allowances(tmp_path, clock=lambda: now[0])
@@ -173,8 +173,8 @@ def test_overrides_that_have_ended_go_with_the_next_change(tmp_path: Path) -> No
 def test_an_account_may_read_its_limits_and_not_write_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An account can read its own file of limits in root's folder, but neither list nor write
-    there.
+    """An account can read its own file of limits in root's folder, but can neither list nor change
+    the folder.
     """
     monkeypatch.setattr("tfcluster_magic.hub.user_limits.OF_ROOT", tmp_path / "open")
     file = Allowances(tmp_path / "closed").tell("ada", [], gid=65534)

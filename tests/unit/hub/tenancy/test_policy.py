@@ -28,7 +28,7 @@ groups:
 
 
 def test_an_empty_policy_says_the_defaults() -> None:
-    """An empty policy gives everyone the defaults, with one size of notebook."""
+    """An empty policy gives every user the defaults, among them a single size of notebook."""
     assert entitlement_for_groups(parse_policy(""), ["any"]) == Entitlement(Grant(), "")
     assert [size.name for size in Grant().sizes] == ["small"]
 

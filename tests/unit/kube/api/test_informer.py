@@ -180,7 +180,7 @@ def test_pauses_grow_and_differ() -> None:
 def test_a_long_list_is_trimmed_page_by_page(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the next page of a list arrives, the previous page is no longer kept whole."""
+    """When the next page of a list arrives, only the needed parts of the page before are kept."""
     monkeypatch.setattr(client, "PAGE", 1)
     server.put("one")
     server.put("two")
@@ -201,7 +201,7 @@ def test_pages_are_as_large_as_their_bytes_allow(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first page is short. The size of a later page follows from the bytes of the pages before
-    it: many small objects, or few large ones.
+    it, so that a page has many small objects or few large objects.
     """
     monkeypatch.setattr(client, "FIRST_PAGE", 2)
     monkeypatch.setattr(client, "PAGE", 20)

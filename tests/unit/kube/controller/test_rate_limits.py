@@ -70,8 +70,9 @@ def test_keys_that_rest_are_counted() -> None:
 
 
 def test_a_key_rests_for_others_of_its_own_share() -> None:
-    """Fifty namespaces with one run each rest as long as fifty runs of one namespace. A run next to
-    a namespace with hundreds of changing runs rests as next to a single other run.
+    """Fifty runs in fifty namespaces rest as long as fifty runs in one namespace. Next to a
+    namespace with hundreds of changing runs, a run of another namespace rests as if there were only
+    one other run.
     """
     work: WorkQueue[tuple[str, int]] = WorkQueue(lambda key: key[0])
 

@@ -58,7 +58,7 @@ def test_a_key_that_rests_comes_once_afterwards(work: WorkQueue[str]) -> None:
 
 
 def test_shares_are_served_in_turn() -> None:
-    """The keys of a share with many keys are handled in turn with those of another share."""
+    """Keys of different shares are handled in turn, even if one share has many keys."""
     work: WorkQueue[tuple[str, int]] = WorkQueue(lambda key: key[0])
     for number in range(1000):
         work.add(("busy", number))
@@ -73,7 +73,7 @@ def test_shares_are_served_in_turn() -> None:
 
 def test_one_share_leaves_workers_for_the_others() -> None:
     """Workers handle a limited number of keys of a share at once; when one key is done, they take
-    the next.
+    the share's next key.
     """
     work: WorkQueue[tuple[str, int]] = WorkQueue(lambda key: key[0], most=2)
     for number in range(4):

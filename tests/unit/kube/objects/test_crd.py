@@ -123,7 +123,7 @@ def test_every_field_is_explained() -> None:
 
 
 def test_no_number_is_a_floating_point_number() -> None:
-    """Numbers are whole and of a known size, in schemas and in defaults."""
+    """Numbers are integers of a known size, in schemas and in defaults."""
     for path, node in nodes(SCHEMA, ""):
         assert node.get("type") != "number", path
         assert (

@@ -1,6 +1,6 @@
 """The form of dashboards, rules and the collector's configuration in k8s/, and the series that
-their queries name. `tests/kube/test_monitoring.py` asks each query in a real Prometheus, and checks
-there that the series of `prometheus_series.txt` exist.
+their queries name. `tests/kube/test_monitoring.py` runs each query in a real Prometheus, and checks
+that the series in `prometheus_series.txt` exist there.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_the_names_of_series_are_found() -> None:
     ("where", "query"), [pytest.param(*each, id=each[0]) for each in queries()]
 )
 def test_queries_name_only_series_that_exist(where: str, query: str) -> None:
-    """Each series is one of the operator's own, or was recorded from a real Prometheus."""
+    """Each series is a metric of the operator, or was recorded from a real Prometheus."""
     found = {
         _SUFFIX.sub("", name) if name.startswith("tfcluster_") else name
         for name in series_of(query)
@@ -101,7 +101,7 @@ def test_panels_do_not_overlap(file: str) -> None:
 
 
 def test_links_of_runs_name_the_dashboard_and_its_variables() -> None:
-    """The address that `graphs_url` and `graphs_link` make is that of the dashboard."""
+    """`graphs_url` and `graphs_link` make the address of the dashboard."""
     from tfcluster_magic.output.usage import graphs_link
 
     said = json.loads((MONITORING / "dashboard-run.json").read_text())

@@ -72,7 +72,9 @@ CIDRS = st.one_of(
 @example("::/0")
 @example("::ffff:0:0/96")
 def test_whatever_is_granted_no_closed_address_is_open(cidr: str) -> None:
-    """Any IPv4 or IPv6 network is refused, or opens all its addresses except the closed ones."""
+    """Any IPv4 or IPv6 network is refused, or opens all its addresses except the closed
+    addresses.
+    """
     if network_policy.network_mistake(cidr):
         return
     block = network_policy.ip_block(cidr)

@@ -53,7 +53,7 @@ def pods_of(found: list[Object]) -> Iterator[Object]:
 
 
 def test_objects_are_those_of_the_golden_file(name: str, pytestconfig: pytest.Config) -> None:
-    """The objects of a run are those in its reviewed golden file."""
+    """The objects of a run are equal to its reviewed golden file."""
     file = FOLDER / f"{name}.yaml"
     text = golden(made(*RUNS[name]))
     if pytestconfig.getoption("--rewrite"):
@@ -254,8 +254,8 @@ def test_tasks_find_one_another(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_resumed_run_knows_the_old_folder() -> None:
-    """A run that resumes another one reads the checkpoints in the other run's folder on the log
-    volume.
+    """A run that resumes an earlier run reads the checkpoints in the earlier run's folder on the
+    log volume.
     """
     described = msgspec.json.decode(made(*RUNS["collective"])[0]["data"]["task.json"])
     assert described["resumeFrom"] == "/log/digits/1"

@@ -15,7 +15,9 @@ def end(name: str) -> TaskExit:
 
 
 def test_a_new_pod_is_the_next_attempt() -> None:
-    """Pods of an index are attempts 1, 2, ... in their order; an end is kept until the next pod."""
+    """Pods of an index are attempts 1, 2, ... in their order; the end of a pod is kept until the
+    next pod exists.
+    """
     watched = observer()
     first = recorded("running", uid="a")
     assert watched.observe(RUNNING, [first], job(), NOW).tasks["worker-0"].attempt == 1
@@ -28,7 +30,9 @@ def test_a_new_pod_is_the_next_attempt() -> None:
 
 
 def test_a_group_restart_counts_every_member() -> None:
-    """Pods that a group restart ends are of the old attempt, the following pods of the new one."""
+    """Pods that a group restart ends belong to the old attempt; the following pods belong to the
+    new attempt.
+    """
     watched = observer(2)
     watched.observe(RUNNING, [recorded("failed"), recorded("running", index=1)], job(), NOW)
     again = Status(
@@ -120,7 +124,7 @@ def test_an_end_that_nobody_saw_is_told_before_the_next_attempt() -> None:
 
 
 def test_of_several_attempts_that_are_seen_at_once_each_end_is_told() -> None:
-    """Two ends and a third pod, seen at once, are reported one after the other."""
+    """If two ends and a third pod are seen at once, they are reported one after the other."""
     watched = observer()
     watched.observe(RUNNING, [pod("running", 1)], job(), NOW)
     pods = [pod("failed", 1), pod("oom", 2), pod("running", 3)]

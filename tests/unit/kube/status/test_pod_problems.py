@@ -123,8 +123,8 @@ class Counted(dict[str, Any]):
 
 
 def test_what_waits_alike_is_one_question() -> None:
-    """600 pods that wait silently on one node cause one request, whose answer serves all of them
-    without a lookup through all the others.
+    """If 600 pods wait on one node without a reason, one request is sent. Its answer is used for
+    each of these pods, without a search through the others.
     """
     seen = recorded("secret-file-missing")
     asked, read = seen["pods"][0], seen["events"][seen["pods"][0]["metadata"]["uid"]]
@@ -197,7 +197,9 @@ def test_the_scheduler_may_have_several_reasons(words: str) -> None:
 
 
 def test_room_that_others_use_is_said_to_be_theirs() -> None:
-    """A pod that would fit on an empty node waits for others; free amounts are shown if known."""
+    """If a pod would fit on an empty node, the message says that other pods use the resources; free
+    amounts are shown if they are known.
+    """
     seen = recorded("no-cpu")
     for pod in seen["pods"]:
         pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1500m"}}

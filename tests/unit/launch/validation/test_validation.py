@@ -73,7 +73,7 @@ def test_a_valid_spec_survives_json() -> None:
     "name", ["", "Digits", "digits-2", "-a", "a_b", "x" * 41, "1a", "a-", "a\n"]
 )
 def test_bad_names_are_refused_with_the_rule(name: str) -> None:
-    """A name that cannot be a host name, or looks like a run, is refused."""
+    """A name that cannot be a host name, or that could be the name of a run, is refused."""
     with pytest.raises(InvalidRequest, match="lower-case"):
         validate_name(name)
 

@@ -16,7 +16,7 @@ from tfcluster_magic.spec import AwaitedOutcome, Dependency
 def launch(
     world: World, name: str, *after: str, until: AwaitedOutcome = AwaitedOutcome.SUCCESS
 ) -> None:
-    """POST a run that waits for others."""
+    """POST a run that waits for the runs `after`."""
     awaited = tuple(Dependency(run=run, until=until) for run in after)
     cluster, _dash, number = name.rpartition("-")
     made = custom_resource.write(cluster, int(number), replace(spec(), after=awaited))

@@ -111,7 +111,9 @@ def test_a_job_that_went_while_its_tasks_started_is_not_made_again(world: World)
 
 
 def test_a_job_that_was_not_made_yet_is_made_by_the_next_operator(world: World) -> None:
-    """If an operator ends between two Jobs of a run, the next operator creates the other."""
+    """If an operator ends after it created the first of two Jobs of a run, the next operator
+    creates the second Job.
+    """
     world.launch("digits-1", chief=1)
     wait_until(lambda: len(world.server.names("jobs")) == 2)
     world.pod("digits-1-chief", "starting", 0)

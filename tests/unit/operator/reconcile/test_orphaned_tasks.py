@@ -45,7 +45,7 @@ def test_what_has_lost_its_record_ends(world: World, restarted: bool) -> None:
 
 
 def test_the_next_run_of_the_name_begins_when_they_have_ended(world: World) -> None:
-    """A run does not wait forever for orphaned tasks of an earlier one."""
+    """A run does not wait forever for orphaned tasks of an earlier run with its name."""
     up(world)
     world.rest()
     orphan(world)

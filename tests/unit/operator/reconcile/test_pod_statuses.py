@@ -41,7 +41,7 @@ def test_a_pod_without_conditions_is_told_of(world: World) -> None:
 
 
 def test_a_pod_that_cannot_be_told_of_is_in_nobodys_way(world: World) -> None:
-    """A pod whose status the API refuses to change does not block the others."""
+    """A pod whose status the API refuses to change does not block the other pods."""
     invalid = Refusal(422, "Invalid", "no")
     world.server.refuses = lambda method, path: (
         invalid if method == "PATCH" and path == f"{FIRST}/status" else None

@@ -321,9 +321,9 @@ def test_a_deleted_schedule_leaves_its_runs(world: ScheduledWorld) -> None:
 
 
 def test_a_schedule_waits_for_the_run_of_another_of_the_same_time(world: ScheduledWorld) -> None:
-    """A schedule launches when the awaited schedule's run has succeeded, and skips a due time
-    without such a run. If schedules wait for each other, their condition `Ready` says so until one
-    of them no longer waits.
+    """A schedule launches its run when the awaited schedule's run for the same due time has
+    succeeded. It skips a due time for which the awaited schedule has no run. If schedules wait for
+    each other, their condition `Ready` says so until one of them no longer waits.
     """
     world.create("first")
     world.create("then", after=[{"schedule": "first"}])

@@ -84,7 +84,7 @@ def test_a_task_without_room_keeps_no_name_from_the_others(run: Run) -> None:
 
 
 def test_tasks_that_come_slowly_are_not_waited_for_any_longer(run: Run) -> None:
-    """Slow tasks delay the Service only up to a limit, even if one has just got its address."""
+    """Slow tasks delay the Service only up to a limit, even if a task has just got its address."""
     run.turn(1)
     run.now += ADDRESS_WAIT
     run.turn(2)
@@ -133,7 +133,7 @@ def test_a_full_quota_of_services_hinders_nobody_who_has_one(world: World) -> No
 
 
 def test_a_task_that_is_refused_keeps_no_name_from_the_others(world: World) -> None:
-    """If a quota forbids one Job, the tasks that run still get the Service."""
+    """If a quota forbids one of the Jobs, the tasks of the other Jobs still get the Service."""
     no = Refusal(403, "Forbidden", "exceeded quota: jobs, used: count/jobs.batch=1")
     bodies: list[str] = []
 

@@ -177,8 +177,8 @@ def test_a_namespace_that_is_closed_to_the_operator(there: Place) -> None:
 
 
 def test_what_was_published_asks_for_no_right(there: Place) -> None:
-    """If options were published in a namespace, no launch there checks the operator's rights; after
-    a forbidden write, launches check them again.
+    """If options were published in a namespace, launches in this namespace do not check the
+    operator's rights. After a forbidden write, they check these rights again.
     """
     there.run("alice", "a-1", 1, 1)
     there.begin()

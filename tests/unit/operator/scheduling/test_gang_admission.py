@@ -115,7 +115,9 @@ def test_a_namespace_names_its_queue_priority_class_and_digests(there: Place) ->
 
 
 def test_without_volcano_one_runs_whole_and_the_other_is_told_why() -> None:
-    """Two clusters that each need most of the nodes do not deadlock: the operator admits one."""
+    """Two clusters that each need most of the nodes do not deadlock, because the operator admits
+    only one of them.
+    """
     made = Place()
     try:
         for name in ("node-1", "node-2"):

@@ -32,8 +32,8 @@ def there() -> Iterator[Place]:
 
 
 def test_who_launches_all_the_time_takes_nothing_from_others(there: Place) -> None:
-    """If a namespace has many runs, some start at once, then one each second. Other namespaces are
-    not affected, and a waiting run reports the reason.
+    """If a namespace has many runs, some runs start at once, then one run starts each second. Other
+    namespaces are not affected, and a waiting run reports the reason.
     """
     clock = Clock()
     there.admission.pace = LaunchPace(clock)

@@ -104,8 +104,8 @@ def fetched(server: KubeServer, port: int, out: Path, told: list[str] | None = N
 def test_the_claims_come_from_a_pod_beside_them(
     server: KubeServer, tmp_path: Path, workspace: Path
 ) -> None:
-    """The archive has the claims, the runs' records, and a list of what is missing; no Job is left,
-    not even an earlier one.
+    """The archive has the claims, the runs' records, and a list of what is missing. No Job is left,
+    not even the Job of an earlier archive.
     """
     server.put(
         f"{JOBS}/archive-0",

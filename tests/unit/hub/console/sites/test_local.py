@@ -63,7 +63,9 @@ def test_runs_are_read_stopped_and_refused_by_their_own_reader(manager: ClusterM
 def test_for_one_person_nobody_else_is_read(
     manager: ClusterManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reading one user asks neither the hub nor another reader; an unknown account has no runs."""
+    """To read the runs of one user, neither the hub nor the readers of other users are asked; an
+    unknown account has no runs.
+    """
     manager.launch("sleep.py", name="digits", workers=1, grace=1.0)
 
     async def nobody_asks() -> list[str]:

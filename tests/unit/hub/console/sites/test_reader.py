@@ -167,7 +167,7 @@ def test_a_reading_is_forgotten_after_its_time() -> None:
 
 
 def test_a_row_is_kept_in_a_few_kib() -> None:
-    """A row with huge values is shortened, and a normal one is unchanged."""
+    """A row with huge values is shortened; a normal row is unchanged."""
     usual = row("ada", 1, message="worker-0 was killed", nodes=("here",), failed=("worker-0",))
     usual = msgspec.structs.replace(usual, messages=(Message("Stopped"),))
     assert bounded_row(usual) == usual
