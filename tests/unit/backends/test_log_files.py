@@ -55,7 +55,9 @@ def test_a_chatty_task_leaves_others_their_turn(chatty: Path, tmp_path: Path) ->
 
 
 def test_many_lines_come_once_and_in_order(tmp_path: Path) -> None:
-    """A log of several blocks is followed from its first to its last line, each of them once."""
+    """A log of several blocks is followed from its first to its last line, and each line comes
+    once.
+    """
     path = tmp_path / "worker-0.log"
     count = 12 * logs._CHUNK // 10
     path.write_text("".join(f"{number:09}\n" for number in range(count)))

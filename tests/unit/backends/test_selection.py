@@ -43,7 +43,7 @@ def no_kubeconfig(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_this_machine_without_a_word() -> None:
-    """Outside of pods clusters run on this machine, whatever kubeconfig exists."""
+    """Outside of pods, clusters run on this machine, whatever kubeconfig exists."""
     kubeconfig = Path.home() / ".kube" / "config"
     kubeconfig.parent.mkdir()
     kubeconfig.write_text("{}")
@@ -77,7 +77,9 @@ def test_an_unknown_backend_in_the_environment(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_no_kubeconfig_says_where_it_was_looked_for() -> None:
-    """Kubernetes without credentials names the file, the variable, and the remedy."""
+    """If there are no credentials for Kubernetes, the error names the file, the variable and the
+    remedy.
+    """
     with pytest.raises(BackendUnavailable, match=r"kube/config.*KUBECONFIG.*--backend local"):
         make_backend("kubernetes", {}, "", "").list()
 

@@ -32,8 +32,8 @@ def test_list_is_a_table_and_an_empty_one_says_what_to_do(run: Run) -> None:
 
 
 def test_wait_ends_on_success_and_failure_alike(run: Run) -> None:
-    """`wait` reports by its exit code how a run ended, however long ago: 10 if it failed or was
-    stopped, 5 if it does not exist.
+    """`wait` reports by its exit code how a run ended, however long ago: 10 if the run failed or
+    was stopped, 5 if there is no such run.
     """
     run("launch", "hello.py", "--workers", "1")
     run("launch", "fail.py", "--workers", "1")
@@ -49,7 +49,7 @@ def test_wait_ends_on_success_and_failure_alike(run: Run) -> None:
 
 def test_wait_for_running_leaves_the_run_alone(run: Run) -> None:
     """A wait for running tasks ends when they run, and a wait for the end exits with 11 at its
-    timeout; after a stop both exit with 10.
+    timeout. After a stop, both exit with 10.
     """
     run("launch", "sleep.py", "--workers", "2")
     up = run("wait", "sleep", "--for", "running", "--timeout", "90s")
@@ -237,7 +237,9 @@ def test_what_was_read_from_the_program_is_told(run: Run, here: Path) -> None:
 
 
 def test_a_program_that_dies_of_a_flag_that_was_passed(run: Run, here: Path) -> None:
-    """The reason names the flag that TFCluster passed, and the command without it."""
+    """The reason names the flag that TFCluster passed, and the command that launches without this
+    flag.
+    """
     (here / "strict.py").write_text(
         "import argparse, sys\np = argparse.ArgumentParser()\n"
         "if len(sys.argv) > 9:\n    p.add_argument('--log_dir')\np.parse_args()\n"

@@ -47,7 +47,7 @@ def test_follow_shows_every_line_with_its_task_and_the_outcome(run: Run) -> None
 
 
 def test_waiting_for_a_failing_program_exits_10_with_the_cause(run: Run) -> None:
-    """Waiting for a run that fails has an exit code of its own."""
+    """If the run fails, a launch that waits for it exits with a code of its own."""
     done = run("launch", "fail.py", "--workers", "1", "--ps", "1", "--wait")
 
     assert done.code == 10

@@ -204,7 +204,7 @@ def test_tab_completes_verbs_options_words_runs_and_tasks(
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_gets_its_completion_script(run: Run, shell: str) -> None:
-    """The script calls this program."""
+    """The completion script for each shell calls `tfcluster`."""
     done = run("completion", shell)
 
     assert done.code == 0

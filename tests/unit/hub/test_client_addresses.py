@@ -42,7 +42,9 @@ def test_only_hops_of_our_own_proxies_are_believed(said: str, address: str) -> N
 
 
 def test_networks_of_proxies_are_checked_at_the_start() -> None:
-    """An invalid network is named at the start; without any network only the last hop counts."""
+    """An invalid network is reported at the start; if no network is set, only the last hop
+    counts.
+    """
     assert shared_settings.trusted_networks({}) == ()
     given = {shared_settings.TRUSTED: " 10.1.0.0/16, 192.0.2.1,"}
     assert [str(one) for one in shared_settings.trusted_networks(given)] == [
@@ -109,13 +111,15 @@ def test_the_proxy_is_known_by_its_path() -> None:
 
 @pytest.mark.parametrize(("path", "seen"), [("/secret", "/"), ("/secret?x", "/?x")])
 def test_no_handler_sees_the_proxys_path(path: str, seen: str) -> None:
-    """The proxy's path is removed where no slash follows it, as after `GET foo://h?x`."""
+    """The proxy's path is removed even where no slash follows it, as after `GET foo://h?x`."""
     told = asyncio.run(_told(path, {}))
     assert told["path"] == seen
 
 
 def test_the_proxy_on_kubernetes_says_where_a_request_came_from() -> None:
-    """The proxy adds the address to the header, and sends no secret, which notebooks would see."""
+    """On Kubernetes, the proxy adds the client's address to the header. It sends no secret, because
+    notebooks would see the secret.
+    """
     deployed = (ROOT / "k8s" / "hub" / "proxy.yaml").read_text()
     assert "--no-x-forward" not in deployed
     assert "--custom-header" not in deployed

@@ -137,7 +137,7 @@ def test_the_hub_on_kubernetes_tells_notebooks_its_address(
 
 
 def test_the_overlay_of_subdomains_sets_what_hub_and_proxy_read() -> None:
-    """On Kubernetes the overlay sets routing by host in the proxy, and the hub's own host."""
+    """On Kubernetes, the overlay sets routing by host in the proxy, and the hub's own host."""
     folder = ROOT / "k8s" / "overlays" / "hub-subdomains"
     said = yaml.safe_load((folder / "kustomization.yaml").read_text())
     name, _equals, value = said["configMapGenerator"][0]["literals"][0].partition("=")
@@ -214,7 +214,9 @@ def test_a_base_url_has_slashes_at_both_ends(given: str, made: str) -> None:
 
 
 def test_inner_ports_stay_while_they_are_free(tmp_path: Path, tool: ModuleType) -> None:
-    """Ports stay, because notebooks of a killed hub use them; a taken port is replaced."""
+    """The hub's inner ports stay the same, because notebooks of a killed hub still use them; a
+    taken port is replaced.
+    """
     first = tool.inner_ports(tmp_path)
     assert len({*first}) == 3
     assert tool.inner_ports(tmp_path) == first
@@ -248,7 +250,9 @@ def test_a_number_of_somebody_elses_process_is_left_alone(tmp_path: Path, tool: 
 
 
 def test_the_proxys_lock_names_no_registry() -> None:
-    """The lock file has exact versions and checksums, but no registry: the user chooses it."""
+    """The lock file has exact versions and checksums, but no registry, because the user chooses the
+    registry.
+    """
     lock = json.loads((TOOLS.parent / "hub_config/proxy/package-lock.json").read_text())
     packages: dict[str, Any] = {name: p for name, p in lock["packages"].items() if name}
     assert "node_modules/configurable-http-proxy" in packages
@@ -257,7 +261,7 @@ def test_the_proxys_lock_names_no_registry() -> None:
 
 
 def test_a_proxy_that_cannot_be_fetched_says_what_works_without(tmp_path: Path) -> None:
-    """`make run` names the command for JupyterLab without a hub."""
+    """If the proxy cannot be fetched, `make run` names the command for JupyterLab without a hub."""
     empty = tmp_path / "environment"
     (empty / "bin").mkdir(parents=True)
     program = (

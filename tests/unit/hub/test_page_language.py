@@ -219,7 +219,9 @@ class Tell(RequestHandler):
 
 
 def test_each_request_has_its_own_language(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each request of a connection has its own language; without a header, the hub's."""
+    """Each request of a connection has its own language; without a header, it has the hub's
+    language.
+    """
     monkeypatch.setenv(i18n.VARIABLE, "en")
 
     async def told() -> list[str]:

@@ -86,7 +86,7 @@ def test_what_only_pods_have_is_offered_on_kubernetes_alone() -> None:
 
 
 def test_the_python_of_pods_is_one_of_their_image() -> None:
-    """On Kubernetes the form has the Python next to the image, and offers no Python of this
+    """On Kubernetes, the form has the Python next to the image, and offers no Python of this
     machine.
     """
     (local,) = (

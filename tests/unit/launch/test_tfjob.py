@@ -429,7 +429,7 @@ def test_several_documents_and_lists_are_read_one_by_one(run: Run, here: Path) -
 def test_a_file_is_written_where_asked_and_read_from_standard_input(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`-` reads standard input, `-o FILE` writes to a file instead of printing."""
+    """`-` reads standard input; `-o FILE` writes to a file instead of printing."""
 
     class Piped:
         buffer = io.BytesIO(yaml.safe_dump(worker(command=None)).encode())

@@ -87,7 +87,7 @@ def test_what_a_pod_asks_for() -> None:
 
 
 def test_tasks_are_placed_on_nodes_and_not_only_summed() -> None:
-    """Four workers of 3 CPU do not fit on two nodes of 4, but two workers do."""
+    """Four workers of 3 CPU do not fit on two nodes of 4 CPU, but two workers do."""
     there = NamespaceCapacity(nodes=(node(4), node(4)))
     (text,) = told({WORKER: (4, demand(3))}, there)
     fitting = "2 workers of 3 CPU, 1Gi fit, but 4 were requested"

@@ -98,7 +98,9 @@ def test_cpu_is_only_a_warning() -> None:
 
 
 def test_many_workers_on_few_cores_are_warned_of() -> None:
-    """More than two workers a core are accepted with a warning that names the number of cores."""
+    """More than two workers for each core are accepted with a warning that names the number of
+    cores.
+    """
     assert check_fit(cluster(Resources(), worker=4, ps=1), room(cpu=2)).warnings == ()
     (warning,) = check_fit(cluster(Resources(), worker=5), room(cpu=2)).warnings
     assert warning.startswith("5 workers share 2 CPU cores")

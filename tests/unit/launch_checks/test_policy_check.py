@@ -97,8 +97,8 @@ def test_a_digest_may_be_required() -> None:
 
 
 def test_who_has_no_secret_gets_no_image_from_a_nodes_cache() -> None:
-    """The registry is asked for the image of a run that names a secret or its own image. It is not
-    asked for the administrator's image, or if nodes have images that no registry has.
+    """If a run names a secret or an image of its own, its tasks ask the registry for the image.
+    They do not ask for the administrator's image, or if nodes have images that no registry has.
     """
     default = Policy().default_image
 
@@ -131,7 +131,7 @@ def test_who_has_no_secret_gets_no_image_from_a_nodes_cache() -> None:
 )
 def test_no_run_stays_for_as_long_as_it_likes(field: str, word: str, most: str) -> None:
     """Tasks and records stay only for a limited time after their run, even without a policy. A
-    lower limit applies to runs without their own value.
+    lower limit in the policy also applies to runs that set no value.
     """
     (text,) = told(Spec(lifecycle=Lifecycle(**{field: 4000 * 86400.0})))
     assert text.startswith(f"spec.lifecycle.{word}: ")

@@ -1,4 +1,4 @@
-"""Runs that wait for others: waiting, the end of the wait, and waits that fail."""
+"""Runs that wait for other runs: the wait, its end, and waits that fail."""
 
 from __future__ import annotations
 

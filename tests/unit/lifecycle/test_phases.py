@@ -184,8 +184,8 @@ def test_all_may_wait_for_their_data() -> None:
 
 
 def test_one_that_works_is_enough() -> None:
-    """If any task works, or the state is unknown, nothing is reported and stallTimeout does not
-    run.
+    """If any task works, or it is unknown whether a task works, nothing is reported and the time of
+    `stallTimeout` does not begin.
     """
     story = Story(spec_of(lifecycle=Lifecycle(stall_timeout=60)))
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)
@@ -343,7 +343,7 @@ def test_an_evaluator_that_ends_by_itself_is_done() -> None:
 
 
 def test_nobody_waits_for_an_evaluator_beyond_the_start() -> None:
-    """An evaluator that does not start within startTimeout does not stop the training."""
+    """An evaluator that does not start within `startTimeout` does not stop the training."""
     story = Story(
         spec_of(lifecycle=Lifecycle(start_timeout=60), worker=1, evaluator=1), obeys=False
     )
@@ -357,7 +357,7 @@ def test_nobody_waits_for_an_evaluator_beyond_the_start() -> None:
 
 
 def test_start_timeout_names_who_is_missing() -> None:
-    """A cluster that does not start fails after `startTimeout`, and the message names the missing
+    """A run that does not start fails after `startTimeout`, and the message names the missing
     tasks.
     """
     story = Story(spec_of(lifecycle=Lifecycle(start_timeout=60)), admitted=True, obeys=False)
@@ -432,8 +432,8 @@ def test_an_image_that_no_registry_has_is_not_waited_for() -> None:
     ],
 )
 def test_a_limit_reached_amid_a_failure_blames_the_failure(limits: Lifecycle, ready: bool) -> None:
-    """If a run reaches a limit while a failure is investigated or retried, its cause is the
-    failure.
+    """If a run reaches a limit while a failure is investigated or retried, the failure is reported
+    as the cause.
     """
     story = Story(spec_of(lifecycle=limits), obeys=ready)
     story.obeys = True
@@ -454,7 +454,9 @@ def test_a_limit_reached_amid_a_failure_blames_the_failure(limits: Lifecycle, re
 def test_a_limit_reached_after_a_healing_blames_nothing_that_was_healed(
     limits: Lifecycle, reason: Reason, culprit: str | None
 ) -> None:
-    """A task that was restarted is not the cause when a run reaches a limit later."""
+    """If a run reaches a limit after a task was restarted, that task is not reported as the
+    cause.
+    """
     story = Story(spec_of(lifecycle=limits), obeys=False)
     story.ends("ps-0", Cause.KILLED, signal=9)
     story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)
@@ -507,8 +509,8 @@ def test_stop_wins_over_healing() -> None:
 
 
 def test_a_parameter_server_that_leaves_early_is_named() -> None:
-    """Workers cannot finish without a parameter server, so a server that exits 0 by itself is the
-    cause.
+    """Workers cannot finish without a parameter server, so a parameter server that exits with 0 by
+    itself is the cause of the failure.
     """
     story = Story(spec_of())
     story.ends("ps-0", Cause.COMPLETED, exit_code=0)

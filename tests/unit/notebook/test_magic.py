@@ -39,7 +39,9 @@ def execute(shell: InteractiveShell, cell: str) -> ExecutionResult:
 
 
 def test_the_value_of_a_launch_is_the_handle_of_the_run(shell: InteractiveShell) -> None:
-    """`cluster = %tfcluster launch …` can be waited for and read."""
+    """The value of `cluster = %tfcluster launch …` is the handle of the run, by which a cell can
+    wait for the run and read it.
+    """
     execute(shell, "cluster = %tfcluster launch hello.py --workers 1")
     cluster = shell.user_ns["cluster"]
 
@@ -114,7 +116,7 @@ def test_what_is_wrong_fails_the_cell_with_one_message_and_no_traceback(
     cell: str,
     said: str,
 ) -> None:
-    """A wrong line raises an error, shows only its message, and leaves nothing behind."""
+    """A wrong line fails the cell with one message and no traceback, and leaves nothing behind."""
     result = execute(shell, cell)
     shown = capsys.readouterr().out
 
@@ -146,7 +148,9 @@ def test_the_bare_magic_shows_the_runs_and_how_to_launch(
 def test_deleting_output_is_refused_with_the_line_that_does_it(
     shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Notebooks ask no questions, because Run All would hang; the message has the line to run."""
+    """The magic asks no questions, because Run All would hang. Instead, the message has the line
+    that deletes the output.
+    """
     execute(shell, "_ = %tfcluster launch hello.py --workers 1 --wait")
     execute(shell, "%tfcluster delete hello --with-logs")
 

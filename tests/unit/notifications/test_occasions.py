@@ -56,7 +56,9 @@ def test_what_was_before_a_rule_and_other_runs_are_not_told() -> None:
 
 
 def test_a_wait_and_a_stall_are_told_at_their_time() -> None:
-    """A run is reported as queued after the rule's time, and each stall is reported once."""
+    """A run is reported as queued once it has been queued for the rule's time, and each stall is
+    reported once.
+    """
     waits = rule(Occasion.QUEUED, queued_longer_than=60.0)
     queued = run(Phase.QUEUED, Reason.QUEUED, queued_at=20.0)
     assert told(queued, waits, now=79.0) == []
@@ -69,7 +71,7 @@ def test_a_wait_and_a_stall_are_told_at_their_time() -> None:
 
 
 def test_noting_again_changes_nothing() -> None:
-    """The same record seen again, before or after sending, gives no second message."""
+    """If the same record is read again, before or after sending, there is no second message."""
     rules = [rule(Occasion.FAILED)]
     events = occasions.run_events(run(Phase.FAILED, finished_at=50.0), rules, 100.0)
     kept = attempts.note(Deliveries(), rules, events, 100.0)
@@ -149,8 +151,8 @@ def test_a_rule_without_occasions_can_be_tested() -> None:
 
 
 def test_a_test_at_another_time_is_given_up_with_a_reason() -> None:
-    """For a test request that is too old or too new, the message names the clocks; a cleared
-    request is ignored.
+    """If a test request has a time that is too old or lies in the future, the message names the
+    clocks as the cause. A request that was cleared is ignored.
     """
     for at in (1000.0, 9000.0, 1e300):
         request = TestRequest(id="t", rule="r", at=at)

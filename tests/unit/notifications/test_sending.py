@@ -1,4 +1,6 @@
-"""Delivery: messages go only to receivers that the policy allows, each in its format."""
+"""Delivery of messages, which go only to receivers that the policy allows, in the receiver's
+format.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,7 @@ def test_feishu_and_dingtalk_messages_are_signed() -> None:
 
 
 def test_a_receiver_on_loopback_takes_a_message(receiver: Receiver) -> None:
-    """A network that the policy names can be reached, even without TLS."""
+    """A receiver in a network that the policy names gets messages, even without TLS."""
     post(MESSAGE, Webhook(url=receiver.url), LOOPBACK, time.time())
     assert receiver.bodies[0]["title"] == "digits-2 failed"
 

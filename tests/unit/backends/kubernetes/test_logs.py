@@ -170,8 +170,8 @@ def test_quiet_tasks_are_asked_seldom() -> None:
 
 
 def test_a_task_whose_pod_changed_is_asked_at_once() -> None:
-    """A pod that starts or ends is read soon even if its task was quiet for long, or if it changed
-    during a request.
+    """When a pod starts or ends, its log is read soon, even if the task was quiet for long or if
+    the pod changed during a request.
     """
     turns = PollSchedule(1)
     for now in (0.0, 10.0, 20.0, 30.0):

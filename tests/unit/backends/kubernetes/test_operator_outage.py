@@ -188,7 +188,7 @@ def test_an_outage_costs_one_question(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many readers together request the Lease once in four seconds, or once a minute if they may
-    not read it. Without a waiting run, a user never requests it.
+    not read it. Without a waiting run, a user never requests the Lease.
     """
     asking = backend(server, tmp_path, monkeypatch)
     clock = Clock()
@@ -219,7 +219,7 @@ def test_an_outage_costs_one_question(
 def test_the_operator_says_where_its_lease_is(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """The Lease is read at the place that the operator published, if that is valid."""
+    """The Lease is read at the place that the operator published, if this place is valid."""
     options = server.objects[path("configmaps", NAMESPACE, labels.OPTIONS)]
     server.put(path("leases", "labs", leader_election.OPERATOR_LEASE), {"spec": {}})
     options["data"][leader_election.LEASE_KEY] = f"labs/{leader_election.OPERATOR_LEASE}"
@@ -252,7 +252,7 @@ def test_what_a_person_looks_at_says_that_nobody_answers(
     server: KubeServer, laptop: KubernetesBackend, capsys: pytest.CaptureFixture[str], verb: str
 ) -> None:
     """`list`, `status` and `launch` report since when the operator has not answered and what to do;
-    while it answers they report nothing.
+    while it answers, they report nothing.
     """
     launched(server)
     renew(server, ago=60.0)

@@ -103,8 +103,8 @@ def written_names(server: KubeServer, where: str) -> set[str]:
 def test_a_tag_is_added_to_a_record_that_changes(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """A changed annotation does not undo concurrent changes by others; after too many conflicts the
-    change is refused with a message.
+    """A change of an annotation does not undo concurrent changes by other clients; after too many
+    conflicts, the change is refused with a message.
     """
     where = path("tfclusters", NAMESPACE, launch(laptop))
     tried = []
@@ -345,8 +345,8 @@ def test_gpus_that_no_node_has_yet(server: KubeServer, laptop: KubernetesBackend
 def test_a_record_that_stays_is_not_said_to_be_deleted(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """`delete` names the finalizer that keeps a run's record, and how to remove it; then the record
-    is deleted.
+    """`delete` names the finalizer that keeps a run's record, and says how to remove it. Once the
+    finalizer is removed, the record is deleted.
     """
     name = launch(laptop)
     where = f"{RUNS}/{name}"

@@ -40,8 +40,8 @@ def names(server: WatchServer, patience: float, monkeypatch: pytest.MonkeyPatch)
 def test_a_quiet_watch_that_is_cut_is_no_silence(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An outage is counted from the time when the server stopped answering, not from its last
-    event.
+    """An outage is counted from the time when the server stopped answering, not from the last event
+    of the watch.
     """
     clock = SimpleNamespace(now=1000.0, time=time.time)
     clock.monotonic = lambda: clock.now

@@ -188,8 +188,8 @@ def test_a_name_that_another_run_has_is_passed_over(scheduler: ClusterManager) -
 
 
 def test_two_changes_at_once_both_hold(scheduler: ClusterManager) -> None:
-    """A name can be used once, concurrent changes are not lost, and a deleted schedule is gone in
-    every process.
+    """No two schedules get the same name, concurrent changes are not lost, and a deleted schedule
+    is gone in every process.
     """
     scheduler.schedules.create("nightly", "quick.sh", cron=YEARLY, workers=1)
     with pytest.raises(NameTaken, match="update nightly"):

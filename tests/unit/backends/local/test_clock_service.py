@@ -49,7 +49,7 @@ def test_an_installed_clock_starts_without_a_shell(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Systemd accepts the unit, and its command starts the clock process. A second install replaces
-    it, and `--remove` removes everything.
+    the unit, and `--remove` removes everything.
     """
     monkeypatch.setenv(schedule_store.NO_CLOCK, "1")
     scheduler.schedules.create("nightly", "quick.sh", cron=YEARLY, workers=1)

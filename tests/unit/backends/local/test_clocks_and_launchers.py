@@ -49,7 +49,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
 
 
 def test_limits_of_weeks(runs: Runs) -> None:
-    """A run may last for weeks and take weeks to end: no sleep is too long for its supervisor."""
+    """A run may last for weeks and take weeks to end, without an error in its supervisor."""
     program = (
         "import os, time\nif os.environ['TFCLUSTER_TASK_INDEX'] == '1':\n    time.sleep(600)\n"
     )
@@ -82,7 +82,7 @@ def test_a_clock_that_is_set_back(runs: Runs, tmp_path: Path) -> None:
 
 
 def test_a_launcher_with_many_open_files(runs: Runs) -> None:
-    """A kernel with more than a thousand open files can launch."""
+    """A notebook kernel with more than a thousand open files can launch a run."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2000), limits[1]))
     with contextlib.ExitStack() as stack:

@@ -24,7 +24,7 @@ TWO = Resources(cpu=2)
 
 @pytest.fixture
 def allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Set the hub's limits from now on."""
+    """Return a function that sets the hub's limits."""
 
     def say(**budget: float) -> None:
         file = tmp_path / "limits.json"

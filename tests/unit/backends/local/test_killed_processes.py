@@ -134,7 +134,9 @@ def test_a_new_run_in_the_place_of_a_removed_one(
 def test_a_launch_that_is_interrupted_and_repeated(
     backend: LocalBackend, launch: Launch, wait_for: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C while the supervisor starts, and the same launch at once, give exactly one run."""
+    """If a launch is interrupted by Ctrl-C while the supervisor starts, and is repeated at once,
+    there is exactly one run.
+    """
 
     def interrupted(ready: int) -> bool:
         raise KeyboardInterrupt
@@ -231,8 +233,8 @@ def test_two_threads_write_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_run_of_which_nothing_can_be_read_can_be_resumed_from(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """After a power failure that damaged a run's status and description, other runs can resume from
-    it.
+    """After a power failure that damaged the status and the description of a run, other runs can
+    resume from this run.
     """
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))

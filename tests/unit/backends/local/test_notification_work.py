@@ -86,8 +86,8 @@ def signals_kept() -> Iterator[None]:
 def test_a_fault_of_notifications_leaves_schedules_alone(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After an error in notifications the clock process continues, and tries them again after a
-    while.
+    """After an error in notifications, the clock process continues, and tries the notifications
+    again after a while.
     """
 
     def fails(_self: object, _schedules: object) -> None:
@@ -135,7 +135,9 @@ def test_what_a_newer_version_wrote_is_neither_sent_again_nor_overwritten(state:
 def test_a_result_that_is_written_during_a_look_is_seen(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A child's result that arrives between reading and the end of a check is not missed."""
+    """If a child process writes its result while a check is in progress, the check does not miss
+    the result.
+    """
     watch, file = NotificationWatch(state), DeliveryFile(state)
     watch.look([])
     (key,) = (each.key for each in file.load().deliveries)

@@ -222,7 +222,9 @@ def test_the_launch_lock_is_for_one_at_a_time(store: Store) -> None:
 
 
 def test_a_launch_that_hangs_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch does not wait forever for another: it finally names the lock's holder."""
+    """A launch does not wait forever for another launch; after a while, its error names the holder
+    of the lock.
+    """
     monkeypatch.setattr("tfcluster_magic.backends.local.run_store.LOCK_TIMEOUT", 0.1)
     with (
         store.launch_lock(),
@@ -282,7 +284,7 @@ def test_ended_records_are_kept_as_long_as_asked(store: Store) -> None:
 
 
 def test_what_killed_launches_left_is_swept(store: Store) -> None:
-    """A sweep removes the rest of killed launches and deletions, and no foreign files."""
+    """A sweep removes what killed launches and deletions left, but no foreign files."""
     half = store.allocate("half", Path("/nonexistent"))[1]
     lock_fd = half.lock()
     empty = store.allocate("empty", Path("/nonexistent"))[1]

@@ -75,8 +75,8 @@ def shown(schedule: Schedule) -> str:
 
 
 def test_a_change_that_is_refused_does_not_prevent_the_launch(scheduler: ClusterManager) -> None:
-    """More memory than this machine has is advised: the run is launched as the schedule says, and
-    the history and the run's warnings say why.
+    """If more memory is advised than this machine has, the run is launched as the schedule says,
+    and the history and the run's warnings say why.
     """
     own, value = f"{TOTAL * 6 // 10 >> 20}Mi", f"{TOTAL * 11 // 10 >> 20}Mi"
     scheduler.schedules.create(

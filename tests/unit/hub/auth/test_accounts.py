@@ -425,7 +425,7 @@ def test_without_a_reset_a_password_stays(store: AccountStore) -> None:
 
 
 def test_the_state_of_an_account_in_words(store: AccountStore) -> None:
-    """Accounts without and with a password are described."""
+    """The description of an account says whether it has a password."""
     assert state_of(None).in_words() == "no password"
     store.redeem(store.invite("ada"), STORED)
     assert state_of(store.read()["ada"]).in_words() == "has a password"

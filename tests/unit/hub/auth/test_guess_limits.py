@@ -20,7 +20,7 @@ def tries(clock: Clock) -> SignInLimits:
 
 
 def test_tries_are_counted_until_they_are_old(clock: Clock) -> None:
-    """The wait lasts until the oldest attempt is outside the window."""
+    """After too many attempts, the wait lasts until the oldest attempt is outside the window."""
     tries = Throttle(3, 60.0, clock)
     for _ in range(3):
         assert tries.wait("ada") == 0
@@ -58,7 +58,7 @@ def test_a_shared_address_refuses_nobody(tries: SignInLimits) -> None:
 
 
 def test_addresses_of_one_ipv6_network_count_as_one(tries: SignInLimits) -> None:
-    """All addresses of an IPv6 network share one limit; another network has its own."""
+    """All addresses of an IPv6 network share one limit; another network has its own limit."""
     for number in range(3):
         tries.begin("ada", f"2001:db8:0:1::{number}", None)
     with pytest.raises(TooManyTries):

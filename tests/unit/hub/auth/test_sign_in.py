@@ -237,7 +237,7 @@ def test_idle_by_environment() -> None:
 
 
 def test_idle_by_policy() -> None:
-    """On Kubernetes the culler follows the policy, unless the environment disables it."""
+    """On Kubernetes, the culler follows the policy, unless the environment disables the culler."""
     c = Config(JupyterHub={"services": [], "load_roles": []}, Spawner={"environment": {}})
     idle_culler.configure(c, {"TFCLUSTER_HUB_IDLE": "0"}, by_policy=True)
     assert not c.JupyterHub.services

@@ -78,7 +78,7 @@ def test_an_archive_is_listed_and_deleted(tmp_path: Path, workspace: Path) -> No
 def test_what_was_not_done_afterwards_stays_beside_a_whole_archive(
     tmp_path: Path, workspace: Path
 ) -> None:
-    """If a step after packing fails, the complete archive says so, also after a restart of the
+    """If a step after packing fails, the archive is kept and says so, also after a restart of the
     console.
     """
 

@@ -1,4 +1,4 @@
-"""A user's clusters for the hub's home page, and its access check."""
+"""The list of a user's clusters for the hub's home page, and who may request this list."""
 
 from __future__ import annotations
 

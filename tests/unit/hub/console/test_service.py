@@ -51,8 +51,8 @@ def test_every_page_of_the_navigation_is_there() -> None:
 
 
 def test_a_port_that_is_taken_is_not_waited_for(tmp_path: Path) -> None:
-    """The console gets another port, which no other program gets, and keeps its token; shells get a
-    new token at each start.
+    """If the console's port is taken, the console gets another port, which no other program gets.
+    It keeps its token; shells get a new token at each start.
     """
     said, of_shell = [], set()
     with held() as (_holder, port):
@@ -75,7 +75,9 @@ def test_a_port_that_is_taken_is_not_waited_for(tmp_path: Path) -> None:
 def test_a_console_that_cannot_be_told_of_is_none(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The hub starts without a console, and its log says why."""
+    """If the console's tokens cannot be stored, the hub starts without a console, and the hub's log
+    says why.
+    """
     c = Config()
     with held() as (_holder, port):
         service.configure(c, port=port, owner="ada", state=tmp_path / "is-not-there")

@@ -94,7 +94,9 @@ def test_a_row_says_what_is_used_and_what_is_allowed_by_whom() -> None:
     ],
 )
 def test_all_storage_is_bounded_where_each_part_is(said: str, there: int, here: int | None) -> None:
-    """Without a size in the policy, a claim has the default, and a local folder no limit."""
+    """Without a size in the policy, a claim has the default size, and a local folder has no
+    limit.
+    """
     policy = parse_policy(f"default: {{storage: {{{said}}}}}")
     allowed = []
     for has_claims in (True, False):

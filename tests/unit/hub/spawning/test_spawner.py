@@ -185,7 +185,7 @@ def test_shared_data_is_read_only() -> None:
 
 
 def test_nothing_of_kubespawner_is_replaced_by_accident() -> None:
-    """The spawner overrides only these methods of KubeSpawner."""
+    """The spawner overrides only those methods of KubeSpawner that are listed here."""
     own = {name for name in vars(TenantSpawner) if not name.startswith("__")}
     taken = {
         name for name in own if name in dir(KubeSpawner) and callable(getattr(KubeSpawner, name))

@@ -40,7 +40,9 @@ def unscheduled(message: str) -> dict[str, Any]:
 
 
 def test_an_image_that_is_missing_is_named() -> None:
-    """A missing image is named, with what to do; waiting for it does not help."""
+    """The message about a missing image names the image and says what to do. The problem is final,
+    because waiting does not help.
+    """
     told = why(waiting("ErrImagePull", "manifest unknown: not found"))
     assert told
     assert told.for_good
@@ -90,7 +92,7 @@ def test_new_claims_are_no_trouble_and_old_ones_are() -> None:
 
 
 def test_a_program_that_keeps_ending_is_told_by_its_end() -> None:
-    """A container that keeps restarting is explained by its last end."""
+    """For a container that keeps restarting, the message says how the container last ended."""
     ended = {"lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
     told = why(waiting("CrashLoopBackOff", "back-off 10s", **ended))
     assert told
@@ -123,7 +125,7 @@ def test_events_of_an_earlier_pod_do_not_count() -> None:
     ],
 )
 def test_a_refused_pod_is_explained(words: str, said: str) -> None:
-    """A refusal by the API server is a sentence with advice."""
+    """A refusal by the API server becomes a sentence with advice."""
     told = startup_problems.problem_of_refusal(words)
     assert said in told.failed
     assert told.advice

@@ -92,8 +92,8 @@ def test_every_policy_shows_a_notebook_as_little_as_it_needs() -> None:
 
 
 def test_what_is_there_is_compared_as_the_api_server_writes_it() -> None:
-    """Equal amounts in other units and empty fields are no difference, but an additional rule or a
-    missing label is.
+    """Equal amounts in other units and empty fields do not count as a difference; an additional
+    rule or a missing label does.
     """
     quota = next(o for o in made(POLICIES["everything"]) if o["metadata"]["name"] == "tasks")
     found = copy.deepcopy(quota)

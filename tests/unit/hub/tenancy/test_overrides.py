@@ -75,7 +75,7 @@ groups: {free: {storage: {log: null}}, more: {storage: {data: 10Gi}}}
 
 
 def test_an_override_ends_at_its_time() -> None:
-    """At its end, the group's limits apply again."""
+    """After the end of an override, the group's limits apply again."""
     more = override(quota={"cpu": 32})
     policy = parse_policy(POLICY)
 

@@ -163,7 +163,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_whatever_stands_in_the_file_is_a_policy_or_a_mistake(value: object) -> None:
-    """For any YAML, the result is a policy, or a mistake with an existing line."""
+    """For any YAML, the result is a policy, or a mistake whose line exists in the file."""
     import yaml
 
     text = yaml.safe_dump(value)

@@ -57,7 +57,7 @@ def test_data_goes_only_when_it_was_asked_for_and_after_the_runs(world: World) -
 
 
 def test_runs_are_in_no_deleted_namespaces_way(world: World) -> None:
-    """Runs in a namespace that is being deleted are deleted, else the namespace would stay
+    """Runs in a namespace that is being deleted are deleted; otherwise, the namespace would stay
     Terminating.
     """
     world.begin()

@@ -87,7 +87,7 @@ def away(_method: str, _path: str) -> Refusal:
 
 
 def test_one_leads_and_the_next_waits(server: KubeServer, clock: Clock) -> None:
-    """The second candidate leads once the first has ended cleanly, and never before."""
+    """The second candidate leads once the first candidate has ended cleanly, and never before."""
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     second = Candidate(server, "two")
@@ -104,7 +104,9 @@ def test_one_leads_and_the_next_waits(server: KubeServer, clock: Clock) -> None:
 def test_who_cannot_renew_gives_up_before_the_lease_is_free(
     server: KubeServer, clock: Clock
 ) -> None:
-    """Without an API server a leader stops within the deadline, before another may lead."""
+    """Without an API server, a leader stops within the deadline, before another candidate may
+    lead.
+    """
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     server.refuses = away

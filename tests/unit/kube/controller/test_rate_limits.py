@@ -21,7 +21,7 @@ from tfcluster_magic.operator.reconcile.status_writer import (
 
 
 def test_a_run_alone_is_written_at_once() -> None:
-    """A small run, written four times a second at most, never waits."""
+    """A small run that is written at most four times a second never waits."""
     clock = Clock()
     pace = WriteRateLimit(clock)
     for _ in range(40):

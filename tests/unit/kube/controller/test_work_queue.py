@@ -18,7 +18,7 @@ def work() -> Iterator[WorkQueue[str]]:
 
 
 def test_a_later_timer_takes_no_earlier_ones_place(work: WorkQueue[str]) -> None:
-    """A key is due at its earliest timer, however often it is set again."""
+    """A key is due at its earliest timer, however often later timers are set."""
     began = time.monotonic()
     work.add_in("digits-1", 0.2)
     for _ in range(1000):
@@ -29,7 +29,7 @@ def test_a_later_timer_takes_no_earlier_ones_place(work: WorkQueue[str]) -> None
 
 
 def test_an_earlier_timer_rings_first(work: WorkQueue[str]) -> None:
-    """A key with a new earlier timer is due earlier, and once."""
+    """A key that gets an earlier timer is due earlier, and only once."""
     work.add_in("digits-1", 60)
     work.add_in("digits-1", 0.05)
     assert work.get() == "digits-1"

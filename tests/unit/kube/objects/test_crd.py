@@ -63,7 +63,7 @@ def _value_in(annotation: Any) -> type[Model] | None:
 
 
 def test_every_field_of_the_models_is_in_the_resource_and_no_other() -> None:
-    """Kubernetes can store every field of a record; addresses follow from the name."""
+    """The resource has every field of a record except the addresses, which follow from the name."""
     named = {path for path, _ in nodes(SPEC, "spec") if not path.endswith("[]")}
     assert named - {"spec", *paths_of(Spec, "spec")} == {"spec.pods.imagePullSecrets[].name"}
     assert {"spec", *paths_of(Spec, "spec")} - named == set()
@@ -198,7 +198,7 @@ def test_conditions_are_those_of_kubernetes() -> None:
 
 
 def test_every_default_is_explained() -> None:
-    """`kubectl explain`, which shows no defaults, states them in its texts."""
+    """`kubectl explain` does not show defaults, so each field's text states its default."""
     for path, node in nodes(SPEC, "spec"):
         if node.get("default") not in (None, {}):
             said = node["default"]
@@ -241,7 +241,7 @@ def test_columns_show_what_there_is() -> None:
 
 
 def test_everything_but_stop_is_kept_from_changing() -> None:
-    """Each field of a spec has its own rule for changes, so that a refusal names it."""
+    """Each field of a spec has its own rule for changes, so that a refusal names the field."""
     rules_ = [r for r in SCHEMA["x-kubernetes-validations"] if "oldSelf" in r["rule"]]
     assert {r["fieldPath"] for r in rules_} == {f".spec.{f.encode_name}" for f in fields(Spec)}
 
@@ -257,7 +257,7 @@ def test_what_an_earlier_release_took_can_be_stopped() -> None:
 
 
 def test_the_resource_is_in_english_whatever_the_language() -> None:
-    """A definition generated under another language is the same."""
+    """The definition of the resource is the same if it is generated under another language."""
     with language("zh_CN"):
         assert crd.object_schema() == SCHEMA
 
@@ -305,8 +305,8 @@ a launch do not.
 
 
 def test_every_rule_of_the_resource_is_one_of_a_launch(found: list[Found]) -> None:
-    """For each rule in CEL there is a spec with only that mistake, which a launch refuses with the
-    same message; tests/kube shows that the API server refuses it, too.
+    """For each rule in CEL, there is a spec with only this mistake, which a launch refuses with the
+    same message. tests/kube shows that the API server refuses this spec, too.
     """
     alone = [
         rule
@@ -317,8 +317,8 @@ def test_every_rule_of_the_resource_is_one_of_a_launch(found: list[Found]) -> No
 
 
 def test_every_rule_of_a_launch_is_one_of_the_resource(found: list[Found]) -> None:
-    """Each problem that the rules of a launch can find occurs in a wrong spec, and a rule in CEL
-    has the same message if kubectl should show it.
+    """Each problem that the rules of a launch can find occurs in one of the wrong specs. If kubectl
+    should show the problem, a rule in CEL has the same message.
     """
     calls = [n for n in ast.walk(ast.parse(inspect.getsource(rules))) if isinstance(n, ast.Call)]
     made = {n.lineno for n in calls if isinstance(n.func, ast.Name) and n.func.id == "Problem"}

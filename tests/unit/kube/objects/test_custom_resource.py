@@ -1,4 +1,4 @@
-"""A run as the custom resource, and back."""
+"""A run that is written as the custom resource and read again."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def test_a_launch_comes_back_as_it_was_asked_for() -> None:
 
 
 def test_name_namespace_and_time_say_who_a_run_is() -> None:
-    """Cluster and run come from the name, the owner from the namespace, the time from the API."""
+    """The cluster and the run's number come from the object's name, the owner from the namespace,
+    and the time from the API.
+    """
     head = custom_resource.read(applied()).metadata
 
     assert (head.name, head.cluster, head.run, head.owner) == ("digits-2", "digits", 2, "alice")

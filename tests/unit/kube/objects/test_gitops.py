@@ -102,7 +102,7 @@ def test_recorded_statuses_of_every_phase_are_told_by_both() -> None:
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_a_failure_is_told_whatever_its_reason(reason: Reason) -> None:
-    """A failed run is degraded; a run that was stopped on request is not."""
+    """A failed run is reported as degraded; a run that was stopped on request is not."""
     asked = reason in (Reason.STOP_REQUESTED, Reason.IDLE_TIMEOUT)
     phase = Phase.STOPPED if asked else Phase.FAILED
     found = applied(Spec(mode=Mode.IN_GRAPH), Status(phase=phase, reason=reason, message="why"))
@@ -110,7 +110,9 @@ def test_a_failure_is_told_whatever_its_reason(reason: Reason) -> None:
 
 
 def test_nothing_is_said_of_what_the_operator_has_not_seen() -> None:
-    """A run without a status, or with a stop that the operator has not seen, is in progress."""
+    """A run without a status, or with a stop that the operator has not seen, is reported as in
+    progress.
+    """
     spec = Spec(mode=Mode.IN_GRAPH)
     up = Status(phase=Phase.RUNNING, reason=Reason.RUNNING)
     assert argocd(applied(spec, None)) == ("Progressing", "Waiting for the operator")

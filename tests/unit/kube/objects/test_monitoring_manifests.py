@@ -78,7 +78,7 @@ def test_queries_name_only_series_that_exist(where: str, query: str) -> None:
 
 
 def test_every_recorded_series_is_used() -> None:
-    """Each series of the list is named by a query."""
+    """Each series in `prometheus_series.txt` is named by a query."""
     used = {name for _where, query in queries() for name in series_of(query)}
     made = {rule["record"] for rule in rules() if "record" in rule}
     assert used | made >= RECORDED

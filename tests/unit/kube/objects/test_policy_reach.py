@@ -145,8 +145,8 @@ def made(spec: Spec) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("path", list(texts(FULL)), ids=str)
 def test_no_text_of_a_spec_reaches_what_it_may_not(path: tuple[Any, ...]) -> None:
-    """For any text in a spec, the objects have the same service account, node, privileges, kinds of
-    volumes and namespaces; or the spec is refused.
+    """Whatever a text in a spec is, the spec is refused, or the objects have the same service
+    account, node, privileges, kinds of volumes and namespaces.
     """
     expected = guarded(made(FULL))
     assert "/4/spec/template/spec/serviceAccountName" in expected

@@ -40,13 +40,13 @@ Object = dict[str, Any]
 
 @pytest.fixture(params=RUNS)
 def name(request: pytest.FixtureRequest) -> str:
-    """The name of a golden file."""
+    """Return the name of a golden file."""
     chosen: str = request.param
     return chosen
 
 
 def pods_of(found: list[Object]) -> Iterator[Object]:
-    """The pod specs of a run's Jobs."""
+    """Yield the pod specs of a run's Jobs."""
     for each in found:
         if each["kind"] == "Job":
             yield each["spec"]["template"]["spec"]

@@ -18,7 +18,9 @@ from tfcluster_magic.kube.objects import templates
     )
 )
 def test_what_templates_print_is_read_again(value: object) -> None:
-    """A value that passes through the filter `json` or `yaml` comes out of YAML as it was."""
+    """A value that is printed by the filter `json` or `yaml` is unchanged when the YAML is read
+    again.
+    """
     assert templates.load_yaml(templates.as_json(value)) == value
     assert templates.load_yaml(templates.as_yaml({"a": value})) == {"a": value}
 

@@ -116,7 +116,9 @@ def test_an_end_that_is_seen_late_is_told_before_the_next_attempt(met: bool, ord
 
 
 def test_an_end_that_nobody_saw_is_told_before_the_next_attempt() -> None:
-    """If a pod is gone when its Job's next pod exists, its attempt counts as killed."""
+    """If a pod is gone when its Job's next pod exists, the attempt of the first pod counts as
+    killed.
+    """
     watched = observer()
     watched.observe(RUNNING, [pod("running", 1)], job(), NOW)
     later = [pod("running", 2)]
@@ -133,7 +135,9 @@ def test_of_several_attempts_that_are_seen_at_once_each_end_is_told() -> None:
 
 
 def test_a_restarted_operator_knows_the_attempt_after_an_end_on_record() -> None:
-    """A pod found while the failure before it is investigated is the attempt after that failure."""
+    """A pod that is found while an earlier failure is investigated belongs to the attempt after
+    that failure.
+    """
     failure = TaskFailure(task="worker-0", attempt=1, exit=end("failed"))
     status = Status(phase=Phase.RUNNING, reason=Reason.INVESTIGATING, failures=(failure,))
     pods = [pod("failed", 1), pod("running", 2)]

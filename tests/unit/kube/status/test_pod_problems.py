@@ -148,14 +148,14 @@ def test_what_waits_alike_is_one_question() -> None:
 
 @pytest.mark.parametrize("cause", ["no-cpu", "image-missing", "claim-missing", "running"])
 def test_a_pod_that_says_why_is_not_asked(cause: str) -> None:
-    """Nothing is requested for pods that state why they wait, or that run."""
+    """Nothing is requested about pods that state why they wait, or that run."""
     seen = recorded(cause)
     assert waiting_reasons.open_questions(seen["pods"], seen["jobs"], LATER) == []
 
 
 @pytest.mark.parametrize("cause", ["quota", "limit-range", "webhook-down", "pod-security"])
 def test_a_job_without_its_pods_is_asked(cause: str) -> None:
-    """A Job without pods is asked for its reason once it is a second old."""
+    """If a Job has no pods one second after its creation, the reason is requested."""
     seen = recorded(cause)
     assert ("Job", "digits-1-worker") in [
         (each.kind, each.name)
@@ -215,7 +215,7 @@ def test_room_that_others_use_is_said_to_be_theirs() -> None:
 
 
 def test_a_long_fetch_is_told() -> None:
-    """An image that takes long is reported as being pulled."""
+    """An image whose download takes long is reported as being pulled."""
     seen = recorded("secret-file-missing")
     uid = seen["pods"][0]["metadata"]["uid"]
     pulling = {"type": "Normal", "reason": "Pulling", "message": "Pulling image", "count": 1}

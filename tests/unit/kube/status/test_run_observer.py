@@ -206,8 +206,8 @@ def test_a_pod_alone_tells_since_when(name: str, state: TaskState, dated: bool) 
 
 
 def test_a_server_is_idle_since_its_readiness_ended() -> None:
-    """An In-Graph server is idle since its readiness ended, never before it ran; a program never
-    is.
+    """An In-Graph server counts as idle since its readiness ended, but not before it has run. A
+    program never counts as idle.
     """
     pod = recorded("ready-in-use")
     since = epoch_seconds(exit_status.container_status(pod)["state"]["running"]["startedAt"])

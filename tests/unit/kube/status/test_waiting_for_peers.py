@@ -68,7 +68,9 @@ def test_an_address_that_came_is_not_waited_for(after: str) -> None:
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_task_that_runs_says_whom_it_waits_for(line: str) -> None:
-    """The output of a task with a closed port names the missing peer, or a failed name lookup."""
+    """The message about a task with a closed port is read from its output: it names the missing
+    peer, or the failed name lookup.
+    """
     seen = ps_and_worker(started=False)
     asked = waiting_reasons.open_questions(seen["pods"], seen["jobs"], LATER)
     assert [(each.kind, each.name[:11]) for each in asked] == [("log", "digits-1-ps")]

@@ -28,8 +28,8 @@ def waits(world: World, name: str, words: str) -> dict[str, Any]:
 
 
 def test_a_run_waits_without_objects_and_starts_at_the_success_of_another(world: World) -> None:
-    """Until the awaited run is done, the operator creates nothing for the waiting run and sends no
-    requests for it.
+    """Until the awaited run has succeeded, the operator creates nothing for the waiting run and
+    sends no requests about it.
     """
     launch(world, "train-1", "digits-1")
     waits(world, "train-1", "there is no run digits-1 yet")

@@ -94,7 +94,7 @@ def test_a_run_that_an_earlier_release_took_goes_on(world: World, restarted: boo
 
 
 def test_a_new_record_of_that_size_is_refused(world: World) -> None:
-    """A new record has to keep the limits of a launch."""
+    """A new record that exceeds the limits of a launch is refused."""
     world.server.put(f"{RUNS}/digits-1", {"spec": {"program": {"inline": OLD_TEXT}}})
     assert "64 KiB together" in world.phase("digits-1", "Failed")["message"]
 
@@ -151,7 +151,9 @@ def test_a_program_by_hand_says_what_runs_without_its_text(
 
 
 def test_files_that_are_no_base64_are_named(world: World) -> None:
-    """The problems of a program in the record are reported by the operator without changes."""
+    """If the files of a program in the record are not valid, the operator's message names the
+    problem of each file.
+    """
     program = {"files": {"train.py": "?"}, "entrypoint": "train.py"}
     world.server.put(f"{RUNS}/digits-1", {"spec": {"program": program}})
     assert "base64" in world.phase("digits-1", "Failed")["message"]

@@ -68,7 +68,9 @@ def test_success_counts_from_the_end_of_the_work(world: World) -> None:
 
 
 def test_a_failure_ends_everything(world: World) -> None:
-    """A failed program fails the run, with its last line as message, and suspends other Jobs."""
+    """If a program fails, its run fails with the program's last line as message, and the other Jobs
+    are suspended.
+    """
     up(world, ps=1)
     world.pod("digits-1-worker", "failed", 0, "digits-1-worker-0-first")
     status = world.phase("digits-1", "Failed")
@@ -79,8 +81,8 @@ def test_a_failure_ends_everything(world: World) -> None:
 
 
 def test_a_group_restarts_by_its_lever(world: World) -> None:
-    """A group without ps that lost a worker is suspended, and resumed as attempt 2 once all pods
-    are gone.
+    """If a group of workers without a ps loses a worker, the group's Job is suspended, and resumed
+    as attempt 2 once all pods are gone.
     """
     up(world, workers=2)
     world.pod("digits-1-worker", "deleted", 0, "digits-1-worker-0-first")

@@ -93,8 +93,8 @@ def test_for_one_person_nobody_else_is_read(
 
 
 def test_what_starts_readers_is_started_again(manager: ClusterManager) -> None:
-    """The fork server gets only PATH in its environment; after it or a reader is killed, the next
-    reading starts another.
+    """The fork server gets only PATH in its environment. If the fork server or a reader is killed,
+    the next reading starts a new one.
     """
     manager.launch("sleep.py", name="digits", workers=1, grace=1.0)
 

@@ -181,7 +181,7 @@ def test_a_row_is_kept_in_a_few_kib() -> None:
 
 
 def test_who_was_removed_is_neither_shown_nor_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cached rows and actions of removed users are refused; the hub names its users."""
+    """Cached rows of removed users are not shown, and actions on their runs are refused."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
 
     async def look(here: LocalSite) -> None:
