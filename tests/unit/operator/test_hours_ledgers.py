@@ -83,8 +83,8 @@ def test_a_short_run_is_written_down_once(
 
 
 def test_hours_outlive_records_and_operators(world: World, book: Book) -> None:
-    """A deleted record leaves its hours; a new operator counts nothing twice, and continues from
-    the ledger.
+    """The hours of a run stay when its record is deleted. A new operator counts nothing twice, and
+    continues from the ledger.
     """
     up(world)
     finish(world, "digits-1")
@@ -218,8 +218,8 @@ def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Boo
 
 
 def test_an_operator_without_the_right_counts_by_records(world: World, book: Book) -> None:
-    """An operator whose role is older, without the right to ledgers, counts only existing records
-    for budgets.
+    """An operator whose role is from an older version has no right to ledgers, and counts only
+    existing records for budgets.
     """
     book.end()
     no = Refusal(403, "Forbidden", "no")

@@ -60,7 +60,7 @@ def test_a_run_is_measured_from_its_post_to_its_release(world: World) -> None:
 
 @pytest.mark.parametrize("record", ["gone", "ended", "active"])
 def test_what_outlives_its_run_is_overdue(world: World, record: str) -> None:
-    """Pods are overdue a minute after their run should have released them or was deleted."""
+    """Pods count as overdue a minute after their run should have released them or was deleted."""
     up(world, ps=1)
     world.leads = False  # no operator acts
     if record == "gone":

@@ -183,7 +183,7 @@ def test_many_pods_are_looked_through_now_and_then(
 
 
 def test_an_api_that_does_not_answer_is_left_alone() -> None:
-    """After an unanswered request no request is sent for a while; the last explanation stays."""
+    """After an unanswered request, no request is sent for a while; the last explanation stays."""
     place = Place("quota")
     known = place.sentences()
     place.api.answers = False
@@ -212,7 +212,7 @@ def test_what_does_not_wait_is_forgotten() -> None:
 
 
 def test_a_claim_says_why_it_has_no_volume() -> None:
-    """A pod that waits for a claim is explained by the claim and its events."""
+    """The reason why a pod waits for a claim comes from the claim and the claim's events."""
     place = Place("claim-unbound-no-provisioner")
     assert "example.org/nobody" in place.sentences()[0]
     assert place.api.reads == 2

@@ -86,7 +86,7 @@ def test_yaml_says_what_json_says() -> None:
 
 
 def test_a_list_as_names_is_one_name_a_line() -> None:
-    """`-o name` of several runs can be read by a shell's loop."""
+    """`-o name` prints one name in each line, so that a loop in a shell can read several runs."""
     assert document([cluster("a"), cluster("b")], "name") == "a-2\nb-2"
 
 
@@ -120,8 +120,8 @@ def test_a_failed_task_has_its_last_words_in_its_row() -> None:
 
 
 def test_tasks_whose_states_are_not_told_one_by_one_share_a_row() -> None:
-    """If the record has only the numbers of tasks in each state, status shows these in one row for
-    each type.
+    """If the record has only the numbers of tasks in each state, `status` shows these numbers in
+    one row for each task type.
     """
     run = cluster(counts={"worker": TypeCounts(desired=2, running=1, succeeded=1)})
 
@@ -180,7 +180,7 @@ def test_a_log_line_of_tensorflow_is_no_last_line_of_a_task() -> None:
 
 
 def test_status_says_what_was_reclaimed_and_when() -> None:
-    """Freed resources are shown with their time."""
+    """`status` shows which tasks were reclaimed, and when."""
     freed = Reclaimed(at=NOW, tasks=("ps-0",), cpu=1.0, memory=2**29)
 
     assert report.reclaimed(freed, NOW).endswith(": ps-0 (1 CPU, 512Mi)")
@@ -350,7 +350,9 @@ def test_lines_that_were_cut_off_are_known_as_such() -> None:
 
 
 def test_a_notebook_holds_no_program_and_no_number_that_json_lacks() -> None:
-    """The bundle stays small for a large program, and a diverged loss does not break it."""
+    """The output bundle stays small even if the program is large, and a loss that is not a number
+    does not make it invalid JSON.
+    """
     program = Program(
         kind=ProgramKind.CELL,
         source="cell",
@@ -396,7 +398,9 @@ def test_a_progress_bar_is_shown_as_its_last_state() -> None:
     ],
 )
 def test_a_line_does_nothing_to_the_terminal_but_colour_itself(printed: str, shown: str) -> None:
-    """Output of a program cannot clear the screen, set the title or fill the clipboard."""
+    """Output of a program cannot clear the terminal's screen, set its title or fill the
+    clipboard.
+    """
     show = Prefixer(["w"], Paint(enabled=False))
 
     assert show(LogLine("w", printed)) == f"w | {shown}"

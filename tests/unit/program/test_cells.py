@@ -25,7 +25,9 @@ def cell_refusal(text: str, here: Path, workspace: Path) -> str:
 def test_cell_runs_with_the_modules_beside_the_notebook(
     here: Path, workspace: Path, tmp_path: Path
 ) -> None:
-    """A cell becomes cell.py, with the modules of the notebook's folder that it imports."""
+    """A cell becomes the file cell.py, and is copied with the modules of the notebook's folder that
+    it imports.
+    """
     write(here, {"model.py": "value = 7\n", "notes.ipynb": "{}"})
     program, warnings = snapshot_cell(
         "import model\nprint(model.value)\n", workspace=workspace, cwd=here

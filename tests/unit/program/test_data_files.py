@@ -17,8 +17,8 @@ MIB = 1 << 20
 def test_small_files_beside_a_program_come_along(
     here: Path, workspace: Path, tmp_path: Path
 ) -> None:
-    """In a task, a program can read small files that it finds by `__file__` or in folders that it
-    names, as before the launch.
+    """In a task, a program can still read the small files that it finds by `__file__` or in folders
+    that it names.
     """
     write(
         here,
@@ -143,7 +143,7 @@ def test_neighbours_never_make_a_program_too_large_for_a_record(
 
 
 def test_many_small_neighbours_stay_in_the_record(here: Path, workspace: Path) -> None:
-    """The overhead of each of many files in a record counts as well."""
+    """If a record has many files, the overhead of each file counts for the limit, too."""
     write(here, {"train.py": "x = 1\n", **{f"{n:03}.txt": b"u" * 60 for n in range(950)}})
     program, _told = snapshot("train.py", workspace=workspace, cwd=here, beside_bytes=INLINE_BYTES)
     assert program.files is not None
@@ -151,7 +151,9 @@ def test_many_small_neighbours_stay_in_the_record(here: Path, workspace: Path) -
 
 
 def test_a_cell_stays_in_its_record(here: Path, workspace: Path) -> None:
-    """Files that a cell does not name never push its text out of the record."""
+    """Files that a cell does not name are copied only if the cell's text still fits in the
+    record.
+    """
     write(here, {f"{n}.txt": b"u" * 20_000 for n in range(9)})
     write(here, {"named.txt": b"n" * 10_000})
     cell, warnings = snapshot_cell("open('named.txt')", workspace=workspace, cwd=here)

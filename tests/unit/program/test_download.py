@@ -54,8 +54,8 @@ def test_redirect_is_followed(site: Site, tmp_path: Path, code: int) -> None:
 
 @pytest.mark.parametrize("kind", ["zip", "tar.gz", "tgz"])
 def test_archive_is_a_folder(site: Site, tmp_path: Path, kind: str) -> None:
-    """An archive is treated like a folder: its single outer folder is removed, executables are
-    kept.
+    """An archive is treated like a folder: a single outer folder is removed, and executable bits
+    are kept.
     """
     files = {
         "job-main/run.sh": b"python train.py\n",

@@ -72,7 +72,7 @@ def test_wrong_checksum_is_refused(site: Site, tmp_path: Path) -> None:
 
 
 def test_404_is_told(site: Site, tmp_path: Path) -> None:
-    """A missing page is refused with URL and status."""
+    """The refusal of a missing page has the URL and the status."""
     message = refusal(f"{site.url}/gone.py", tmp_path)
     assert f"got '{site.url}/gone.py'; the server answered 404 (Not Found)" in message
 
@@ -217,7 +217,7 @@ def test_web_page_is_no_program(site: Site, tmp_path: Path) -> None:
 def test_download_that_cannot_run_is_refused(
     site: Site, tmp_path: Path, path: str, body: bytes, says: str
 ) -> None:
-    """Damaged, misleading and dangerous downloads are refused, and write nothing."""
+    """Damaged, misleading and dangerous downloads are refused, and nothing is written."""
     (tmp_path / "here").mkdir()
     assert says in refusal(site.add(path, body), tmp_path / "here")
     assert list(tmp_path.rglob("*.py")) + list((tmp_path / "here").iterdir()) == []

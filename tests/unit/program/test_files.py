@@ -211,7 +211,9 @@ def test_strange_name_is_refused(name: str, here: Path, workspace: Path) -> None
 
 
 def test_program_above_the_limit_is_refused(here: Path, workspace: Path) -> None:
-    """A program above the size limit is refused with both sizes and its largest files."""
+    """A program above the size limit is refused; the refusal has the program's size, the limit and
+    the largest files.
+    """
     write(
         here / "job",
         {"main.py": "x = 1\n", "data/big.csv": b"x" * 3000, "data/less.csv": b"x" * 2000},

@@ -30,7 +30,9 @@ def findings(program: ProgramText, here: Path, workspace: Path) -> tuple[tuple[s
 def test_a_program_is_given_what_it_takes(
     program: ProgramText, here: Path, workspace: Path
 ) -> None:
-    """Only flags of the program's own command line are passed, and never over a default."""
+    """Only flags of the program's own command line are passed, and a flag for which the author has
+    set a default is not passed.
+    """
     passed, found = findings(program, here, workspace)
     assert passed == program.passed
     assert {f.name: f.left_out for f in found.flags if f.left_out} == program.left_out
@@ -55,7 +57,9 @@ def test_a_reason_names_the_line(here: Path, workspace: Path) -> None:
 
 
 def test_a_program_that_is_nested_deeply_is_launched(here: Path, workspace: Path) -> None:
-    """A program that is nested too deeply to be analysed starts without additions."""
+    """A program that is nested too deeply to be analysed is launched without inferred flags or
+    tasks.
+    """
     deep = "if job == 'ps' + " + " + ".join(["'x'"] * 600) + ":\n    print(1)\n"
     chain = "if n == 0:\n    n = 1\n" + "elif n == 1:\n    n = 2\n" * 300
     for text in (f"job = 'ps'\n{deep}", f"n = 3\n{chain}"):

@@ -85,7 +85,9 @@ def large(here: Path, workspace: Path) -> Program:
 
 
 def test_large_program_is_stored_once(here: Path, workspace: Path) -> None:
-    """A program above 64 KiB is stored once, read-only, in the workspace, ignored by git."""
+    """A program above 64 KiB is stored once in the workspace, read-only, in a folder that git
+    ignores.
+    """
     program = large(here, workspace)
     code = workspace / ".tfcluster" / "code"
     stored = code / program.sha256
@@ -141,7 +143,9 @@ def test_launches_at_once_store_one_program(here: Path, workspace: Path) -> None
 
 
 def test_workspace_that_cannot_be_written_is_told(here: Path, tmp_path: Path) -> None:
-    """A large program without a writable workspace is refused with the folder and the reason."""
+    """If the workspace is not writable, a large program is refused; the refusal has the folder and
+    the reason.
+    """
     (tmp_path / "file").write_text("")
     write(here / "job", {"main.py": "x = 1\n", "data.bin": os.urandom(INLINE_BYTES)})
     with pytest.raises(InvalidRequest, match=r"64 KiB cannot be stored in .*file.*Not a directory"):

@@ -134,7 +134,7 @@ def test_no_damage_makes_up_a_step(
 
 @given(st.binary(max_size=200))
 def test_well_framed_nonsense_is_passed_over(content: bytes) -> None:
-    """A record with right checksums that is not an Event is skipped."""
+    """A record with correct checksums whose content is not an Event is skipped."""
     with tempfile.TemporaryDirectory() as folder:
         path = ev.event_file(Path(folder))
         path.write_bytes(ev.record(content) + ev.event(3, {"loss": 0.5}, wall=4e9))

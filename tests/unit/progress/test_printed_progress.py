@@ -186,7 +186,9 @@ def test_the_furthest_of_many_tasks_speaks(tmp_path: Path) -> None:
 
 
 def test_what_is_no_log_is_passed_over(tmp_path: Path) -> None:
-    """A pipe, a folder or nothing in place of a log gives no progress, and does not block."""
+    """If there is a pipe or a folder in place of a log, or no file, there is no progress, and the
+    reader does not block.
+    """
     os.mkfifo(tmp_path / "worker-0.log")
     (tmp_path / "worker-1.log").mkdir()
     places = [[str(tmp_path / f"worker-{n}.log")] for n in range(3)]

@@ -52,7 +52,9 @@ def test_progress_of_a_run(tmp_path: Path) -> None:
 
 
 def test_reader_follows(tmp_path: Path) -> None:
-    """A reader that found nothing, not even the folder, sees the first event at once."""
+    """A reader that has found nothing so far, not even the folder, finds the first event as soon as
+    it is written.
+    """
     reader = ProgressReader(tmp_path / "1")
     assert reader.read() is None
     path = ev.event_file(tmp_path / "1" / "logs")
@@ -105,7 +107,9 @@ def test_only_validation_is_no_progress(tmp_path: Path) -> None:
 
 
 def test_epochs_and_steps(tmp_path: Path) -> None:
-    """Steps are counted if a program writes them, unless only the number of epochs is known."""
+    """If a program writes steps, progress counts steps, unless only the total number of epochs is
+    known.
+    """
     path = ev.event_file(tmp_path)
     for epoch in range(3):
         for step in range(epoch * 10, epoch * 10 + 10):
@@ -120,7 +124,7 @@ def test_epochs_and_steps(tmp_path: Path) -> None:
 
 
 def test_several_tasks_at_once(tmp_path: Path) -> None:
-    """If several tasks write at the same time, the furthest step counts."""
+    """If several tasks write event files at the same time, the highest step counts."""
     for worker, ahead in enumerate((0, 3, 1)):
         path = ev.event_file(tmp_path / f"worker-{worker}", 1000)
         write(
@@ -147,7 +151,7 @@ def test_the_best_loss(tmp_path: Path) -> None:
 
 
 def test_constant_step(tmp_path: Path) -> None:
-    """A program that never counts its steps takes bounded memory."""
+    """The reader takes bounded memory even if a program writes all events with the same step."""
     reader, path = ProgressReader(tmp_path), ev.event_file(tmp_path)
     for _ in range(3):
         write(path, *(ev.event(0, {"loss": 1.0}) for _ in range(300)))
@@ -184,7 +188,9 @@ def test_curve_is_bounded(tmp_path: Path) -> None:
 
 
 def test_600_tasks(tmp_path: Path) -> None:
-    """600 folders with an event file each take bounded memory, and the furthest task is found."""
+    """Reading 600 folders with an event file each takes bounded memory, and the task with the
+    highest step is found.
+    """
     for task in range(600):
         path = ev.event_file(tmp_path / f"worker-{task}", 1000)
         write(path, ev.event(task, {"loss": 1.0}, wall=2000))

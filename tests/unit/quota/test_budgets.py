@@ -86,7 +86,7 @@ def test_who_has_no_gpu_hours_may_launch_without_gpus() -> None:
 
 
 def test_without_a_budget_nothing_is_refused() -> None:
-    """Without a budget nothing is refused, however much was used."""
+    """Without a budget, nothing is refused, however much was used."""
     assert budgets.problems(spec(), 4.0, None, {"2026-11-22": (1e6, 1e6)}, NOW) == []
     assert budgets.warnings(Budget(), {"2026-11-22": (1e6, 1e6)}, NOW) == []
 

@@ -55,7 +55,7 @@ def test_what_runs_is_counted_without_a_write() -> None:
 
 
 def test_a_day_ends_at_midnight() -> None:
-    """Seconds after midnight, UTC, are the next day's."""
+    """Seconds after midnight in UTC count for the next day."""
     held = ledger.update_usage(None, [("worker", MIDNIGHT - 60, None)], MIDNIGHT - 30, CORES)
     assert held is not None
     assert ledger.seconds_by_day(held, MIDNIGHT + 5) == {
@@ -148,7 +148,7 @@ def test_a_run_has_its_cpu_and_gpu_hours() -> None:
 
 
 def test_what_the_world_asks_for_comes_before_the_spec() -> None:
-    """A cluster's default for tasks without requests counts, too."""
+    """If a task has no request, the default of the Kubernetes cluster counts."""
     spec = Spec(
         mode=Mode.BETWEEN_GRAPH,
         replicas=ReplicaSet(worker=Replicas(count=1)),

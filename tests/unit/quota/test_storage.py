@@ -81,7 +81,7 @@ def test_what_cannot_be_measured_stands_against_nothing(tmp_path: Path) -> None:
 
 
 def test_a_walk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The walk of a folder of any size ends, and reports that there is more."""
+    """The measurement of a folder of any size ends, and reports if there are more files."""
     monkeypatch.setattr(folder_sizes, "MOST_ENTRIES", 20)
     for number in range(50):
         put(tmp_path / "many" / str(number), 5000)

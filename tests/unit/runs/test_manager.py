@@ -59,7 +59,7 @@ def test_a_large_program_runs_and_its_snapshot_stays(
 def test_a_refused_launch_of_a_large_program_leaves_no_snapshot(
     manager: ClusterManager, here: Path, own_folders: Path
 ) -> None:
-    """A launch refused for lack of resources removes its snapshot."""
+    """A launch that is refused for lack of resources removes its snapshot."""
     (here / "large.py").write_text(HELLO + "#" * 200_000)
     with pytest.raises(PreflightRefused, match="GPU"):
         manager.launch("large.py", gpu=64)

@@ -46,8 +46,8 @@ def quiets(task: object) -> list[dict[str, object]]:
 
 
 def test_a_program_that_only_waits_is_quiet(run: Run) -> None:
-    """TensorFlow's own lines about a wait are no sign of work: they name the tasks for which it
-    waits.
+    """The lines that TensorFlow prints while it waits do not count as work; they name the tasks for
+    which it waits.
     """
     began = time.time()
     task = run.program(WAITS).task("worker-1").start(QUICK)

@@ -81,8 +81,8 @@ while True:
 
 
 def python(script: str, account: int, *arguments: str) -> list[str]:
-    """Return a command that starts a Python as root, which can read the environment, and makes it
-    run `script` as `account`.
+    """Return a command that starts Python as root, which can read the environment, and then runs
+    `script` as `account`.
     """
     return [sys.executable, "-I", "-S", "-c", script, str(account), *arguments]
 

@@ -56,7 +56,7 @@ def test_volume_fills_up(run: Run, tmp_path: Path) -> None:
 
 
 def in_a_volume(run: Run, megabytes: int) -> list[str]:
-    """Return a prefix for a command, which runs it with the log folder on a file system of this
+    """Return a prefix that runs a command with the run's log folder on a file system of this
     size.
     """
     mount = f"mount -t tmpfs -o size={megabytes}m none {run.output}"
@@ -159,8 +159,8 @@ def test_short_task_on_a_hanging_volume(run: Run) -> None:
 
 
 def noted(log: Path, script: str) -> None:
-    """Run `script`, which writes the times of a log as a task does: with `times`, of the runtime's
-    module `output`.
+    """Run `script`, which writes the times of a log as a task does; it can use `times`, which
+    writes them, and the module `output`.
     """
     head = "import sys; sys.path.insert(0, sys.argv[1])\nimport output\n"
     words = [sys.executable, "-c", f"{head}times = output.LineTimes(sys.argv[2])\n{script}"]

@@ -68,8 +68,8 @@ def test_an_address_that_came_is_not_waited_for(after: str) -> None:
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_task_that_runs_says_whom_it_waits_for(line: str) -> None:
-    """The message about a task with a closed port is read from its output: it names the missing
-    peer, or the failed name lookup.
+    """The message about a task with a closed port comes from the task's output, and names the
+    missing peer or the failed name lookup.
     """
     seen = ps_and_worker(started=False)
     asked = waiting_reasons.open_questions(seen["pods"], seen["jobs"], LATER)

@@ -151,8 +151,8 @@ def test_a_program_by_hand_says_what_runs_without_its_text(
 
 
 def test_files_that_are_no_base64_are_named(world: World) -> None:
-    """If the files of a program in the record are not valid, the operator's message names the
-    problem of each file.
+    """If a file of a program in the record is not valid base64, the run fails, and the message says
+    so.
     """
     program = {"files": {"train.py": "?"}, "entrypoint": "train.py"}
     world.server.put(f"{RUNS}/digits-1", {"spec": {"program": program}})

@@ -114,7 +114,9 @@ def test_a_stop_suspends_the_job_that_has_no_pods(world: World) -> None:
 
 
 def test_a_run_that_never_got_pods_suspends_its_jobs_at_its_timeout(world: World) -> None:
-    """A run that gets no pods fails at startTimeout, and no pod may appear afterwards."""
+    """A run that gets no pods fails at `startTimeout`, and its Jobs are suspended, so that no pod
+    can appear afterwards.
+    """
     world.launch("digits-1", ps=1, start_timeout=1.0)
     world.phase("digits-1", "Failed")
     wait_until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
@@ -154,8 +156,8 @@ def test_success_suspends_no_job_before_its_time(world: World) -> None:
 
 @pytest.mark.parametrize("away", [True, False])
 def test_a_failure_counts_though_its_next_attempt_is_there(world: World, away: bool) -> None:
-    """A failure counts even if the Job has already started the next attempt: the task failed and is
-    stopped.
+    """A failure counts even if the Job has already started the next attempt: the task counts as
+    failed, and the new attempt is stopped.
     """
     up(world)
     if away:

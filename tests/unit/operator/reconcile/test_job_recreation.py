@@ -1,4 +1,6 @@
-"""Group restarts with a worker that has succeeded, which its Job would never start again."""
+"""Group restarts that include a worker which has succeeded, and which the Job would never start
+again.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ def succeed(world: World, index: int) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_group_restarts_with_those_that_were_done(world: World, restarted: bool) -> None:
-    """Workers that train together restart together, even if one has succeeded. Its Job would never
-    start it again, so the Job is recreated. All workers run again, and the run reports no deletion.
+    """Workers that train together restart together, even if one of them has succeeded. The Job
+    would never start the succeeded worker again, so the Job is recreated. All workers run again,
+    and the run reports no deletion.
     """
     up(world, workers=3)
     succeed(world, 1)

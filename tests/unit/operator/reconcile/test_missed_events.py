@@ -12,7 +12,7 @@ from tfcluster_magic.kube.objects.run_objects import TTL_SECONDS
 
 
 def began(world: World, ago: float, name: str = "digits-1") -> None:
-    """Write the record of a run that started this long ago."""
+    """Write the record of a run that started `ago` seconds ago."""
     then = time.time() - ago
     events = [{**event, "at": then} for event in world.status(name)["events"]]
     world.say(name, startedAt=then, runningAt=then, events=events)
@@ -39,8 +39,8 @@ def test_a_success_that_nobody_saw_is_one(world: World) -> None:
 
 @pytest.mark.parametrize("away", [0.0, 600.0])
 def test_a_job_that_went_unseen_is_said_to_be_gone(world: World, away: float) -> None:
-    """If a Job disappeared earlier than Kubernetes removes Jobs after a success, somebody deleted
-    it: the run fails, and its message says that the end of its tasks was not observed.
+    """If a Job disappeared before Kubernetes could have removed it after a success, somebody
+    deleted the Job. The run fails, and its message says that the end of its tasks was not observed.
     """
     up(world, ps=1)
     world.rest()

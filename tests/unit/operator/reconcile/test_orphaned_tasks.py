@@ -1,4 +1,4 @@
-"""Tasks whose record was deleted without them: `kubectl delete tfc --cascade=orphan`."""
+"""Tasks that remain when their record is deleted by `kubectl delete tfc --cascade=orphan`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tfcluster_magic.kube.api.labels import TASK_TYPE, UID
 
 
 def orphan(world: World, name: str = "digits-1") -> None:
-    """Delete the record and orphan its objects as the garbage collector does, which removes their
-    owner references first.
+    """Delete the record and orphan its objects. As by the garbage collector, the objects' owner
+    references are removed first.
     """
     uid = world.run(name)["metadata"]["uid"]
     for where, found in list(world.server.objects.items()):

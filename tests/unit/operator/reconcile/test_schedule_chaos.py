@@ -118,7 +118,7 @@ class ChaosWorld(ScheduledWorld):
             self.start_one()
 
     def _refuse(self, method: str, where: str) -> Refusal | None:
-        """Cause the planned fault if its write is reached."""
+        """Cause the planned fault if this request is the write for which it is planned."""
         port = getattr(self.server.asked, "port", 0)
         about_schedules = where.startswith(SCHEDULES) or (method, where) == ("POST", RUNS)
         stops = method == "PATCH" and where.startswith(RUNS) and not where.endswith("/status")
@@ -173,7 +173,7 @@ class ChaosWorld(ScheduledWorld):
         self.replace_killed()
 
     def work(self, share: float = 1.0) -> None:
-        """End all stopped runs, and some of the others, a seventh of which fail."""
+        """End all stopped runs, and some of the other runs; about a seventh of these fail."""
         with self.server.changed:
             for name, of in self.server.active():
                 if self.run(name)["spec"].get("stop"):
@@ -243,7 +243,7 @@ def _threads_of_operators() -> set[threading.Thread]:
 
 
 def _check(world: ChaosWorld, minutes: int) -> None:
-    """Check that each due time has one state and the launches that match it."""
+    """Check that each due time has one state and the launches that match this state."""
     server = world.server
     assert set(server.launched.values()) == {1}, "a due time ran twice"
     states = Counter(server.fates.values())

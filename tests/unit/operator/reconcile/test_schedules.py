@@ -55,7 +55,7 @@ def test_a_due_time_launches_one_run_that_knows_its_time(world: ScheduledWorld) 
 
 
 def test_its_task_reads_the_due_time(world: ScheduledWorld) -> None:
-    """The tasks' configuration has the due time for TFCLUSTER_SCHEDULED_FOR."""
+    """The tasks' configuration has the due time, which tasks get as TFCLUSTER_SCHEDULED_FOR."""
     world.create()
     world.pass_to(START + 60)
     wait_until(lambda: any("nightly-1" in name for name in world.server.names("configmaps")))
@@ -204,8 +204,8 @@ def test_the_end_of_a_deleted_run_is_noted_if_it_was_seen(
 
 
 def test_what_cel_cannot_check_is_said_and_launches_nothing(world: ScheduledWorld) -> None:
-    """A wrong cron expression, time zone or template is a message in Ready; the schedule starts
-    once it is corrected.
+    """A wrong cron expression, time zone or template is reported in the condition `Ready`; the
+    schedule starts once the mistake is corrected.
     """
     world.create("odd", cron="61 * * * *")
     world.create("zone", timeZone="Mars/Base")

@@ -40,7 +40,9 @@ class Run:
         self.addressing = ServiceCreation(maker, lambda: self.now)
 
     def turn(self, addresses: int) -> float | None:
-        """Take one turn while `addresses` of the three pods have an address."""
+        """Take one turn in which `addresses` is the number of pods, of the three, that have an
+        address.
+        """
         told: list[Object] = [{"podIP": "10.0.0.1"}] * addresses + [{}] * (3 - addresses)
         pods = [{"status": each} for each in told]
         return self.addressing.update(self.cluster, self.cluster.status, pods)
@@ -60,7 +62,9 @@ def run() -> Iterator[Run]:
 
 
 def test_names_are_given_once_every_task_has_an_address(run: Run) -> None:
-    """The Service is created once every task has an address, and only once."""
+    """The Service is created as soon as every task has an address, and is not created a second
+    time.
+    """
     assert run.turn(0) is None
     assert run.turn(1) == ADDRESS_PAUSE
     assert not run.named

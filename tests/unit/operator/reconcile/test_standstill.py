@@ -23,7 +23,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def prints(world: World, pod: str, text: bytes) -> None:
-    """Set the end of a pod's log."""
+    """Set the last lines of a pod's log to `text`."""
 
     def log(_query: Mapping[str, str]) -> bytes:
         return text

@@ -44,8 +44,9 @@ def test_two_launches_never_both_take_the_last_room(there: Place) -> None:
 
 
 def test_first_in_first_out_with_places(there: Place) -> None:
-    """Within a namespace no run overtakes another, even if it would fit. Each run gets its place;
-    the first also gets the resources for which it waits and the runs that use them.
+    """Within a namespace, no run overtakes an earlier run, even if it would fit. The message of
+    each run has its place in the queue; that of the first run also has the resources for which it
+    waits and the runs that use them.
     """
     there.tenant("alice", quota="4")
     there.run("alice", "old-1", 1, 3)
@@ -215,7 +216,7 @@ def test_network_policies(there: Place) -> None:
 
 
 def test_a_node_that_changes_is_read_again(there: Place) -> None:
-    """The facts read from a node count until the node changes."""
+    """The facts that were read from a node are used until the node changes."""
     there.begin()
     assert [node.total["cpu"] for node in there.look().nodes or ()] == [4, 4]
     there.node("node-1", cpu=6)
@@ -228,8 +229,8 @@ def test_a_node_that_changes_is_read_again(there: Place) -> None:
 
 
 def test_a_run_that_waits_for_another_is_in_no_queue(there: Place) -> None:
-    """A run that waits for another takes no room and delays no other run; its place in the queue
-    counts from the end of its wait.
+    """A run that waits for another run takes no resources and delays no other run; its place in the
+    queue counts from the end of this wait.
     """
     there.tenant("alice", quota="4")
     there.run("alice", "held-1", 1, 3, after=(Dependency(run="prepare-1"),))

@@ -49,7 +49,7 @@ def say(world: World, words: str, name: str = "digits-1") -> None:
 
 
 def waiting(world: World, job: str, index: int = 0) -> str:
-    """Put a pod that Volcano has not bound."""
+    """Put a pod of `job` that Volcano has not bound; return its name."""
     name = world.pod(job, "unschedulable", index)
     found = copy.deepcopy(world.server.objects[f"{PODS}/{name}"])
     found["spec"]["schedulerName"] = "volcano"
@@ -172,8 +172,8 @@ def test_volcanos_words_of_a_pod_are_explained(said: str, told: str) -> None:
 
 
 def test_one_that_never_gets_room_fails_after_its_queue_timeout(volcano: World) -> None:
-    """The time in Volcano's queue counts for the queue timeout, after which the run's Jobs create
-    no pods.
+    """The time in Volcano's queue counts for `queueTimeout`. After this timeout, the run's Jobs
+    create no pods.
     """
     launched(volcano, queue_timeout=2.0)
     say(volcano, WORDS)
