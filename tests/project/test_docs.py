@@ -199,7 +199,7 @@ def test_messages_use_the_words_of_the_field(domain: str) -> None:
 
 
 def test_make_knows_the_targets_that_pages_name() -> None:
-    """`make WORD` on a page is a target of the Makefile."""
+    """If a page says `make WORD`, the Makefile has this target."""
     known = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {
         words[1]

@@ -59,8 +59,8 @@ def test_the_exported_schema_is_the_one_of_the_models() -> None:
 
 
 def test_the_custom_resources_are_those_of_the_models() -> None:
-    """k8s/crds and the variables of the admission policy for records are current; `python
-    tools/crd.py` updates them.
+    """The files in k8s/crds, and the variables of the admission policy for records, are current;
+    `python tools/crd.py` updates them.
     """
     made = tool("crd")
 

@@ -59,7 +59,9 @@ def cached(made: Path, install: ModuleType) -> Path:
 
 
 def said(made: Path) -> str:
-    """Return the output of the environment's script; running it compiles its imports."""
+    """Run the script of the environment, which compiles the modules that it imports; return its
+    output.
+    """
     script = str(made / "bin" / "says")
     env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     ran = subprocess.run([script], capture_output=True, text=True, check=True, env=env)

@@ -76,7 +76,9 @@ def test_a_file_that_was_there_before_is_kept(lab: ModuleType, tmp_path: Path) -
 def test_the_prepared_environment_knows_the_magic_and_asks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A notebook's own %load_ext prints no warning, and JupyterLab does not ask about its news."""
+    """A `%load_ext` in a notebook prints no warning, and JupyterLab does not ask whether it may
+    fetch news.
+    """
     monkeypatch.syspath_prepend(str(LAB.parent))
     spec = importlib.util.spec_from_file_location("install", LAB.with_name("install.py"))
     assert spec is not None and spec.loader is not None

@@ -28,7 +28,9 @@ def trees() -> Mapping[Path, ast.Module]:
 
 @cache
 def modules() -> Mapping[str, ast.Module]:
-    """Return the modules with full import names; runtime/ is not a package."""
+    """Return the parsed modules by their full import names, without runtime/, which is not a
+    package.
+    """
     return {
         ".".join(path.parts).removesuffix(".__init__"): tree
         for path, tree in trees().items()

@@ -50,7 +50,7 @@ def depends(module: Module, path: str, version: str) -> Path:
 def test_a_program_is_built_from_its_module_and_found_by_its_name(
     cache: Path, module: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A built program runs, is found by its name, and one line reports its size and build time."""
+    """A built program runs and is found by its name. One line reports its size and build time."""
     folder = module().folder.parent
     assert build.build(["tiny"], folder=folder) == {"tiny": build.binary("tiny", folder=folder)}
     subprocess.run([build.binary("tiny", folder=folder)], check=True)

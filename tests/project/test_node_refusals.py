@@ -94,7 +94,9 @@ def test_a_node_needs_namespaces(powerless: list[str], state: Path) -> None:
 
 
 def test_a_node_needs_file_systems(as_root: None, state: Path, tmp_path: Path) -> None:
-    """If the kernel lacks a file system, a node does not start and names it."""
+    """If the kernel lacks a file system, a node does not start, and the message names the file
+    system.
+    """
     (tmp_path / "filesystems").write_text("nodev\ttmpfs\n\text4\n\toverlay\n")
     tools = tmp_path / "tools"
     tools.mkdir()

@@ -145,8 +145,8 @@ def test_faces_know_nothing_of_each_other_and_imports_only_go_down() -> None:
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "runtime").rglob("*.py")), ids=lambda p: p.name)
 def test_what_runs_in_a_task_needs_only_python_3_8(path: Path) -> None:
-    """A runtime module parses as Python 3.8 and imports only the standard library and
-    its siblings.
+    """A module of the runtime parses as Python 3.8 and imports only the standard library and other
+    modules of the runtime.
     """
     tree = ast.parse(path.read_text(), feature_version=(3, 8))
     siblings = {sibling.stem for sibling in (PACKAGE / "runtime").glob("*.py")}

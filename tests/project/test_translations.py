@@ -71,7 +71,7 @@ def test_a_translation_has_the_placeholders_of_its_message(domain: str, language
 
 @pytest.mark.parametrize(("domain", "language"), CATALOGS)
 def test_commands_in_a_message_stay_as_they_are(domain: str, language: str) -> None:
-    """Text between backticks is what users type, so it is the same in every language."""
+    """Text between backticks is typed by users, so it is the same in every language."""
     for message in made.written(domain, language):
         for form in made.forms(message) if message.id else ():
             commands = sorted(re.findall(r"`[^`\n]+`", form))

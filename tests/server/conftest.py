@@ -28,7 +28,7 @@ def jp_server_config() -> Config:
 
 @pytest.fixture
 def jp_home_dir(own_folders: Any) -> Any:
-    """The home folder of every test."""
+    """Return the home folder of every test."""
     return own_folders / "home"
 
 

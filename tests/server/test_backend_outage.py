@@ -89,7 +89,7 @@ async def test_a_state_folder_that_cannot_be_read(
 async def test_a_hanging_log_volume_stops_nothing_but_progress(
     api: Api, launch: Launch, page: Page, service: Service
 ) -> None:
-    """Lists, records and changes are sent while the folder of event files hangs."""
+    """While the folder with event files hangs, lists, records and changes are still sent."""
     run = await launch()
     events = await page()
     await events.phase("Running")

@@ -66,7 +66,7 @@ def children() -> list[psutil.Process]:
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row['source']} in {row['text']}")
 def test_an_expression_matches_what_the_page_matches(row: dict[str, Any]) -> None:
-    """Classes, escapes, references and case have their JavaScript meaning."""
+    """Character classes, escapes, references and case have the same meaning as in JavaScript."""
     source = python_source(row["source"])
     assert matches(row["source"], row["text"]) == [row["matches"]], source
 

@@ -127,7 +127,9 @@ async def test_who_goes_on_sending_hears_the_refusal(http_server_client: Any, ap
 async def test_numbers_that_are_none_are_refused_at_their_field(
     attacked: Any, where: tuple[str, int], jp_base_url: str, jp_auth_header: dict[str, str]
 ) -> None:
-    """The answer names the field of an infinite number and is valid JSON."""
+    """If a request has an infinite number, the answer names the number's field and is valid
+    JSON.
+    """
     for path in (CLUSTERS, f"{CLUSTERS}/plan"):
         assert await attacked(list(wrong_bodies("POST", path))) == []
     for attack in wrong_bodies("POST", CLUSTERS):

@@ -99,7 +99,7 @@ async def test_kernels_are_offered_where_tasks_can_run_with_them(
     service: Service,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A backend on other machines offers none of this server's Pythons."""
+    """If tasks run on other machines, no kernel of this server is offered."""
     monkeypatch.setattr(service.manager.backend, "is_here", False)
     offered = json.loads((await jp_fetch("tfcluster", "api", "options")).body)
     assert (offered["kernelspecs"], offered["defaults"]) == ([], {"kernelspec": None})

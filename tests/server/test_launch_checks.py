@@ -147,7 +147,9 @@ BODIES: list[dict[str, object]] = [
 
 
 async def test_no_words_break_a_plan_or_launch_anything(post: Post, service: Service) -> None:
-    """Any invalid request is refused with a message: a problem of a plan, or 4xx for a launch."""
+    """Any invalid request is refused with a message: a plan reports a problem, and a launch answers
+    4xx.
+    """
     for body in BODIES:
         code, told = await post("clusters/plan", **body)
         assert code == 200 and told["problems"], str(body)[:200]

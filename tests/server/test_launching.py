@@ -19,7 +19,7 @@ __all__ = ["post", "root"]  # fixtures used by the tests below
 
 
 async def test_a_program_of_the_file_browser_is_launched(post: Post, service: Service) -> None:
-    """A path is relative to the server's root, and the program runs in its own folder."""
+    """A program's path is relative to the server's root, and the program runs in its own folder."""
     code, run = await post("clusters", program="project/train.py", options={"workers": "1"})
     assert code == 201
     assert run["cluster"]["metadata"]["name"] == "train-1"
@@ -126,7 +126,7 @@ async def test_a_rerun_takes_options_only(post: Post, service: Service) -> None:
 async def test_a_cluster_may_be_called_plan(
     post: Post, service: Service, jp_fetch: Callable[..., Awaitable[HTTPResponse]]
 ) -> None:
-    """The record of a cluster called `plan` is shown and removed like any other."""
+    """The record of a cluster called `plan` is shown and removed like any other record."""
     await post("clusters", cell=HELLO, name="plan", options={"workers": 1})
     ended(service, "plan")
     path = ("tfcluster", "api", "clusters", "plan")

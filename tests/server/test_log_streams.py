@@ -160,7 +160,7 @@ async def test_a_volume_that_hangs_takes_one_reader(
     api: Api, ended: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only one reader waits for a hanging log, no matter how often a page retries; other logs are
-    read.
+    read meanwhile.
     """
     monkeypatch.setattr(log_streams, "HANGS_AFTER", 0.1)
     run = await ended("print('hello')")
@@ -201,7 +201,7 @@ async def test_a_download_that_is_cut_does_not_look_whole(
 async def test_a_sign_of_life(
     launch: Launch, browse: Callable[..., Browser], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While nothing is printed the stream sends heartbeats, so that no proxy closes it."""
+    """While nothing is printed, the stream sends heartbeats, so that no proxy closes it."""
     monkeypatch.setattr(logs, "HEARTBEAT", 0.5)
     await launch()
     browser = browse("clusters/digits/logs?follow=1")

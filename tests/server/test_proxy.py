@@ -27,8 +27,8 @@ async def test_a_get_with_a_body_is_answered(fetch: Fetch) -> None:
 
 
 async def test_bodies_stream_both_ways(fetch: Fetch, service: Service) -> None:
-    """The first piece arrives while the board still writes, and a request body is forwarded in
-    pieces.
+    """The first piece of a response arrives while the board still writes, and the body of a request
+    is forwarded in pieces.
     """
     first: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     got: list[bytes] = []
@@ -105,7 +105,9 @@ async def test_paths_and_queries_cross_as_they_are(fetch: Fetch, recorder: Page)
 
 
 async def test_redirects_stay_below_the_page(fetch: Fetch, recorder: Page) -> None:
-    """An absolute redirect of the board leads below the page again, without its secret."""
+    """An absolute redirect of the board is changed so that it leads below the page again, without
+    the board's secret.
+    """
     for location, there in (
         ("http://127.0.0.1:PORT/a-secret/x?y=1#z", "BASE/x?y=1#z"),
         ("/a-secret/x/", "BASE/x/"),

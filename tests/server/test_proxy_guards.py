@@ -69,7 +69,7 @@ async def test_nothing_of_the_board_speaks_for_the_origin(fetch: Fetch) -> None:
 
 
 async def test_only_a_signed_in_user_gets_there(fetch: Fetch, recorder: Page) -> None:
-    """Without a token a page redirects to the login, and data is refused."""
+    """Without a token, a page redirects to the login, and data is refused."""
     for path in ("/", "/echo"):
         answer = await fetch(path, plain=True)
         assert answer.code == 302
@@ -165,7 +165,7 @@ async def test_post_from_our_origin_without_fetch_metadata(
 
 
 async def test_only_known_boards_are_reached(jp_fetch: Fetch) -> None:
-    """An unknown or invalid id leads nowhere."""
+    """An unknown or invalid id of a board is answered with 404."""
     for there in (f"{'0' * 16}/index.html", "127.0.0.1:22/x", f"{'x' * 16}/x", "0/x"):
         answer = await jp_fetch("tfcluster", "tensorboard", there, raise_error=False)
         assert answer.code == 404

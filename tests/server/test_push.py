@@ -63,7 +63,7 @@ async def test_a_list_and_the_events_fit_together(api: Api, page: Page, ended: L
 
 
 async def test_a_deleted_run_disappears(page: Page, ended: Launch, service: Service) -> None:
-    """A run deleted from a command line is sent as removed, once."""
+    """If a run is deleted on the command line, pages receive one event that it was removed."""
     events = await page()
     run = await ended()
     await events.phase("Succeeded")
@@ -128,8 +128,8 @@ async def test_a_run_that_changes_all_the_time(page: Page, ended: Launch) -> Non
 async def test_progress_is_told_and_kept(
     api: Api, page: Page, launch: Launch, service: Service
 ) -> None:
-    """Training progress arrives without a request. A run keeps its last value, even in a restarted
-    server.
+    """Training progress arrives without a request. The last progress of a run is kept, even in a
+    restarted server.
     """
     run = await launch()
     events = await page()
@@ -173,7 +173,7 @@ async def test_a_quiet_server_says_nothing(page: Page, launch: Launch) -> None:
 
 
 async def test_nothing_is_left_behind(page: Page, launch: Launch, service: Service) -> None:
-    """When the extension stops, its threads end, and clusters continue."""
+    """When the extension stops, its threads end, but clusters continue."""
     events = await page()
     run = await launch()
     await events.phase("Running")

@@ -130,8 +130,8 @@ async def test_a_run_without_a_program_and_a_resumed_one(
 async def test_the_kernel_of_a_run_is_chosen(
     post: Post, service: Service, api: Api, jp_data_dir: Path, tmp_path: Path
 ) -> None:
-    """The form names the kernel with the tasks' Python; without such a kernel it has the Python's
-    path.
+    """The form names the kernel with the tasks' Python; if there is no such kernel, the form has
+    the Python's path.
     """
     python = tmp_path / "python3"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')

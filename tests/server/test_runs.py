@@ -30,7 +30,9 @@ async def test_no_runs(api: Api) -> None:
 
 
 async def test_a_list_is_light(api: Api, ended: Launch) -> None:
-    """A listed run has its record without files and addresses, and only its newest event."""
+    """A run in a list has its record without files and addresses, and with only its newest
+    event.
+    """
     await ended("print('secret of the program')", workers=2)
     (run,) = (await api("GET", "clusters")).json["runs"]
     assert run["cluster"]["metadata"]["name"] == "digits-1"
@@ -117,7 +119,7 @@ async def test_a_run_that_is_not_there(api: Api, ended: Launch) -> None:
 
 
 async def test_stop(api: Api, launch: Launch, service: Service) -> None:
-    """A stop request is answered at once; the record has the reason."""
+    """A request to stop is answered at once; the record has the reason."""
     await launch()
     run = (await api("POST", "clusters/digits/stop", {"reason": "enough"})).json
     assert run["cluster"]["spec"]["stop"]["reason"] == "enough"
@@ -204,7 +206,9 @@ WRONG: list[tuple[bytes, int, list[str]]] = [
 
 
 async def test_tasks_of_too_many_runs_are_refused(api: Api) -> None:
-    """One request lists the tasks of at most 50 runs, because each is a call of the backend."""
+    """One request lists the tasks of at most 50 runs, because each run needs a call of the
+    backend.
+    """
     names = [f"run=nothing-{number}" for number in range(51)]
     assert (await api("GET", f"tasks?{'&'.join(names[1:])}")).json == {"runs": {}}
     assert (await api("GET", f"tasks?{'&'.join(names[1:] * 2)}")).json == {"runs": {}}

@@ -81,7 +81,7 @@ async def test_names_are_taken_as_they_are(ask: Ask, jp_root_dir: Path) -> None:
 
 
 async def test_wishes_that_are_none(ask: Ask) -> None:
-    """An impossible request gets a problem response that says so."""
+    """A request that cannot be carried out gets a problem response that says so."""
     wishes: list[tuple[Any, int]] = [
         ({"folder": 1}, 422),
         ({"folder": "x" * 5000}, 422),
@@ -99,7 +99,7 @@ async def test_wishes_that_are_none(ask: Ask) -> None:
 
 
 async def test_links_to_allowed_folders(ask: Ask, jp_root_dir: Path, service: Service) -> None:
-    """Links to the log folder and to another folder below the root are followed."""
+    """Links that lead to the log folder, or to another folder below the root, are followed."""
     logs(Path(service.manager.boards.log_root) / "digits")
     (jp_root_dir / "runs").symlink_to(service.manager.boards.log_root)
     logs(jp_root_dir / "here")

@@ -18,7 +18,7 @@ from traitlets.config import Config
 from tfcluster_magic.server.app import BASH_LOGIN_FILE, login_shell
 
 PROFILE = "export PATH=/usr/local/bin:/usr/bin:/bin FROM_PROFILE=yes\n"
-"""PATH as /etc/profile sets it."""
+"""A profile that replaces PATH, as /etc/profile does."""
 
 
 @pytest.fixture(autouse=True, params=["bash", "sh"])
@@ -36,7 +36,7 @@ def no_terminal(
 async def test_a_terminal_finds_the_programs_after_its_profile(
     jp_fetch: Callable[..., Awaitable[HTTPResponse]], jp_ws_fetch: Any
 ) -> None:
-    """The profile applies, and the server's `tfcluster` and `python` are on PATH."""
+    """A terminal reads the profile, and the server's `tfcluster` and `python` are on its PATH."""
     made = json.loads((await jp_fetch("api", "terminals", method="POST", body="")).body)
     socket = await jp_ws_fetch("terminals", "websocket", made["name"])
 

@@ -1,4 +1,4 @@
-"""Blocking calls outside the event loop, and calls that hang."""
+"""Blocking calls that run outside of the event loop, and calls that hang."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_when_all_hang_the_answer_is_immediate(released: threading.Event) 
 
 
 async def test_it_recovers(released: threading.Event) -> None:
-    """When a hanging call finishes, all calls run again."""
+    """When a hanging call finishes, new calls run again."""
     worker = Worker(most=1)
     with pytest.raises(BackendUnavailable):
         await worker.call(hang, released, 1, within=0.05)
@@ -83,7 +83,7 @@ async def test_it_recovers(released: threading.Event) -> None:
 
 
 async def test_a_crowd_waits_for_its_turn() -> None:
-    """More calls than threads are all answered."""
+    """If there are more calls than threads, all calls are answered."""
     worker = Worker(most=2)
     found = await asyncio.gather(*(worker.call(divmod, number, 10) for number in range(50)))
     assert found == [divmod(number, 10) for number in range(50)]
@@ -103,7 +103,7 @@ async def test_what_takes_long_keeps_nobody_from_looking(
 
 
 async def test_two_of_the_same_that_hang_are_two(released: threading.Event) -> None:
-    """Two calls of the same kind that are made at the same time, and both hang, take two
+    """If two calls of the same kind are made at the same time and both hang, they take two
     threads.
     """
     worker = Worker(most=2)

@@ -147,7 +147,9 @@ def test_a_launch_its_failure_and_its_status_are_told_in_chinese(here: Path) -> 
 
 
 def test_chinese_tables_stand_in_columns(here: Path) -> None:
-    """A column begins at the same place in every line, counting wide characters as two."""
+    """A column of a table begins at the same place in every line; a wide character counts as
+    two.
+    """
     said(here, "zh_CN", "launch", "fail.py", "--workers", "2", "--ps", "0", "--wait")
     head, first, second = said(here, "zh_CN", "status", "fail").split("\n\n")[1].splitlines()
 
@@ -165,7 +167,7 @@ def test_chinese_tables_stand_in_columns(here: Path) -> None:
 
 
 def test_a_refusal_is_told_in_chinese_with_its_words_untouched(here: Path) -> None:
-    """Options, values and commands stay as they are typed."""
+    """In a Chinese refusal, options, values and commands stay as they are typed."""
     told = said(here, "zh_CN", "launch", "fail.py", "--memory", "much", "--workers", "x")
 
     assert "启动被拒绝，原因有 2 个：" in told
@@ -175,7 +177,7 @@ def test_a_refusal_is_told_in_chinese_with_its_words_untouched(here: Path) -> No
 def test_a_terminal_without_chinese_characters_is_spoken_to_in_english(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A terminal that cannot show Chinese gets English instead of question marks."""
+    """A terminal whose encoding lacks Chinese characters gets English instead of question marks."""
     monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
 
     assert said(here, "zh_CN", "list").startswith("No runs yet.")

@@ -77,7 +77,7 @@ def sha256(content: bytes) -> str:
 
 
 def test_a_file_runs_from_its_own_folder(run: Run, home: Path) -> None:
-    """A file of the workspace runs in its folder, with and without its checksum."""
+    """A file of the workspace runs in its own folder, whether or not its checksum is stated."""
     (home / "train.py").write_text(HELLO)
     for checksum in ("", sha256(HELLO.encode())):
         task = started(run, path=str(home / "train.py"), sha256=checksum, arguments=["--x"])
@@ -202,7 +202,9 @@ def test_a_path_that_a_task_may_not_read(run: Run, home: Path) -> None:
 
 
 def test_a_url_is_fetched_by_the_task(run: Run, site: Site, home: Path) -> None:
-    """A task downloads a file and runs it in the run's own folder, with or without its checksum."""
+    """A task downloads a file and runs it in the run's own folder, whether or not its checksum is
+    stated.
+    """
     url = site.add("/raw/train.py", HELLO.encode())
     task = started(run, url=f"{url}?raw=1", sha256=sha256(HELLO.encode()), dir=str(home))
     assert task.wait()["cause"] == "Completed", task.output
@@ -427,8 +429,8 @@ def large(what: str) -> bytes:
 def test_a_small_archive_fills_neither_memory_nor_disk(
     run: Run, site: Site, home: Path, what: str, code: str, values: dict[str, str]
 ) -> None:
-    """Headers, skipped entries and many empty entries are limited and reported as files are. A task
-    with 200 MiB of memory can handle such archives.
+    """Headers, skipped entries and many empty entries count for the same limits as files, and the
+    task reports the limit. A task with 200 MiB of memory can handle such archives.
     """
     name = "a.zip" if what.startswith("zip") else "a.tgz"
     url = site.add(f"/{name}", large(what))
@@ -447,7 +449,7 @@ def test_a_redirect_leads_nowhere_but_to_the_web(run: Run, site: Site, target: s
 
 
 def test_headers_that_never_end_are_given_up(run: Run, site: Site) -> None:
-    """A server that sends its header byte by byte ends at the timeout."""
+    """A download whose server sends the header byte by byte ends at the timeout."""
 
     def trickle(request: Handler) -> None:
         request.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")

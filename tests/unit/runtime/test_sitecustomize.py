@@ -44,7 +44,7 @@ def fake_tensorflow(folder: Path, manager: str) -> Path:
 
 
 def test_default_is_short_and_a_given_value_stays(tmp_path: Path) -> None:
-    """Only the default is shortened: an explicit value stays."""
+    """Only the default of the wait is shortened; an explicit value stays."""
     done = python(
         fake_tensorflow(tmp_path, MANAGER),
         """

@@ -1,4 +1,4 @@
-"""Stacks of a hanging program, and of processes that cannot show theirs."""
+"""Stacks of a hanging program, and processes that cannot show their stacks."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def test_a_deadlock_names_the_lines_that_wait(run: Run) -> None:
 
 
 def test_processes_that_cannot_show_their_stack_are_left_alone(run: Run) -> None:
-    """The request ends no process, and each process without a stack has a reason."""
+    """A request for stacks ends no process, and for each process without a stack, the answer has
+    the reason.
+    """
     task = run.program(FAMILY).task().start(QUICK)
     wait_until(lambda: task.output.count("up") == 4, "the processes")
     path = run.output / "pids"

@@ -128,7 +128,9 @@ def test_shell_tells_what_was_killed(run: Run) -> None:
 
 
 def test_shell_script_gets_flags_and_folder(run: Run, tmp_path: Path) -> None:
-    """A shell script gets flags and arguments as its own, and starts in the working folder."""
+    """A shell script gets the flags and arguments as its own arguments, and starts in the working
+    folder.
+    """
     run.program(
         'echo "$@"; pwd',
         name="run.sh",
@@ -176,7 +178,9 @@ def test_bad_description(run: Run, tmp_path: Path) -> None:
 
 
 def test_ready_when_its_own_port_is_open(run: Run, tmp_path: Path) -> None:
-    """A program that serves is ready when it listens itself, not when another process does."""
+    """A program that serves is ready when it listens on its port itself, not when another process
+    does.
+    """
     port = free_port()
     run.config["addresses"]["worker"][0] = f"127.0.0.1:{port}"
     go = tmp_path / "go"

@@ -50,7 +50,7 @@ def test_nobody_but_the_evaluator_knows_its_address() -> None:
 
 
 def test_types_without_tasks_are_absent() -> None:
-    """A cluster without parameter servers has no empty list of them."""
+    """TF_CONFIG of a cluster without parameter servers has no key `ps`."""
     addresses: dict[str, list[str]] = {"worker": ["w:1"], "ps": []}
     tf_config.check({"worker": 1, "ps": 0}, addresses, "worker", 0)
     told = tf_config.build(addresses, "worker", 0)

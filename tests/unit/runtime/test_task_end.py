@@ -23,7 +23,9 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 def test_stop_gives_time(run: Run) -> None:
-    """SIGTERM reaches the program, which may end in its own time; the task then ends with 143."""
+    """SIGTERM reaches the program, which has the grace period to end; then the task ends with
+    143.
+    """
     run.program(
         """
         import signal, sys, time

@@ -71,7 +71,7 @@ def test_a_group_is_given_time(run: Run) -> None:
 
 
 def test_a_stop_ends_the_hold_off(run: Run) -> None:
-    """SIGTERM ends a worker in its hold-off, at once and with 143."""
+    """SIGTERM ends a worker during its hold-off, at once and with exit code 143."""
     run.config.update(counts={"worker": 2}, holdOff=600.0)
     run.config["addresses"].pop("ps")
     task = run.task().start({"TFCLUSTER_INDEX_FAILURES": "1"})
@@ -181,7 +181,9 @@ def test_a_server_shows_that_it_is_used(run: Run) -> None:
 
 
 def test_a_beacon_takes_every_probe(runtime: None) -> None:
-    """A beacon without a reader accepts more connections than its queue is long."""
+    """A beacon accepts any number of connections although nobody reads from them, more than fit in
+    its queue.
+    """
     from idle import Beacon
     from process import EventLoop
 

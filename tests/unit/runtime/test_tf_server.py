@@ -153,7 +153,7 @@ def test_taken_port(run: Run, shared: bool) -> None:
 
 
 def test_reserved_port_is_not_taken(run: Run) -> None:
-    """A port that its backend reserves for this server is used."""
+    """A server uses the port that its backend reserves for it."""
     with socket.socket() as reserved:
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reserved.bind(("127.0.0.1", int(run.config["addresses"]["worker"][0].rpartition(":")[2])))
@@ -237,7 +237,7 @@ def test_server_that_dies(run: Run) -> None:
 
 
 def test_without_a_cluster() -> None:
-    """Without a valid TF_CONFIG the server reports the problem."""
+    """Without a valid TF_CONFIG, the server reports the problem."""
     for value in ("", '{"cluster": {"ps": ["h:1"]}, "task": {"type": "ps", "index": 1}}'):
         done = subprocess.run(
             [sys.executable, str(RUNTIME), "tf_server"],

@@ -438,8 +438,8 @@ def test_limits_and_throttling_of_an_own_control_group(
 
 
 def test_steps_that_a_program_tells_are_sampled(run: Run) -> None:
-    """Steps that a program prints are in the samples; steps that it reports by `tfcluster.progress`
-    take precedence.
+    """Steps that a program prints are in the samples; steps that a program reports by
+    `tfcluster.progress` take precedence.
     """
     source = """
 import os, time, tfcluster

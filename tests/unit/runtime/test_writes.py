@@ -90,7 +90,7 @@ def test_event_files_elsewhere_are_linked_while_the_program_runs(run: Run) -> No
 
 
 def test_a_program_that_is_quick_is_seen_at_its_end(run: Run) -> None:
-    """Event files of a program that ends quickly are found by their names."""
+    """Event files of a program that has already ended are found by their names."""
     program(run, "event_file('logs').close()\n")
     assert run.task().start().wait()["wrote"] == [str(run.folder / "work" / "logs")]
     assert ProgressReader(run.output).read().step == 7
@@ -253,8 +253,8 @@ def test_one_step_is_all_that_tensorflow_1_does_then(run: Run) -> None:
 def test_a_run_that_trains_says_nothing_of_the_checkpoint_it_began_from(
     run: Run, text: str
 ) -> None:
-    """After a newer checkpoint, a further step, a saved model or a failure, the task does not
-    report that it found its training finished.
+    """If a program has written a newer checkpoint, made a further step, saved a model or failed,
+    the task does not report that the training was already finished.
     """
     earlier(run)
     program(run, text)
@@ -276,7 +276,9 @@ def test_the_run_is_named_whose_checkpoint_was_taken_over(run: Run) -> None:
 
 
 def test_what_a_run_wrote_elsewhere_is_not_taken_over(run: Run) -> None:
-    """`rerun --resume` copies no links to files of the old run, and no report of its lost files."""
+    """`rerun --resume` copies neither the links to files of the old run nor the report about the
+    old run's lost files.
+    """
     old = run.folder / "log" / "digits" / "1"
     (old / "written" / "logs").mkdir(parents=True)
     (old / "written" / "logs" / "checkpoint").write_text("x")

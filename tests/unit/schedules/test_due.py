@@ -222,7 +222,9 @@ def test_a_year_away_is_bounded_work_and_loses_nothing() -> None:
 
 
 def test_a_failure_is_retried_after_its_delays() -> None:
-    """A due time whose run fails is retried after each delay, and is then `Failed`."""
+    """A due time whose run fails is retried after each of the delays; if the last retry fails, its
+    state is `Failed`.
+    """
     rule = rules("0 2 * * *", retries=2, retry_delays=(60.0, 600.0))
     world = ScheduleWorld(rule, ends_as=lambda _o: Phase.FAILED)
     began = []
@@ -242,7 +244,9 @@ def test_a_failure_is_retried_after_its_delays() -> None:
 
 
 def test_it_pauses_after_failures_in_a_row() -> None:
-    """After three failures in a row the schedule pauses and says so; a success resets the count."""
+    """After three failures in a row, the schedule pauses and says so; a success resets the
+    count.
+    """
     good = iter([False, False, True, False, False, False, True])
     world = ScheduleWorld(rules(pause_after=3))
     world.ends_as = lambda _o: Phase.SUCCEEDED if next(good) else Phase.FAILED
@@ -328,7 +332,7 @@ def test_a_backfill_leaves_what_succeeded() -> None:
 
 
 def test_a_launch_without_room_is_tried_again() -> None:
-    """A due time without room for its run waits, is tried again, and is not lost."""
+    """A due time for whose run resources are missing waits and is tried again, and is not lost."""
     world = ScheduleWorld(rules())
     world.pass_time(HOUR)
     turn = due(world.rules, world.status, world.now)
@@ -539,7 +543,9 @@ def test_a_paused_schedule_is_not_waited_for() -> None:
 
 
 def test_circles_are_found() -> None:
-    """A circle of any length is reported, starting from the schedule that closes it."""
+    """If schedules wait for each other in a circle of any length, the circle is reported, starting
+    from the schedule that closes it.
+    """
     after = {"a": "b", "b": "c", "c": "d"}
     status = ScheduleStatus(cursor=0.0)
 

@@ -47,7 +47,7 @@ def test_durations_are_read_as_people_write_them(text: str, seconds: float) -> N
 
 @pytest.mark.parametrize("text", ["", "abc", "1h30", "-5s", "5 s", "10y"])
 def test_other_durations_are_refused_with_the_rule(text: str) -> None:
-    """Other texts are refused as durations, and the refusal has the allowed form."""
+    """A text that is no duration is refused, and the refusal has the allowed form."""
     with pytest.raises(ValueError, match="such as 30s"):
         parse_duration(text)
 

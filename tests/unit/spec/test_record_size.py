@@ -58,8 +58,8 @@ def as_in_go(content: object) -> str:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_texts_count_as_kubernetes_stores_them(text: str) -> None:
-    """A text counts as many bytes as its JSON takes in etcd, never fewer; each of two rare
-    characters counts one byte more.
+    """A text counts as many bytes as its JSON takes in etcd, never fewer; each line or paragraph
+    separator (U+2028, U+2029) counts one byte more.
     """
     stored = len(as_in_go(text).encode()) - 2
     assert sizes.stored_bytes(text) == stored + text.count("\u2028") + text.count("\u2029")
@@ -77,7 +77,7 @@ def test_the_policy_counts_the_same(text: str) -> None:
 
 
 def test_every_field_of_the_table_has_a_case() -> None:
-    """Every field of the table has a case, here and on Kubernetes."""
+    """Every field of PAYLOAD has a case, which is tested here and on Kubernetes."""
     assert set(SPECS) == {each.path for each in sizes.PAYLOAD}
 
 
@@ -382,5 +382,5 @@ def test_what_people_write_about_a_run_leaves_room_for_other_annotations() -> No
 
 
 def test_the_text_of_the_cases_has_characters_of_all_kinds() -> None:
-    """The text of the cases has a control character of six bytes, and a character of four."""
+    """The text of the cases has a control character of six bytes, and a character of four bytes."""
     assert {len(as_in_go(character).encode()) - 2 for character in TEXT} == {1, 2, 3, 4, 6}

@@ -1,4 +1,4 @@
-"""The form of a spec and a status in the Kubernetes API, and back."""
+"""The conversion of a spec and a status into the form of the Kubernetes API, and back."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def floats(value: Any, path: str = "") -> list[str]:
     ("said", "cores"), [("200m", 0.2), ("0.5", 0.5), (2, 2.0), ("2", 2.0), ("1e2", 100.0)]
 )
 def test_cores_are_any_quantity(said: object, cores: float) -> None:
-    """CPU is written as in a pod."""
+    """CPU may be written as in a pod."""
     spec = {**THERE, "replicas": {"worker": {"count": 1, "resources": {"cpu": said}}}}
     read = validate(resource_form.read(Spec, spec))
     assert read.replicas.worker.resources.cpu == cores
@@ -156,7 +156,9 @@ def test_cores_are_any_quantity(said: object, cores: float) -> None:
     ],
 )
 def test_memory_is_any_quantity(said: object, here: object) -> None:
-    """Memory is written as in a pod; an invalid amount is left for validation."""
+    """Memory may be written as in a pod; an invalid amount is not changed, so that validation
+    refuses it.
+    """
     there = {"size": said}
     assert resource_form.read(resource_form.MODELS["DataClaim"], there)["size"] == here
 
@@ -185,7 +187,9 @@ def test_a_time_is_the_same_after_it_was_written_twice() -> None:
 
 @pytest.mark.parametrize("wrong", [None, "many", {}, [], True, float("nan"), 10**400])
 def test_what_is_not_understood_is_left_to_be_refused(wrong: object) -> None:
-    """Conversion never raises, in either direction: invalid values are left for validation."""
+    """The conversion never raises, in either direction; invalid values are not changed, so that
+    validation refuses them.
+    """
     for kind in resource_form.MODELS.values():
         names = {form.name: wrong for form in resource_form.forms(kind).values()}
         resource_form.read(kind, {**names, "params": wrong, "exit": wrong, "counts": wrong})

@@ -23,7 +23,7 @@ TIMES = 5  # without the protection that is tested here, about four of five proc
 
 
 def test_the_first_records_may_be_read_in_many_threads() -> None:
-    """A process whose first records are read by several threads at once does not crash."""
+    """A process does not crash if several threads at once read its first records."""
     for _ in range(TIMES):
         done = subprocess.run(
             [sys.executable, "-c", READ_AT_ONCE], capture_output=True, text=True, check=False

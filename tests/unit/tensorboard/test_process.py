@@ -66,7 +66,9 @@ def logs(tmp_path: Path) -> Path:
 def test_life_of_a_board(
     state: Path, logs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A board serves the runs, without TensorFlow or the notebook server's secrets, and stops."""
+    """A board serves the runs and can be stopped. Its process has neither TensorFlow nor the
+    notebook server's secrets.
+    """
     monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "secret")
     monkeypatch.setenv("JPY_PARENT_PID", "1")
     monkeypatch.setenv("JUPYTER_TOKEN", "secret")
@@ -239,7 +241,9 @@ def test_folder_that_is_made_anew(state: Path, logs: Path, tmp_path: Path) -> No
 
 
 def test_folder_that_cannot_be_shown(state: Path, tmp_path: Path) -> None:
-    """A folder that does not exist, or is a file, is named, and nothing is started or created."""
+    """If a folder does not exist, or is a file, the error names it, and nothing is started or
+    created.
+    """
     (tmp_path / "file").write_text("")
     for name, why in (("missing", "No such file"), ("file", "Not a directory")):
         with pytest.raises(TFClusterError, match=f"{name}: {why}.*may be empty"):

@@ -335,7 +335,9 @@ def test_memory_that_is_nearly_out_is_named() -> None:
 
 
 def test_less_memory_is_advised_only_after_a_whole_run() -> None:
-    """A run that has not yet succeeded may need more later, unless it has run for long."""
+    """Less memory is advised only after a success or a long time, because a run may need more
+    memory later.
+    """
     samples = {f"worker-{n}": attempt(memory=0.1 * GIB) for n in range(2)}
     assert codes(advise(a_run(tasks(memory="4Gi"), Phase.RUNNING), samples, {})) == []
     long = {task: attempt(700, memory=0.1 * GIB) for task in samples}
@@ -390,7 +392,7 @@ def test_earlier_runs_count_only_if_nothing_but_their_size_differs() -> None:
 
 
 def test_the_mean_step_rate_is_not_that_of_a_resumed_run() -> None:
-    """A run that began at a later step, or a task that was started again, has no mean rate."""
+    """A run that began at a later step, or a task that was started again, has no mean step rate."""
     samples = {"worker-0": attempt(60), "worker-1": [*attempt(60), *attempt(60)]}
     counts = {"worker-0": 120, "worker-1": 120, "worker-2": 9}
     assert mean_step_rates(a_run(tasks()), samples, counts) == {"worker-0": 2.0}
@@ -418,8 +420,8 @@ def test_the_options_of_all_advice_are_one_change() -> None:
 
 def test_a_task_that_stands_still_hangs() -> None:
     """A worker that does nothing for a minute counts as hung if other workers of an asynchronous
-    training continue, or if all workers stand still. It does not count as hung if it may wait for
-    another worker, or for its user.
+    training continue, or if all workers stand still. A worker that may wait for another worker, or
+    for its user, does not count as hung.
     """
     works, hung = attempt(90, cpu=0.9), attempt(90, cpu=0.001)
     samples = {"ps-0": attempt(90, cpu=0.1), "worker-0": works, "worker-1": hung}

@@ -57,7 +57,7 @@ def drawn(samples: dict[str, list[Attempt]], points: int = 10, *events: Event) -
 
 
 def test_figures_are_on_one_axis() -> None:
-    """All graphs have a value for each part of the same time, in the units of `top`."""
+    """Every graph has a value for each part of the common time axis, in the units of `top`."""
     found = drawn({"worker-0": steady(1.5), "worker-1": steady(1.5)})
     assert (found.began, found.at[0], found.at[-1]) == (NOW, NOW + 2, NOW + 20)
     (workers,) = found.types

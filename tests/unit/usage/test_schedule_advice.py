@@ -146,8 +146,8 @@ def test_a_change_stays_while_later_runs_show_nothing_new() -> None:
 
 @pytest.mark.parametrize("phase", [Phase.FAILED, Phase.STOPPED])
 def test_a_run_without_success_advises_only_on_memory_that_ran_out(phase: Phase) -> None:
-    """Low figures of a run that failed or was stopped show nothing; memory that was nearly used up
-    counts.
+    """If a run failed or was stopped, low figures do not count, but memory that was nearly used up
+    does.
     """
     spec = spec_of(cpu=1.0, memory="8Gi")
     end = {"phase": phase, "reason": Reason.PROGRAM_FAILED}
@@ -211,7 +211,7 @@ def test_lower_memory_needs_the_figures_of_every_task() -> None:
 
 
 def test_an_update_of_the_schedule_ends_the_advice_on_what_it_changed() -> None:
-    """Advice counts only while the schedule sets the value for which it was given."""
+    """Advice counts only while the schedule sets the value to which the advice refers."""
     spec = spec_of(cpu=1.0, memory="8Gi")
     status = judged(spec, used("worker-0", cpu=90, throttled=40))
     assert options(status.advised) == {"worker_cpu": "1.7", "worker_memory": "4Gi"}
