@@ -217,7 +217,8 @@ def test_few_addresses_are_tried_and_none_after_the_end(
         assert receiver.paths == []
         full.bind(("127.0.0.1", 0))
         full.listen(0)
-        for _caller in range(4):  # more than fit in the queue, so that no further one is accepted
+        # more than fit in the queue, so that no further connection is accepted
+        for _caller in range(4):
             caller = callers.enter_context(socket.socket())
             caller.setblocking(False)
             caller.connect_ex(full.getsockname())

@@ -19,10 +19,10 @@ ZONES = (
     "Asia/Shanghai",
     "America/New_York",
     "Europe/Berlin",
-    "Australia/Lord_Howe",  # half an hour of summer time
-    "Pacific/Apia",  # skipped a whole day
-    "Africa/Casablanca",  # changes around Ramadan
-    "America/Sao_Paulo",  # changed at midnight
+    "Australia/Lord_Howe",  # summer time shifts the clock by half an hour
+    "Pacific/Apia",  # once skipped a whole day
+    "Africa/Casablanca",  # changes its clocks around Ramadan
+    "America/Sao_Paulo",  # changed its clocks at midnight
 )
 CRONS = (
     "0 2 * * *",

@@ -256,7 +256,9 @@ def test_a_launch_beside_one_that_is_undone(
 
     def private(folder: Path) -> Path:
         made = really(folder)
-        if not taken:  # removes the folder once, as an undone launch does that takes it for its own
+        # simulates an undone launch, which removes the folder because it takes the folder for its
+        # own
+        if not taken:
             taken.append(made)
             made.rmdir()
         return made

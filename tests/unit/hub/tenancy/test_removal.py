@@ -92,7 +92,7 @@ def test_a_finalizer_keeps_no_removed_user(world: World) -> None:
         lambda: world.server.objects[second]["metadata"]["finalizers"] == ["foregroundDeletion"]
     )
     assert path("namespaces", "", ALICE) in world.server.objects
-    world.server.remove(second)  # as the garbage collector does
+    world.server.remove(second)  # stands for the garbage collector
     wait_until(lambda: path("namespaces", "", ALICE) not in world.server.objects)
 
 

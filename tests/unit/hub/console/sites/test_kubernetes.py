@@ -94,7 +94,7 @@ def test_runs_of_everyone_by_one_list_however_often_somebody_looks(server: KubeS
         asked = len(server.calls)
         mine = (await world.runs_of("ada")).rows
         assert [(row.owner, row.name) for row in mine] == [("ada", "digits-2")]
-        # the only similar namespace is of another user
+        # the namespace `tfcluster-u-not-eves` belongs to another user
         assert (await world.runs_of("eve")).rows == ()
         assert len(server.calls) == asked, "the home page costs the API server nothing"
         assert sorted(rows) == [
