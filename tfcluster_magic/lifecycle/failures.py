@@ -100,7 +100,9 @@ NEVER_RUNS = (
 
 
 def _never_runs(task_exit: TaskExit) -> bool:
-    """Return whether waiting for another cause or trying again is useless."""
+    """Return whether the task cannot start at any attempt. Then a retry is useless, and so is a
+    search for another cause.
+    """
     why = task_exit.detail_message
     return task_exit.cause is Cause.NOT_STARTED and why is not None and why.code in NEVER_RUNS
 
@@ -216,7 +218,7 @@ def handle_evaluators(turn: Turn) -> set[str]:
     for task in turn.evaluators:
         seen = turn.current(task)
         if turn.is_given_up(task):
-            turn.stop.append(task)  # else its Job would create another pod
+            turn.stop.append(task)  # otherwise its Job would create another pod
         elif seen is not None and seen.exit is not None and not turn.succeeded(task):
             ended = TaskFailure(task=task, attempt=seen.attempt, exit=_as_failed_exit(seen.exit))
             if not (_heal_evaluator(turn, ended) or _retry_evaluator(turn, ended, waits)):

@@ -324,7 +324,7 @@ def refused_flag(task_exit: TaskExit, spec: Spec, name: str) -> Message | None:
 
 
 def _said(task_exit: TaskExit) -> Clause:
-    """Return what went wrong according to a task's output, where, and what led to it."""
+    """Return the error in a task's output, with its file and line and the error that caused it."""
     said: Clause = _saying(words := last_error_line(task_exit))
     if words and task_exit.file:
         file, line = task_exit.file, task_exit.line
@@ -413,7 +413,7 @@ def memory_limit(failure: TaskFailure, spec: Spec) -> str | None:
 
 
 def _memory_used(task_exit: TaskExit) -> Clause:
-    """Return what the exit's detail says besides the memory limit."""
+    """Return the detail of the exit without the memory limit."""
     given = _LIMIT.match(task_exit.detail)
     rest = task_exit.detail[given.end() :] if given else task_exit.detail
     used = re.fullmatch(r"used (\S+)", rest)
@@ -656,8 +656,8 @@ MOST_PEERS = 2
 
 
 def _who_waits_for_whom(waiting: Quiets, finished: Mapping[str, float]) -> Sentences:
-    """Say for which task others wait, if TensorFlow says so; else which tasks have finished
-    before.
+    """Say for which tasks others wait, as far as TensorFlow names them, and which tasks have
+    finished, if none of these is waited for.
     """
     peers: dict[str, list[str]] = {}
     for task, quiet in waiting.items():

@@ -273,7 +273,7 @@ def _label(option: Option) -> str:
 
 
 def _default(option: Option) -> str:
-    """Return an option's default value, taken from the brackets in its help text; "" if it is long."""
+    """Return the default value in the brackets of an option's help text; "" if it is long."""
     text = option.help
     default = text[text.rindex("[") + 1 : -1] if text.endswith("]") else ""
     return default if len(default) <= _SHORT else ""

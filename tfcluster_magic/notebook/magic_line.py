@@ -77,7 +77,7 @@ def _complete_path(item: CompletionItem, typed: str) -> list[str]:
 
 
 def _quoted(path: str) -> str:
-    """Quote a path as one word. A folder gets no closing quote, because the user continues typing."""
+    """Quote a path as one word. A folder gets no closing quote: the user continues typing."""
     quoted = shlex.quote(path)
     return quoted.removesuffix("'") if path.endswith("/") else quoted
 

@@ -50,8 +50,8 @@ def run_view(
     used: Sequence[TypeUsage] = (),
     whole: bool = False,
 ) -> dict[str, Any]:
-    """Return a run as JSON-like data; with `whole`, it has all its events and addresses. `used` is
-    the usage of the tasks of an ended run.
+    """Return a run as JSON-like data. With `whole`, the data has all events and addresses of the
+    run. `used` is the usage of the tasks of an ended run.
     """
     ready, total = readiness(cluster)
     return {
@@ -253,11 +253,11 @@ def _of_task(task: str) -> str:
 
 
 def _readable_colour(phase: Phase) -> str:
-    """Return the style of coloured text, which mixes the colour with the surrounding one for
-    contrast.
+    """Return the CSS of text in a phase's colour. The colour is mixed with that of the text around
+    it, for contrast.
     """
     if phase is Phase.STOPPED:
-        return "opacity:.8"  # text in the border's colour would not be readable
+        return "opacity:.8"  # text in the colour of the card's border would not be readable
     return f"color:color-mix(in srgb, {_COLOURS[phase]} 60%, currentColor)"
 
 

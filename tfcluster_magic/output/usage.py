@@ -26,7 +26,7 @@ def graphs_link(
     """Return the link to a run's graphs over its time; None if there is no dashboard."""
     if not dashboard:
         return None
-    margin = 60.0  # Prometheus scrapes at most twice a minute
+    margin = 60.0  # Prometheus's samples may be 30 s or more apart
     until = "now" if finished_at is None else f"{(finished_at + margin) * 1000:.0f}"
     return f"{dashboard}&var-run={name}&from={(created_at - margin) * 1000:.0f}&to={until}"
 

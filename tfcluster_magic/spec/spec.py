@@ -629,8 +629,8 @@ class Spec(Model, frozen=True):
 
     @property
     def passed_flags(self) -> tuple[str, ...]:
-        """The flags to add to the program's command line, spelled as it declares them, without
-        those that the user gave.
+        """The flags to add to the program's command line, spelled as the program declares them.
+        Flags that the user gave are left out.
         """
         if self.program is None or self.pass_flags is PassFlags.NONE:
             return ()

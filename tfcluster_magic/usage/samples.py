@@ -18,7 +18,7 @@ from .. import state_files
 
 FOLDER = ".tfcluster-usage"
 MOST_BYTES = 64 << 10
-"""Maximum bytes that are read of a file; its task keeps it below half of this."""
+"""Maximum bytes that are read from a file. The task keeps its file below half of this size."""
 _FIELDS = 12
 _TENTH, _HUNDREDTH, _KIB, _BLOCK = 0.1, 0.01, 1 << 10, 64 << 10
 _MOST_COUNT = 1 << 53

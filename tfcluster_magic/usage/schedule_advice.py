@@ -26,7 +26,9 @@ from .samples import Attempt
 FACTOR = 2.0
 """Maximum factor between a value that advice sets and the schedule's own value."""
 _AFTER_FAILURE = ("AdviceMemoryNearlyOut", "OutOfMemory")
-"""The advice that counts if the run did not succeed: its other figures may show the failure."""
+"""The advice that counts if the run did not succeed. The failure may have caused the figures of any
+other advice.
+"""
 
 
 def judge(
@@ -56,7 +58,7 @@ def judge(
             own = owned.get(key) or _text(found.spec, BY_KEY[key])
             new = _within_bounds(BY_KEY[key], own, value)
             if new is None or key in seen:
-                continue  # the more important advice counts
+                continue  # not settable, or set by a more important finding
             seen.add(key)
             if new == own:
                 known.pop(key, None)
@@ -96,8 +98,8 @@ def _out_of_memory(found: TFCluster) -> Iterable[Finding]:
 
 
 def in_force(own: Spec, advised: Iterable[AdvisedOption]) -> tuple[AdvisedOption, ...]:
-    """Return the advice that a launch of `own` uses. Advice does not count any more for an
-    option that the schedule now sets to another value.
+    """Return the advice that a launch of `own` uses. If the schedule has set an option to another
+    value since, the advice on this option is ignored.
     """
     found = []
     for each in advised:

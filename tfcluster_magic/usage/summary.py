@@ -1,6 +1,6 @@
 """The current and average usage of a run's tasks, compared with their requests. Pure.
 
-All attempts of a task count: amounts are summed; for memory, the maximum is taken.
+All attempts of a task count: their amounts are summed, and the maximum of their memory is taken.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def _rates(intervals: Sequence[Interval]) -> Rates:
     """Return the mean of intervals."""
     lived = [
         each for each in intervals if each.memory
-    ]  # the last interval may have no processes left
+    ]  # the processes may have ended before the last interval
     lasted = max(sum(each.seconds for each in lived), 0.1)
     seconds = sum(each.seconds for each in intervals)
 
@@ -251,7 +251,7 @@ def series(attempts: Sequence[Attempt], points: int | None = None) -> Series:
 def _grouped(
     attempts: Sequence[Attempt], points: int | None
 ) -> Iterator[tuple[Attempt, list[Interval]]]:
-    """Divide the whole time into `points` equal parts, and yield each attempt's intervals grouped
+    """Divide the whole time into `points` equal parts. Yield the intervals of each attempt, grouped
     by the part in which they end.
     """
     begin = attempts[0].intervals[0].at
