@@ -19,7 +19,7 @@ from tfcluster_magic import Cluster, ClusterManager
 
 
 def build(workers):
-    """Build the graph: one copy of the network (a tower) on each worker, and the variables on ps-0."""
+    """Build the graph: a copy of the network (a tower) on each worker, the variables on ps-0."""
     with tf.device("/job:ps/task:0"):
         w1 = tf.get_variable("w1", [digits.PIXELS, 128])
         b1 = tf.get_variable("b1", [128], initializer=tf.zeros_initializer())

@@ -30,7 +30,7 @@ export type FieldKind =
 export interface IField {
   readonly key: string;
   readonly flag: string;
-  /** Its path in a spec; `*` means every task type. */
+  /** The option's path in a spec; `*` means every task type. */
   readonly path: ReadonlyArray<string>;
   readonly kind: FieldKind;
   readonly section: 'basic' | 'resources' | 'limits' | 'pods' | 'schedule';
@@ -50,7 +50,7 @@ export interface IKernel {
   readonly name: string;
   readonly title: string;
   readonly python: string | null;
-  /** Why tasks cannot use it; null if they can. */
+  /** Why tasks cannot use this kernel; null if they can. */
   readonly why: string | null;
 }
 
@@ -78,7 +78,7 @@ export interface ILaunchOptions {
   readonly defaults: { readonly kernelspec: string | null };
 }
 
-/** One problem; `option` is the input that it concerns, null for none. */
+/** One problem. `option` is the input that it concerns; null if it concerns no input. */
 export interface IPlanProblem {
   readonly field: string;
   readonly option: string | null;
@@ -114,9 +114,7 @@ export interface IPlan {
   };
 }
 
-/**
- * The configurations of a project, and its file's values for empty fields, by the keys of fields.
- */
+/** The configurations of a project, and the values that its file gives to empty fields, by key. */
 export interface IPlanProject {
   readonly config: string | null;
   readonly configurations: ReadonlyArray<string>;

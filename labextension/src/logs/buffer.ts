@@ -20,7 +20,7 @@ export type TaskLine = readonly [
 
 export interface ILine {
   readonly task: string;
-  /** With escape sequences, after its last carriage return. */
+  /** The text after the last carriage return, with escape sequences. */
   readonly raw: string;
   /** The text that is shown and searched. */
   readonly text: string;
@@ -177,7 +177,7 @@ export class LineBuffer {
   private _head = 0;
   private _characters = 0;
   private _dropped = 0;
-  /** For each task the time of its first kept line, or of its last dropped one. */
+  /** For each task, the time of its first kept line, or of its last dropped line. */
   private readonly _begins = new Map<string, number>();
   private readonly _counts = new Map<string, ITaskCount>();
 }

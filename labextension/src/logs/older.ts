@@ -55,7 +55,7 @@ export class OlderSearch implements IDisposable {
     this._end();
   }
 
-  /** Start this search, null for none; a repeated search makes no request. */
+  /** Start this search; null ends the last one. A repeated search makes no request. */
   look(wanted: IOlderQuery | null): void {
     const key = JSON.stringify(wanted);
     if (key === this._key) {

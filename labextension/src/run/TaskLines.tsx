@@ -69,7 +69,7 @@ export const Uses = React.memo(
     readonly trans: TranslationBundle;
   }): React.JSX.Element => {
     const now = ended ? usage.average : usage.current;
-    // the last sample of a task that ends has no processes any more
+    // the processes may have ended before the last sample; then the memory is 0
     const memory = sampled.filter(size => size > 0);
     const size = ended
       ? usage.memoryPeak || undefined // it ended before its first measurement

@@ -78,7 +78,7 @@ export function openRunMenu(
     });
   }
   menu.aboutToClose.connect(() => {
-    // its command is executed after the signal
+    // dispose later, because the chosen command is executed after this signal
     requestAnimationFrame(() => menu.dispose());
   });
   menu.open(x, y);

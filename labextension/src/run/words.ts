@@ -98,8 +98,8 @@ export const modeOf = (run: IRun): 'in-graph' | 'between-graph' =>
 const MOST_METRICS = 3;
 
 /**
- * Return `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`; for an ended run only how far it
- * came. A program that succeeded may have reported its last steps to nobody.
+ * Return `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`; for an ended run, without speed and
+ * remaining time. If a program succeeded, its last reported step may be lower than the total.
  */
 export function describeProgress(
   progress: IProgress,
@@ -232,7 +232,8 @@ export function timeWords(
 const LEAST = 0.01;
 
 /**
- * Return the seconds for which tasks of a type have held their requests, until `now` (in seconds).
+ * Return the seconds for which tasks of a type have reserved what they requested, until `now` (in
+ * seconds).
  */
 function seconds(usage: Usage, type: string, now: number): number {
   const days = Object.values(usage.days ?? {});

@@ -15,9 +15,9 @@ const EXAMPLE = `%load_ext tfcluster_magic
 
 interface IEmptyProps {
   readonly trans: TranslationBundle;
-  /** Absent if nothing can launch. */
+  /** Opens the launch form; absent if there is no form. */
   readonly onLaunch?: () => void;
-  /** Absent if there are no examples. */
+  /** Shows the examples; absent if there are none. */
   readonly onExamples?: () => void;
 }
 
