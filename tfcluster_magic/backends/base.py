@@ -294,7 +294,7 @@ class Backend(abc.ABC):
         """
         return paths.home_dir()
 
-    def unseen(self, folder: str) -> str | None:  # noqa: ARG002 - of some backends
+    def unseen(self, folder: str) -> str | None:  # noqa: ARG002 - used by some backends
         """Return why this process cannot read the output files of runs in `folder`; None if it
         can.
         """
@@ -323,11 +323,11 @@ class Backend(abc.ABC):
             "its supervisor does not answer: it was stopped, or the volume with {files} hangs"
         ).format(files=cluster.status.paths.get("logs", _("its records")))
 
-    def out_of_reach(self, cluster: TFCluster) -> str | None:  # noqa: ARG002 - of some backends
+    def out_of_reach(self, cluster: TFCluster) -> str | None:  # noqa: ARG002 - used by some backends
         """Return why this process cannot connect to an In-Graph run's servers; None if it can."""
         return None
 
-    def keep_time(self) -> None:  # noqa: B027 - of some backends
+    def keep_time(self) -> None:  # noqa: B027 - only some backends need it
         """Make sure that a process launches the due runs of schedules, if there are any. Never
         raises.
         """
@@ -336,7 +336,7 @@ class Backend(abc.ABC):
     def schedules(self) -> Schedules:
         """Return the schedules of the user. Raises BackendUnavailable."""
 
-    def install_clock(self, remove: bool = False) -> ClockService | None:  # noqa: ARG002 - of some
+    def install_clock(self, remove: bool = False) -> ClockService | None:  # noqa: ARG002 - used by some backends
         """Make the system's service manager start the clock process; with `remove`, no longer start
         it.
 
@@ -366,7 +366,7 @@ class Backend(abc.ABC):
     def preflight(self, spec: Spec) -> Preflight:
         """Return everything that now prevents a launch of `spec`. Creates nothing."""
 
-    def kubectl_place(self, spec: Spec) -> KubectlPlace | None:  # noqa: ARG002 - for those with one
+    def kubectl_place(self, spec: Spec) -> KubectlPlace | None:  # noqa: ARG002 - used by some backends
         """Return the namespace for the objects of `spec`; None if tasks are not pods."""
         return None
 

@@ -2,7 +2,7 @@
 printing.
 
 In a file in the log's folder, the task records when each line was printed (runtime/output.py). A
-line is yielded once and as a whole: the beginning of a line waits for its newline. Invalid UTF-8 is
+line is yielded once and as a whole: an incomplete line waits for its newline. Invalid UTF-8 is
 replaced. If the log in the state folder is gone, its copy in the output folder is read. Logs are
 followed by polling, because file systems such as NFS and GlusterFS report no changes.
 """
@@ -57,7 +57,7 @@ class RecordedTimes:
         return None if self._stamp is None else self._stamp / 1000
 
     def reread(self) -> None:
-        """Look for new records of the file at the next query."""
+        """Let the next query read new records from the file."""
         if self._until == float("inf"):
             self._until = 0
 
@@ -137,7 +137,7 @@ class TaskLog:
         with os.fdopen(fd, "rb") as file:
             found, size = 0, file.seek(0, os.SEEK_END)
             for at, line in lines_backwards(file, size):
-                # No further line begins after the newline of the last line.
+                # What begins at the end of the file, after the last newline, is not a line.
                 found += at < size and self._counts(_text(line))
                 if found >= lines:
                     self._offset = at
@@ -164,7 +164,8 @@ class TaskLog:
         if size < self._offset:
             self._offset, self._partial = 0, b""  # the file was truncated
             self._times = None
-        # A full read might never end: the file may grow faster than its lines are shown.
+        # A read ends at the size that the file has now. Otherwise it might never end, because the
+        # file may grow faster than its lines are shown.
         end = size if most is None else min(size, self._offset + most)
         self.behind = end < size
         if end == self._offset:
@@ -215,7 +216,7 @@ def _is_file(place: Path) -> bool:
 
 
 def _open(path: Path) -> int | None:
-    """Open a log; return None if it is not a file, because a program may have replaced it by
+    """Open a log. Return None if it is not a regular file: a program may have replaced the log by
     anything.
     """
     try:
@@ -259,8 +260,8 @@ _LAST_BYTES = 16 * 1024
 def last_lines(
     places: Mapping[str, Sequence[Path]], counts: Counts = every_line
 ) -> dict[str, LogLine]:
-    """Return the last line of each task by its name: the last line for which `counts` is true, else
-    the very last one. A task is left out if it printed nothing, or if reading its log failed or
+    """Return the last line of each task, by task name: the last line for which `counts` is true,
+    else the last line. A task is left out if it printed nothing, or if reading its log failed or
     took too long.
     """
     first = {task: of[0] for task, of in places.items()}

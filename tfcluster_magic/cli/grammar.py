@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Duration(click.ParamType[float]):
-    """A parameter in seconds, or a duration such as 10m."""
+    """A parameter type: a number of seconds, or a duration such as 10m."""
 
     name = "time"
 
@@ -41,7 +41,9 @@ class Duration(click.ParamType[float]):
 
 
 class Choices(click.ParamType[str]):
-    """A parameter with suggested words for completion; the manager rejects other values."""
+    """A parameter type that suggests words for completion. It accepts any value; the manager
+    rejects wrong values.
+    """
 
     name = "word"
 
@@ -94,8 +96,8 @@ def complete_awaited(
 ) -> list[CompletionItem]:
     """Complete a run or `schedule:NAME` for `--after`; after a colon, complete the condition.
 
-    A run of a schedule waits only for runs of other schedules, so for schedules no runs are
-    offered.
+    A run of a schedule waits only for runs of other schedules, so the commands of schedules offer
+    no runs here.
     """
     of, rest = split_schedule(incomplete)
     name, colon, _until = rest.partition(":")
@@ -194,7 +196,7 @@ def config_option(command: F) -> F:
 
 
 def given_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the launch options that were given."""
+    """Return the launch options among `options` that the user set."""
     return {key: value for key, value in options.items() if value not in (None, ())}
 
 
@@ -227,7 +229,7 @@ class LaunchCommand(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Split off the words after the first `--`. An unknown option may belong to the program, so
-        its error says where program arguments go.
+        its error says that the program's arguments follow `--`.
         """
         if "--" in args:
             at = args.index("--")

@@ -1,7 +1,7 @@
 """The group of verbs: imports a command when it is used, and shows help in the user's language.
 
 Help is declared in English and translated when it is shown. Lines with wide characters fit the
-terminal. Messages of click are translated if they are in our list.
+terminal. Messages of click are translated if this module lists them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CLICK_MESSAGES = (
 
 
 def translated_click_message(text: str) -> str:
-    """Translate a message of click. The pattern of a known message extracts its values."""
+    """Translate a message of click. The pattern of the known message finds the values in `text`."""
     if current_language() == ENGLISH:
         return text
     for sentence in _CLICK_MESSAGES:

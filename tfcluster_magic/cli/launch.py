@@ -88,7 +88,9 @@ def launch_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
 
 @contextmanager
 def _options_named(file: str | None) -> Iterator[None]:
-    """In refusals, name options instead of fields, unless the request came from a file."""
+    """Within this context, make refusals name options instead of fields, unless the request came
+    from `file`.
+    """
     try:
         yield
     except PreflightRefused as error:

@@ -71,7 +71,7 @@ class Terminal:
     def use_backend(self, name: str) -> None:
         """Use the backend called `name` from now on."""
         if self.manager.backend_name != name:
-            parent = self.manager.parent  # a copy would lose the configuration
+            parent = self.manager.parent  # the parent has the configuration
             self._manager = ClusterManager(parent=parent, backend_name=name)
 
     def colours(self) -> bool:
@@ -181,15 +181,15 @@ class Terminal:
         """Show how to use an In-Graph cluster."""
         self.say(report.connect_help(cluster, self.paint))
 
-    def board(self, url: str, what: str, view: View) -> None:  # noqa: ARG002 - for a cell
+    def board(self, url: str, what: str, view: View) -> None:  # noqa: ARG002 - used by a cell's terminal
         """Print the address of a TensorBoard; `view` is what it shows."""
         self.note(f"{what}:")
         self.say(url)
 
     @contextmanager
-    def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:  # noqa: ARG002 - for a cell
-        """Return a context manager for printing the output of a followed run. `tasks` limits it to
-        these tasks; empty means all.
+    def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:  # noqa: ARG002 - used by a cell's terminal
+        """Return a context manager for printing the output of a followed run. Only the output of
+        `tasks` is printed; if it is empty, that of all tasks.
         """
         yield
 

@@ -234,7 +234,7 @@ class OperatorStatus:
         else:
             if not silent:
                 self._away = None
-            elif self._away is None:  # keep the first: others differ by a second
+            elif self._away is None:  # keep the first time: others may differ by 1 s
                 self._away = time.time() - silent, self._place
         self._not_before = time.monotonic() + rest
 

@@ -5,8 +5,8 @@ the record last. Then a detached supervisor takes over. All answers come from th
 folder; nothing is kept in this process.
 
 A watch polls with `stat` five times a second. For fifty runs, a poll costs less than a millisecond.
-Polling works on any file system (inotify does not work on NFS), and also detects a killed
-supervisor, which changes no file.
+Polling works on any file system (inotify does not work on NFS), and also detects that a supervisor
+was killed, although no file changes then.
 """
 
 from __future__ import annotations
@@ -132,14 +132,14 @@ class RunChanges:
         return seen is not None and seen[2].status.released_at is not None
 
     def missing(self, current: Iterable[RunFolder]) -> list[str]:
-        """Return names of runs that were deleted since they were reported."""
+        """Return the names of reported runs that were deleted since then."""
         there = {str(folder.path) for folder in current}
         gone = [
             key
             for key in self._seen.keys() - there
             if state_files.is_gone(
                 self._seen[key][1].path
-            )  # a volume that cannot be read for the moment still has the run
+            )  # a run on a volume that cannot be read for the moment still exists
         ]
         return [self._seen.pop(key)[2].metadata.name for key in gone]
 
@@ -166,8 +166,8 @@ class LocalBackend(Backend):
 
     Args:
         state_dir: folder of the records; by default from the environment (see `paths`).
-        data_dir: folder of data sets; by default likewise.
-        log_dir: folder that holds each run's output folder; by default likewise.
+        data_dir: folder of data sets; by default also from the environment.
+        log_dir: folder that holds each run's output folder; by default also from the environment.
     """
 
     name = "local"
@@ -186,7 +186,7 @@ class LocalBackend(Backend):
 
     @property
     def folders(self) -> dict[str, Path]:
-        """The folders that the hub may limit, by `storage.NAMES`."""
+        """The folders that the hub may limit, by the names in `storage.FOLDER_NAMES`."""
         return {"workspace": paths.home_dir(), "data": self.data_dir, "log": self.log_dir}
 
     def keep_time(self) -> None:
@@ -267,7 +267,7 @@ class LocalBackend(Backend):
             BackendUnavailable: the supervisor could not be started.
             TFClusterError: the state folder cannot be written.
         """
-        from .launch import Launch  # imports the reading of programs, which no other verb needs
+        from .launch import Launch  # imports the code that reads programs
 
         resume_from = self._output_of(request.spec.resume_from)
         launch = Launch(self._store, self.data_dir, self.log_dir, resume_from)
@@ -285,11 +285,12 @@ class LocalBackend(Backend):
             if request.run is None:
                 cluster = run_names.choose_name(cluster, request.name_given, running)
             verdict.check()
-            # for a waiting run, GPUs are assigned at its start
+            # a run that waits for other runs gets its GPUs when it starts
             gpus = None if request.spec.after else facts.free_gpus
             folder, lock_fd = launch.write(cluster, request, verdict.warnings, gpus)
         made = launch.hand_over(folder, lock_fd)
-        # the clock process follows active runs, because rules of notifications may concern them
+        # the clock process must run while runs are active, because rules of notifications may
+        # concern them
         self.keep_time()
         return made
 

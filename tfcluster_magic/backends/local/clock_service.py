@@ -1,7 +1,8 @@
 """The systemd user unit of the clock process, which starts it at login or with the machine.
 
 The unit only starts the clock process, the same single process that a shell would start. The
-process ends with the last schedule. See systemd.service(5) and systemd.unit(5).
+process ends when no schedule and no rule of notifications is left. See systemd.service(5) and
+systemd.unit(5).
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def _check_systemd() -> None:
 def _systemctl(*words: str) -> None:
     command = ["systemctl", "--user", *words]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)  # noqa: PLW1510 - read below
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)  # noqa: PLW1510 - the exit code is read below
         why = (done.stderr or done.stdout).strip() if done.returncode else ""
     except (OSError, subprocess.TimeoutExpired) as error:
         why = getattr(error, "strerror", None) or str(error)

@@ -1,8 +1,8 @@
 """The ledger of hours on this machine, `<state>/hours.json`.
 
 As long as a run has a record, its hours are computed from the record; they are written to the
-ledger before the record is deleted. So no hours are counted twice or lost. Nothing is written while
-runs are active.
+ledger before the record is deleted. So no hours are counted twice or lost. The ledger contains no
+active runs.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class HoursFile:
     def account(
         self, clusters: Iterable[TFCluster], now: float, said: Limits | None
     ) -> ledger.HoursAccount:
-        """Return the hours until `now`: those in the ledger, and those of the runs `clusters`,
-        which still have a record.
+        """Return the hours until `now`: the hours in the ledger and the hours of `clusters`, the
+        runs that still have a record.
         """
         runs = ((each.metadata.uid, ledger.accounted_run(each)) for each in clusters)
         return self.account_of(((uid, run) for uid, run in runs if run is not None), now, said)

@@ -58,7 +58,7 @@ def start_supervisor(folder: RunFolder, lock_fd: int) -> None:
     """Start the supervisor of `folder`, which inherits `lock_fd`.
 
     Raises:
-        BackendUnavailable: it could not be started, or ended at once.
+        BackendUnavailable: the supervisor could not be started, or ended at once.
     """
     ready, tell = os.pipe()
     try:
@@ -251,7 +251,7 @@ class Launch:
         if spec.program is not None and (spec.program.files is not None or spec.program.is_stored):
             materialise(spec.program, folder.program, paths.home_dir(), folder_mode=0o755)
         elif spec.program is not None:
-            folder.program.mkdir(exist_ok=True)  # each task stores its downloads in it
+            folder.program.mkdir(exist_ok=True)  # tasks download a program with a URL into it
         if free_gpus is not None:
             given = capacity.assign_gpus(spec, free_gpus)
             state_files.write(folder.gpus_file, msgspec.json.encode(given))

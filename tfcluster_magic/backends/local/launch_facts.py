@@ -66,7 +66,7 @@ def gather_facts(
         spec: the spec to launch.
         runs: all runs that have a record.
         hours: the ledger of hours.
-        folders: the user's folders, by `storage.NAMES`.
+        folders: the user's folders, by the names in `storage.FOLDER_NAMES`.
         state_dir: the folder of the records.
         resume_from: the folder with the old checkpoints.
 

@@ -78,7 +78,7 @@ class NotificationWatch:
         the next check (None if there are no rules).
         """
         changed = self._read_rules()
-        if not self._rules and not changed:  # after a change, messages of removed rules are dropped
+        if not self._rules and not changed:  # if rules were removed, drop their messages below
             return [], None
         wakes = [float("inf")]
         events = [event for each in schedules for event in occasions.schedule_events(each)]
@@ -105,7 +105,7 @@ class NotificationWatch:
         return sorted(due), min(wakes)
 
     def _read_rules(self) -> bool:
-        """Read the rules if they have changed; return whether they have."""
+        """Read the rules if they have changed; return whether they have changed."""
         stamp = state_files.stamp(rules_file(self._state_dir))
         if stamp == self._rules_stamp:
             return False
@@ -214,7 +214,7 @@ def send_due(state_dir: Path, name: str, now: Now) -> None:
     except OSError:  # the child of a killed clock process may still be sending
         os.close(fd)
         return
-    # Resolving a name may take very long, and has no other time limit.
+    # The alarm limits the time to resolve a host name, which has no other limit.
     signal.signal(signal.SIGALRM, _give_up_waiting)
     for delivery in _due_of(rule, file, now()):
         if all(each.uid != rule.uid for each in notifications.rules()):  # the rule was removed

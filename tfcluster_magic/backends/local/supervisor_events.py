@@ -149,7 +149,7 @@ class SupervisorEvents:
         self._partial = self._partial[-_LONGEST_REPORT:]
         found = []
         for line in lines:
-            # Programs may write anything there; only the lines of task.py count.
+            # A program may write anything into the pipe; only the lines of task.py count.
             with contextlib.suppress(state_files.Unreadable):
                 found.append(_parse_report(line))
         return tuple(found)

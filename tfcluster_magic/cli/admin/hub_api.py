@@ -1,8 +1,8 @@
 """A client of the admin console's API, and the options and tables that all `admin` verbs share.
 
-The token is sent only to the hub that was named and is never printed; redirects are refused.
-Without a token, the error says how to make one. Requests to the hub of this machine do not go
-through a proxy. The token of that hub is sent only if the kernel reports that a program of this
+The token is never printed, and it is sent only to the hub that the user named: redirects are
+refused. Without a token, the error says how to make one. Requests to the hub of this machine do not
+go through a proxy. The token of that hub is sent only if the kernel reports that a program of this
 account or of root listens at the hub's address.
 """
 
@@ -42,7 +42,7 @@ from ..group import VerbGroup, paragraphs
 from ..terminal import Terminal
 
 if TYPE_CHECKING:
-    import sockets  # imported by its bare name, as the modules of the runtime import each other
+    import sockets  # the name by which type checkers know runtime/sockets.py
 else:  # runtime/ is a folder of scripts, not a package
     sockets = import_module("tfcluster_magic.runtime.sockets")
 
@@ -171,7 +171,7 @@ class HubAPI:
         """
         query = "?" + urlencode(words, doseq=True) if words else ""
         base, host = _connect_address(self.url)
-        request = urllib.request.Request(  # noqa: S310 - http and https, see `of`
+        request = urllib.request.Request(  # noqa: S310 - `of` allows only http and https
             f"{base}/services/admin/api/{path}{query}",
             data=None if body is None else json.dumps(body).encode(),
             method=method,
