@@ -110,7 +110,7 @@ def remove_output(cluster: TFCluster, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class SeenTask:
-    """What is observed of one task now and is not in its run's record.
+    """Facts about one task that are observed now and are not in its run's record.
 
     `node` is the machine that the task is or was on, `state` its observed state, `since` when that
     state began (seconds since 1970), and `line` the last line that it printed. A field is empty or
@@ -256,7 +256,9 @@ class Notifications(abc.ABC):
         self.change(fewer)
 
     def history(self, about: str | None = None) -> list[Delivery]:
-        """Return the deliveries, newest first; with `about`, only the deliveries about that run."""
+        """Return the deliveries, newest first; with `about`, only the deliveries about the run of
+        this name.
+        """
         found = [each for each in self.deliveries() if about in (None, each.about)]
         return sorted(found, key=lambda each: (each.noted_at, each.about), reverse=True)
 
@@ -337,8 +339,8 @@ class Backend(abc.ABC):
         """Return the schedules of the user. Raises BackendUnavailable."""
 
     def install_clock(self, remove: bool = False) -> ClockService | None:  # noqa: ARG002 - used by some backends
-        """Make the system's service manager start the clock process; with `remove`, no longer start
-        it.
+        """Install a service with which the system's service manager starts the clock process. With
+        `remove`, delete the service.
 
         Returns:
             The service that was written or deleted; None if there was nothing to delete.
@@ -360,7 +362,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def options(self) -> Options:
-        """Return what a launch may request, and what fits now."""
+        """Return what a launch may request, and which resources are free now."""
 
     @abc.abstractmethod
     def preflight(self, spec: Spec) -> Preflight:
@@ -421,7 +423,7 @@ class Backend(abc.ABC):
         Args:
             ref: the run.
             change: makes the new annotations from the current ones. It is called again if another
-                process wrote in the meantime; its errors are raised.
+                process wrote in the meantime; exceptions that it raises are passed on.
         """
 
     @abc.abstractmethod
@@ -435,9 +437,9 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def delete(self, ref: str, with_logs: bool = False) -> None:
-        """Remove an ended run's record, and with `with_logs` its folder of logs and checkpoints.
-        The folder is removed first, so that the deletion can be repeated if removing the folder
-        failed.
+        """Remove the record of an ended run, and with `with_logs` also the run's folder of logs and
+        checkpoints. The folder is removed first, so that the deletion can be repeated if removing
+        the folder failed.
 
         Raises:
             Conflict: the run still has tasks, or its output cannot be removed.
@@ -468,8 +470,8 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def observe_tasks(self, cluster: TFCluster, counts: Counts = every_line) -> Sequence[SeenTask]:
-        """Return all tasks of a run as observed now, in the order of the record. `line` is a task's
-        last line for which `counts` is true, or its last line if there is no such line.
+        """Return all tasks of a run as observed now, in the order of the record. `SeenTask.line` is
+        a task's last line for which `counts` is true, or its last line if there is no such line.
         """
 
     @overload

@@ -114,8 +114,8 @@ def _used_of_own_file_system(folder: MeasuredFolder) -> int | None:
 
 
 class _BoundedWalk:
-    """One walk over several folders with a common limit. While it walks one of these folders, it
-    skips the others.
+    """One walk over several folders, with one limit for all of them. While it walks one of these
+    folders, it skips the others.
     """
 
     def __init__(self, until: float, others: Collection[str]) -> None:
@@ -124,7 +124,7 @@ class _BoundedWalk:
 
     def parts(self, folder: MeasuredFolder) -> list[FolderEntry]:
         """Return the entries directly below a folder with their total sizes. For a folder of runs,
-        return the runs. Raises OSError.
+        return the runs in it. Raises OSError.
         """
         found = []
         for entry in list(os.scandir(folder.path)):

@@ -29,7 +29,7 @@ parts.
 
 
 TIMES_FOLDER, TIMES_RECORD = ".tfcluster-times", struct.Struct(">QQ")
-"""Folder of the files with the times at which logs grew, and their record format, as in
+"""Folder of the files that record when logs grew, and the format of one record; both as in
 runtime/output.py.
 """
 _RECORDS = 4096
@@ -96,8 +96,8 @@ class RecordedTimes:
         return bool(self._records)
 
     def _is_same(self, file: BinaryIO) -> bool:
-        """Return whether the last record that was read is still at its place: a task removes
-        records from a large file.
+        """Return whether the last record that was read is still at its place. It may not be,
+        because a task removes records from a large file.
         """
         if self._last is None:
             return self._place == 0
@@ -105,7 +105,9 @@ class RecordedTimes:
         return file.read(TIMES_RECORD.size) == TIMES_RECORD.pack(*self._last)
 
     def _find(self, file: BinaryIO, count: int, offset: int) -> int:
-        """Return the index of the last record that begins at `offset` or before, else 0."""
+        """Return the index of the last of the file's `count` records that begins at `offset` or
+        before, else 0.
+        """
         low, high = 0, count
         while low < high:
             middle = (low + high) // 2
@@ -230,8 +232,8 @@ def _text(line: bytes) -> str:
 
 
 def lines_backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines before `at`, newest first, each with its offset. The file's first line is not
-    yielded.
+    """Yield the lines before the offset `at`, newest first, each with its offset. The file's first
+    line is not yielded.
 
     A line without an end (a progress bar, binary) comes in parts, as in `TaskLog.read`.
     """

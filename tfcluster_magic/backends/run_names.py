@@ -92,7 +92,7 @@ def unknown_run_error(
 
 def tasks_of(cluster: TFCluster, wanted: Sequence[str]) -> list[str]:
     """Return the `wanted` tasks of a run; all tasks if `wanted` is empty. Raises NotFound for
-    unknown ones.
+    unknown tasks.
     """
     counts = cluster.spec.replicas.counts
     known = [names.task_name(t, i) for t in counts for i in range(counts[t])]

@@ -174,12 +174,12 @@ def _complete_configs(
     param: click.Parameter,  # noqa: ARG001 - click's signature
     incomplete: str,
 ) -> list[CompletionItem]:
-    """Return the names of the configurations of the typed project, else of the project in this
-    folder.
+    """Return the names of the configurations of the typed project, else of the project in the
+    current folder.
     """
     from ..launch.project import complete_configs
 
-    # click does not parse the arguments of an unfinished line
+    # click does not parse the arguments of an unfinished line, so each word may be the project
     words = [*ctx.meta.get(_TYPED, ()), "."]
     found = next((found for word in words if (found := [*complete_configs(word, Path.cwd())])), [])
     return [CompletionItem(name) for name in found if name.startswith(incomplete)]

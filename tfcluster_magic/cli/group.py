@@ -79,7 +79,7 @@ class Formatter(click.HelpFormatter):
         left = self.width - longest - col_spacing - 2
         told = []
         for word, meaning in rows:
-            # click appends the range of a number to its help
+            # click appends the range of a numeric option to the option's help
             text, gap, bounds = meaning.partition("  [")
             told.append((word, _translated_help(text, max(left, 10)) + gap + bounds))
         super().write_dl(told, col_max, col_spacing)
@@ -123,7 +123,7 @@ class Command(click.Command):
         return ["-h", "--help"]
 
     def get_short_help_str(self, limit: int = 45) -> str:  # noqa: ARG002 - click's signature
-        """Return the first clause as a whole, because click would cut it in the middle."""
+        """Return the whole first clause of the help; click would cut it in the middle."""
         first = next((message for message, _stays in paragraphs(self.help or "")), "")
         ends = r"[.;:](?= |$)" if current_language() == ENGLISH else r"[。；：\n]"  # noqa: RUF001 - Chinese punctuation
         return re.split(ends, _(first))[0]

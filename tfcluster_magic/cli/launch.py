@@ -169,7 +169,7 @@ def _take_advice(terminal: Terminal, asked: dict[str, Any], yes: bool) -> bool:
 
 
 class _StopNote:
-    """A note, shown once, that a run is stopped before it is resumed."""
+    """A note, shown once, that an active run is stopped before the new run resumes it."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal, self._said = terminal, False

@@ -102,8 +102,9 @@ class Terminal:
         self.emit(self.words(text))
 
     def emit(self, text: str, *, raw: bool = False) -> None:
-        """Write a result unchanged: a document or a log line. A terminal gets its colours but no
-        other control characters. A pipe gets no colours, and with `raw` every byte.
+        """Write a result unchanged: a document or a log line. A terminal gets the colours of the
+        text, but no other control characters. A pipe gets no colours; with `raw`, it gets every
+        byte.
 
         Raises:
             TFClusterError: stdout cannot be written.
@@ -125,7 +126,7 @@ class Terminal:
             ) from None
 
     def words(self, text: str) -> str:
-        """Return `text` with its commands in the form that this user types."""
+        """Return `text` with its commands in the form that is typed in this terminal."""
         return text
 
     def note(self, text: str) -> None:
@@ -189,7 +190,7 @@ class Terminal:
     @contextmanager
     def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:  # noqa: ARG002 - used by a cell's terminal
         """Return a context manager for printing the output of a followed run. Only the output of
-        `tasks` is printed; if it is empty, that of all tasks.
+        `tasks` is printed; an empty sequence means all tasks.
         """
         yield
 

@@ -5,8 +5,8 @@ TensorFlow after that has a timeout. This module owns no process and no file; cl
 does not change the cluster.
 
 Servers in pods reach the notebook at `client_address`, for example when parameter servers write a
-checkpoint. TensorFlow itself would tell them that its client is `localhost`. A process has one such
-address, on a port that the NetworkPolicy of In-Graph runs opens for tasks.
+checkpoint. TensorFlow itself would name `localhost` to the servers as the address of their client.
+A process has one such address, on a port that the NetworkPolicy of In-Graph runs opens for tasks.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class Client:
         """
         try:
             yield
-        # any type may be a known error; unknown errors are raised unchanged
+        # a known error may have any type; unknown errors are raised unchanged
         except Exception as error:
             known = explain(error)
             if known is None:

@@ -59,8 +59,8 @@ from .schedule_store import KubernetesSchedules
 
 def read_record(found: Object) -> TFCluster | None:
     """Return the record of an object; None if the object's name is invalid. If its spec is invalid,
-    the record's message has the problems. Until the operator has seen the run, its message names
-    the runs that it waits for.
+    the record's message has the problems. Until the operator has seen the run, the message names
+    the runs that this run waits for.
     """
     try:
         cluster = custom_resource.read(found)
@@ -347,7 +347,7 @@ class KubernetesBackend(Backend):
         return self.options().dashboard(self.namespace)
 
     def serves(self) -> bool:
-        """Return whether an operator serves the namespace; True also if that is unknown now.
+        """Return whether an operator serves the namespace; True if this is unknown now.
 
         Raises:
             NotAllowed: TFCluster is installed, and this account has no right to ask.
@@ -548,7 +548,7 @@ class KubernetesBackend(Backend):
                 try:
                     changed = self.api.merge(where, {"metadata": {**same, "annotations": marks}})
                     break
-                except ApiError as error:  # the run's status may change several times a second
+                except ApiError as error:  # 409: the run has changed meanwhile
                     if error.status != 409 or told["uid"] != head.uid or not tries_left:
                         raise
         read = read_record(changed)
@@ -669,7 +669,7 @@ class KubernetesBackend(Backend):
         return path("tfclusters", self.namespace, name)
 
     def _all_runs(self) -> Clusters:
-        """Return all runs, in no order. Raises ApiError."""
+        """Return all runs, in no particular order. Raises ApiError."""
         where = path("tfclusters", self.namespace)
         try:
             found = self.api.every(where).items

@@ -8,10 +8,10 @@ mounted, the last lines of a deleted pod may be missing, which is reported.
 
 This module polls and does not use streams (`follow=true`). For each of 600 tasks, a stream would
 need a thread and a connection in this process, and two connections in the API server. Also, a
-stream that died with its node looks like a quiet task. A poll costs the API server about 2 ms. 500
-users who follow four tasks each make 250 polls a second while the tasks are quiet, and 2000 if all
-tasks print all the time. Polling each task every 0.4 s would make 5000 polls in both cases. Lines
-of 600 printing tasks come up to 15 s late, lines of few tasks up to 1 s.
+stream that died with its node looks like a quiet task. A poll costs the API server about 2 ms. If
+each of 500 users follows four tasks, there are 250 polls a second while the tasks are quiet, and
+2000 if all tasks print all the time. Polling each task every 0.4 s would take 5000 polls in both
+cases. Lines come up to 15 s late if 600 tasks print, and up to 1 s late if few tasks do.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ lines.
 FIRST_PATIENCE = 3.0
 """Maximum seconds that a line waits until every task has answered once."""
 MOST_WAITING = 100_000
-"""Maximum waiting lines; above this number, the earliest are released at once."""
+"""Maximum waiting lines; above this number, the earliest lines are yielded at once."""
 MOST_CHARACTERS = 64 << 20
 """Maximum characters of all waiting lines."""
 
@@ -118,7 +118,7 @@ class TimeSorter:
         self._number = itertools.count()
 
     def put(self, task: int, lines: Sequence[LogLine], asked: float, now: float) -> None:
-        """Add the answer of a task that was polled at `asked`."""
+        """Add the lines with which a task answered a poll that began at `asked`."""
         self._asked[task] = asked
         for line in lines:
             at = self._printed[task] = max(self._printed[task], line.at or 0.0)
@@ -157,11 +157,13 @@ REPORT_AFTER = 3.0
 REPORT_AGAIN_AFTER = 30.0
 """Minimum seconds between a notice and the next one, which names further tasks."""
 OWN_PREFIX = "tfcluster: "
-"""Beginning of lines that no program has printed; the runtime in the tasks uses it, too."""
+"""Prefix of lines that TFCluster itself adds to the output; the runtime in the tasks uses this
+prefix, too.
+"""
 
 
 class UnreadableTasks:
-    """The tasks that do not answer while they are followed."""
+    """The tasks that do not answer while the logs are followed."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
@@ -170,7 +172,7 @@ class UnreadableTasks:
         self._reported_at = 0.0
 
     def record(self, task: str, why: str, now: float) -> None:
-        """Record why a task could not be read; an empty `why` if it was read. An empty `task`
+        """Record why a task could not be read; `why` is empty if the task was read. An empty `task`
         stands for the run itself.
         """
         if why:
@@ -413,8 +415,8 @@ class RunLogs:
         """Yield all existing lines; while a task's lines are yielded, the logs of the next tasks
         are read.
 
-        The lines are in the order of printing. But if whole logs of more tasks than there are
-        connections are read, the lines come task by task.
+        The lines are in the order of printing. But if `tail` is None and there are more tasks than
+        connections, the lines come task by task.
         """
         if tail is None and len(self._logs) > CONNECTIONS:
             ahead: deque[Future[list[LogLine]]] = deque()

@@ -39,7 +39,7 @@ REQUEST_TIMEOUT = 5.0
 
 
 def is_served(api: Api, namespace: str) -> bool:
-    """Return whether an operator serves the namespace; True also if that is unknown now.
+    """Return whether an operator serves the namespace; True if this is unknown now.
 
     Raises:
         NotAllowed: TFCluster is installed on the cluster, and this account has no right to ask.
@@ -61,8 +61,8 @@ def is_served(api: Api, namespace: str) -> bool:
 
 
 def operator_lease(api: Api, namespace: str) -> tuple[str, bool]:
-    """Return the place of the Lease of the namespace's operator, and whether the place is certain.
-    Raises ApiError, also if no operator has served the namespace yet.
+    """Return the place of the Lease of the namespace's operator, and whether the operator published
+    this place. Raises ApiError, also if no operator has served the namespace yet.
     """
     where = path("configmaps", namespace, labels.OPTIONS)
     return leader_election.lease_place(api.get(where, seconds=REQUEST_TIMEOUT))

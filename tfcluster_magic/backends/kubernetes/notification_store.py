@@ -112,7 +112,7 @@ class KubernetesNotifications(Notifications):
             try:
                 self._api.merge(self._where, body)
             except ApiError as error:
-                if error.status == 409:  # the notifier may write the Secret several times a second
+                if error.status == 409:  # the notifier changed the Secret: try again
                     continue
                 raise self._explained(error) from None
             return

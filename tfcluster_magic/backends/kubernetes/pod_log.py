@@ -4,8 +4,8 @@ Each line is yielded once, despite broken connections, new attempts, log rotatio
 steps back, and the end of a pod. A cursor marks the last yielded line. Each answer is searched for
 that line, and the lines after it are new. Time stamps do not suffice, because clocks may step back
 and lines may have equal stamps. So a line is recognized by its place among the lines with the same
-stamp, or by the lines before it. If a pod is deleted before its log was read to the end, the copy
-is read from there.
+stamp, or by the lines before it. If a pod is deleted before its log was read to the end, the rest
+is read from the copy.
 
 Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ (read log)
 """
@@ -90,8 +90,8 @@ _RECENT = 2000
 file.
 """
 _FEW = 5
-"""Number of lines requested if the last request found nothing new; also the number of lines
-requested before the wanted ones.
+"""Number of lines requested if the last request found nothing new; also the number of further lines
+that are requested before the wanted lines.
 """
 _MARGIN = 5.0
 """Seconds by which a node's clock may step back between two polls of a task that prints all the
@@ -183,8 +183,8 @@ class PodLog:
         return not self._given
 
     def update_pods(self, pods: Sequence[Object], attempts: int) -> None:
-        """Update the pods of the task, the oldest first; `attempts` is the number of times that the
-        task was started.
+        """Store the current pods of the task, given oldest first; `attempts` is the number of times
+        that the task was started.
         """
         present = {str(pod["metadata"]["uid"]): pod for pod in pods}
         for uid, pod in self._pods.items():
@@ -248,8 +248,8 @@ class PodLog:
             pod.read = over and not pod.gone and pod.problem is None
 
     def use_copy(self) -> None:
-        """Continue in the copy, after the lines that were already yielded; do nothing if there is
-        no copy.
+        """Continue with the copy of the log, after the lines that were already yielded; do nothing
+        if there is no copy.
         """
         if self._copy is not None or self._file is None or not self._file.exists():
             return
@@ -268,7 +268,7 @@ class PodLog:
 
     def _after_last(self, lines: list[LogLine]) -> list[LogLine]:
         texts = [line.text for line in lines]
-        for count in (len(self._last), 1):  # lines of TFCluster itself may not be in the copy
+        for count in (len(self._last), 1):  # the copy may lack lines of TFCluster itself
             at = position_after(texts, list(self._last)[-count:])
             if at is not None:
                 return [*self._grown(lines[at - 1].text), *lines[at:]]
@@ -316,8 +316,8 @@ class PodLog:
         return iter(found)  # the node has started a new file, so all its lines are new
 
     def _queries(self, pod: PodLogState, said: list[StampedLine]) -> Iterator[dict[str, Any]]:
-        """Yield queries, each for more lines than the one before, until the marked line is
-        found.
+        """Yield queries, each for more lines than the one before; the caller stops when it finds
+        the marked line. `said` has the answer to the previous query.
         """
         if pod.quiet:
             yield {"tailLines": _FEW}

@@ -77,7 +77,7 @@ class KubernetesSchedules(Schedules):
             try:
                 self._api.patch(path(RESOURCE, self._namespace, name), operations)
             except ApiError as error:
-                if error.status == 409:  # the operator may write often
+                if error.status == 409:  # the operator wrote: try again
                     continue
                 raise self._explained(error, name) from None
             return after

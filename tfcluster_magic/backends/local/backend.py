@@ -2,7 +2,7 @@
 
 A launch reserves capacity, name, number and devices in one step under the launch lock, and writes
 the record last. Then a detached supervisor takes over. All answers come from the files in the state
-folder; nothing is kept in this process.
+folder; this process stores nothing.
 
 A watch polls with `stat` five times a second. For fifty runs, a poll costs less than a millisecond.
 Polling works on any file system (inotify does not work on NFS), and also detects that a supervisor
@@ -70,8 +70,8 @@ Stamps = tuple[state_files.Stamp | None, ...]
 
 
 def watch_run(folder: RunFolder) -> Iterator[TFCluster | None]:
-    """Yield the run now and at each change until it is released; None after each poll without a
-    change.
+    """Yield the run now and at each change until it is released; yield `None` after each poll
+    without a change.
     """
     known = RunChanges()
     while not state_files.is_gone(folder.record_file):
@@ -86,7 +86,7 @@ def watch_all_runs(
     folders: Callable[[], Iterable[RunFolder]],
 ) -> Iterator[TFCluster | Removed | None]:
     """Yield each run in `folders()` now, at each change, and when it is deleted. Never ends. Yields
-    None after each poll without a change.
+    `None` after each poll without a change.
     """
     known = RunChanges()
     while True:
@@ -106,7 +106,7 @@ def watch_all_runs(
 
 
 class RunChanges:
-    """The runs that a watch has reported, with the stamps that their files had then."""
+    """The runs that a watch has reported, with the stamps that their files had at that time."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[Stamps, RunFolder, TFCluster]] = {}
@@ -145,7 +145,7 @@ class RunChanges:
 
 
 def _recheck(folder: RunFolder, cluster: TFCluster) -> TFCluster | None:
-    """Return the run. It is read again only if its supervisor is gone."""
+    """Return the run. Its record is read again only if its supervisor is gone."""
     lock_fd = folder.lock()
     if lock_fd is None:
         return replace(cluster, status=lost_supervisor.with_full_disks(folder, cluster.status))
@@ -289,8 +289,8 @@ class LocalBackend(Backend):
             gpus = None if request.spec.after else facts.free_gpus
             folder, lock_fd = launch.write(cluster, request, verdict.warnings, gpus)
         made = launch.hand_over(folder, lock_fd)
-        # the clock process must run while runs are active, because rules of notifications may
-        # concern them
+        # the clock process must run while runs are active, because notification rules may concern
+        # them
         self.keep_time()
         return made
 
@@ -345,8 +345,8 @@ class LocalBackend(Backend):
                             ref=ref, why=error.strerror
                         )
                     ) from None
-        # Repeated for an earlier stop, because the process that wrote it may have died before this
-        # step.
+        # Also done for an earlier stop request, because the process that wrote the request may have
+        # died before it woke the supervisor.
         if not folder.wake():
             _terminate(folder, cluster)
         return lost_supervisor.load_run(folder) or cluster
@@ -382,8 +382,8 @@ class LocalBackend(Backend):
         if cluster.status.released_at is None:
             raise run_names.still_has_tasks(cluster)
         self.check_delete(cluster, with_logs)
-        # Removed without the launch lock, so that launches need not wait until many checkpoints are
-        # deleted. As long as the record exists, the run's number is not used again.
+        # The output is removed without the launch lock, so that launches need not wait until many
+        # checkpoints are deleted. As long as the record exists, the run's number is not used again.
         if with_logs and (output := cluster.status.paths.get("output")):
             remove_output(cluster, Path(output))
         with self._store.launch_lock():
@@ -485,7 +485,7 @@ _ENDS = {Cause.COMPLETED: TaskState.SUCCEEDED, Cause.STOPPED: TaskState.STOPPED}
 def _logs_of(
     folder: RunFolder, cluster: TFCluster, tasks: Sequence[str]
 ) -> dict[str, tuple[Path, Path]]:
-    """Return the paths of the log of each task, and of its copy in the run's output."""
+    """Return two paths for each task: its log, and the log's copy in the run's output."""
     copies = Path(cluster.status.paths.get("output", "/nonexistent"))
     return {t: (folder.tasks / f"{t}.log", copies / f"{t}.log") for t in tasks}
 

@@ -2,7 +2,7 @@
 sleeps in between.
 
 A lock allows only one clock process. The process survives the shell that started it, and ends when
-there is neither a schedule nor a rule of notifications. The process also sends the notifications
+there is neither a schedule nor a notification rule. The process also sends the notifications
 (`notification_work`). Before each launch, it writes the due time and the name of the run into the
 schedule's status. A later clock process that finds an unfinished launch in a status continues the
 launch. If a run with this name and due time exists, the launch counts as done. Launches happen in
@@ -107,7 +107,7 @@ class Clock:
         self._notice_problem = ""
 
     def run(self) -> None:
-        """Work until no schedule and no rule of notifications is left, or until SIGTERM arrives."""
+        """Work until no schedule and no notification rule is left, or until SIGTERM arrives."""
         while True:
             wake_at = self.look()
             if wake_at is None and not self._children:
@@ -307,7 +307,7 @@ def _judge(
 
     try:
         found = backend.get(run)
-    except TFClusterError:  # its record is gone or damaged
+    except TFClusterError:  # the run's record is gone or damaged
         found = None
     if found is not None and (
         found.metadata.scheduled is None or found.metadata.scheduled.uid != schedule.uid
@@ -333,8 +333,8 @@ def _launch(
     occurrence: Occurrence,
     now: Now,
 ) -> None:
-    """Launch the run of one due time. Its name is written before the launch; a name that was
-    written earlier is used again.
+    """Launch the run of one due time. The run's name is written into the schedule's status before
+    the launch; a name that is already there is used again.
     """
     rules, cluster = schedule.rules, schedule.launch.cluster
 
@@ -396,7 +396,7 @@ def _create(
 
 @contextlib.contextmanager
 def _own_launch(schedule: Schedule) -> Iterator[ScheduledLaunch]:
-    """Yield the launch that a schedule itself asks for, from the snapshot or the current files.
+    """Yield a schedule's launch without advice, from the snapshot or from the current files.
 
     Raises:
         InvalidRequest: the files are no longer a valid launch.
@@ -429,7 +429,7 @@ def _request(
     """Return the launch request of a due time.
 
     Raises:
-        InvalidRequest: the filled-in placeholders are no valid launch.
+        InvalidRequest: the launch is invalid after its placeholders were filled in.
     """
     from ...launch import validation
 

@@ -1,8 +1,7 @@
-"""The systemd user unit of the clock process, which starts it at login or with the machine.
+"""The systemd user unit that starts the clock process at login or at boot.
 
-The unit only starts the clock process, the same single process that a shell would start. The
-process ends when no schedule and no rule of notifications is left. See systemd.service(5) and
-systemd.unit(5).
+The unit starts the same single clock process that a shell would start. The process ends when no
+schedule and no notification rule is left. See systemd.service(5) and systemd.unit(5).
 """
 
 from __future__ import annotations
@@ -29,7 +28,8 @@ def unit_file() -> Path:
 
 
 def unit_text(state_dir: Path) -> str:
-    """Return the unit of the clock of a state folder, with this Python and this PATH.
+    """Return the text of the unit for the clock process of a state folder, with the Python and the
+    PATH of this process.
 
     Raises:
         BackendUnavailable: this Python does not know its own executable.
@@ -132,8 +132,8 @@ def _escaped(text: str) -> str:
 
 
 def _quoted(text: str, *, is_command: bool = True) -> str:
-    """Quote a word for a unit file, because systemd replaces specifiers, and variables in
-    commands.
+    """Quote a word for a unit file. Without quoting, systemd would replace specifiers and, in
+    commands, variables.
     """
     text = _escaped(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return '"' + (text.replace("$", "$$") if is_command else text) + '"'

@@ -102,7 +102,7 @@ def _resume_warnings(folder: Path | None) -> list[str]:
 
 
 def _has_checkpoints(folder: Path) -> bool:
-    """Return whether there is a file besides logs, event files and files of TFCluster."""
+    """Return whether `folder` has a file other than logs, event files and files of TFCluster."""
     for _folder, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".tfcluster")]
         if any(

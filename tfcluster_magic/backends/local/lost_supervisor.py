@@ -1,8 +1,8 @@
 """The clean-up of a run whose supervisor was killed, crashed, or was lost with a reboot.
 
-If a record is not released and its lock is free, the first reader takes the lock, ends all
-processes and control groups, and writes the final status. A starting supervisor does not count as
-lost: the launch holds the lock before the record exists, and passes it on.
+If a run is not released and its lock is free, the first reader takes the lock, ends all processes
+and control groups, and writes the final status. A starting supervisor does not count as lost: the
+launch holds the lock before the record exists, and passes it on.
 """
 
 from __future__ import annotations
@@ -125,7 +125,9 @@ def _final_status(folder: RunFolder, cluster: TFCluster, boot: bytes, now: float
 
 
 def is_interrupted_launch(status: Status) -> bool:
-    """Return whether the launch was killed before the supervisor took over: no task ever ran."""
+    """Return whether the launch was killed before the supervisor took over, so that no task ever
+    ran.
+    """
     return status.reason is Reason.SUPERVISOR_LOST and status.started_at is None
 
 

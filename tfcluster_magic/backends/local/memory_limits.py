@@ -2,7 +2,7 @@
 
 A task above its limit is killed, and its exit names the limit and the usage. RLIMIT_AS does not
 work: TensorFlow reserves far more address space than memory. Control groups (version 2 or 1) are
-created below a folder that this user may write. Every group of a run is removed, even after a
+created below a folder to which this user may write. Every group of a run is removed, even after a
 crash: the run's file `cgroup` names the folder.
 """
 
@@ -31,7 +31,7 @@ class ControlGroupFiles:
     """The names of the files in one version of control groups."""
 
     limit: str
-    # The file's name, and what to write into it; None: the same as into `limit`.
+    # The file's name, and the text to write into the file; None means the same text as for `limit`.
     swap: tuple[str, str | None]
     events: str
     peak: str
@@ -57,7 +57,7 @@ class ControlGroup:
 
     @property
     def members(self) -> Path:
-        """The file to which a process writes its pid in order to join."""
+        """The file to which a process writes its pid in order to join the group."""
         return self.path / "cgroup.procs"
 
     def oom_kills(self) -> int:

@@ -1,10 +1,10 @@
 """The clock process's work on notifications: it finds events and sends messages.
 
-A message is stored before its first attempt, and each attempt and its result are stored, too. A
-process that is killed therefore loses no message. A message is repeated only if the receiver's
-answer does not arrive, or if the process dies between this answer and the next write. Both copies
-have the same id. Forked children send the messages, one child for each rule, so that a silent
-receiver delays no other receiver.
+A message is stored before the first attempt to send it, and each attempt and its result are stored,
+too. A process that is killed therefore loses no message. A message is repeated only if the
+receiver's answer does not arrive, or if the process dies between this answer and the next write.
+Both copies have the same id. Forked children send the messages, one child for each rule, so that a
+silent receiver delays no other receiver.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ Now = Callable[[], float]
 
 @dataclass
 class _SeenRun:
-    """The last reading of a run: its time, the stamps of the run's files, the run's uid, and its
-    usage in the form of the ledger.
+    """The last reading of a run: the time of the reading, the stamps of the run's files, the run's
+    uid, and the run's usage as the ledger counts it.
     """
 
     stamps: tuple[state_files.Stamp | None, ...]
@@ -119,8 +119,8 @@ class NotificationWatch:
         return True
 
     def _run_events(self) -> list[NotableEvent]:
-        """Return the events of runs whose files have changed, and at longer intervals of all active
-        runs.
+        """Return the events of runs whose files have changed and, at longer intervals, the events
+        of all active runs.
         """
         found, there = list[NotableEvent](), set()
         for folder in self._store.folders():
@@ -167,7 +167,9 @@ class NotificationWatch:
             return Deliveries()
 
     def _printed(self, event: NotableEvent) -> Printed:
-        """Return the last lines of a run's output, from its record, else from a log."""
+        """Return the last lines of output of the event's run, from the run's record, else from a
+        log.
+        """
         if event.lines or not event.uid:
             return event.task, event.lines
         cluster, number = names.parse_ref(event.about)
@@ -189,7 +191,7 @@ class NotificationWatch:
         return self._used
 
     def _count_hours(self) -> dict[str, tuple[float, float]]:
-        """Return the used hours, computed from the last readings of the runs."""
+        """Return the used hours of the budget, computed from the last readings of the runs."""
         limits, now = quota.hub_limits(), self._now()
         if not quota.has_budget(limits):
             return {}

@@ -110,8 +110,8 @@ def _uids(variables: Iterable[bytes]) -> Iterator[str]:
 
 
 def write_elsewhere(uid: str, tasks: Path) -> bool:
-    """Return whether a task of this run writes its exit to another folder than `tasks`. Then the
-    folder is a copy of the folder of the run with this uid.
+    """Return whether a task of this run writes its exit to another folder than `tasks`. Then
+    `tasks` belongs to a copy of the run's folder.
     """
     mark = f"{UID_VARIABLE}={uid}".encode()
     for pid in _pids():
@@ -126,8 +126,8 @@ def write_elsewhere(uid: str, tasks: Path) -> bool:
 
 
 def supervisors(folder: Path) -> list[int]:
-    """Return the supervisors of the run in `folder`, found by their command lines, even if they
-    have lost the lock.
+    """Return the pids of the supervisors of the run in `folder`. They are found by their command
+    lines, even if they have lost the lock.
     """
     found = []
     for pid in _pids():

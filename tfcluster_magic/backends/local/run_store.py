@@ -61,7 +61,7 @@ a second.
 
 @contextlib.contextmanager
 def hold_launch_lock(state_dir: Path) -> Iterator[None]:
-    """Hold the lock of a state folder.
+    """Hold the launch lock of a state folder.
 
     Raises:
         BackendUnavailable: another process has held the lock for LOCK_TIMEOUT seconds.
@@ -183,7 +183,9 @@ class RunFolder:
         return record
 
     def _check(self, record: Record) -> None:
-        """Refuse the record of another run, and a uid that could act as a glob pattern."""
+        """Raise Unreadable if the record belongs to another run, or has a uid that could act as a
+        glob pattern.
+        """
         told, place = record.metadata, self.path.parts[-2:]
         name = names.run_name(told.cluster, told.run)
         if (told.cluster, str(told.run)) != place or told.name != name:
@@ -213,8 +215,8 @@ class RunFolder:
         return is_own and "\0" not in output
 
     def _unknown_status(self, described: dict[str, Any] | None) -> Status:
-        """Return the replacement of a damaged status. The output folder comes from the description
-        that the launch wrote.
+        """Return the replacement of a damaged status. The output folder comes from `described`, the
+        content of the task file that the launch wrote.
         """
         told = (described or {}).get("outputDir", "")
         output = told if isinstance(told, str) and self._is_own_output(told) else ""
@@ -505,7 +507,7 @@ class Store:
         )
 
     def remove(self, folder: RunFolder, *, results: bool = False) -> None:
-        """Remove a run's folder, so that no reader ever sees a part of it.
+        """Remove a run's folder in such a way that no reader ever sees only a part of it.
 
         The run's hours and number are kept. Unless `results` is set, the files that its program
         wrote into the program's own folder are kept, too.

@@ -120,7 +120,7 @@ class StatusFileWriter:
         self._failed = False
 
     def put(self, status: Status, urgent: bool = False) -> None:
-        """Write `status`, now or at the time `due`."""
+        """Write `status` now; if it has to wait, the caller calls `put` again at the time `due`."""
         self._wanted = status
         if status == self._written:
             return
@@ -156,18 +156,20 @@ class StatusFileWriter:
 
     @property
     def settled(self) -> bool:
-        """Whether the wanted status is written, or the folder is gone."""
+        """Whether the last status that was passed to `put` is written, or the folder is gone."""
         return self._written == self._wanted or self._integrity.is_lost
 
     @property
     def due(self) -> float | None:
-        """The time of the next `put` (epoch seconds); None if everything is written."""
+        """The time at which `put` must be called again (epoch seconds); None if everything is
+        written.
+        """
         return None if self._written == self._wanted else self._not_before
 
 
 def log_line(text: str) -> None:
     """Write a line to the supervisor's log."""
-    # The log is on the same disk, which may be full.
+    # The log is on the disk of the records, which may be full.
     with contextlib.suppress(OSError):
         print(text, flush=True)
 

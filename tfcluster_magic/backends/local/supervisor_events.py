@@ -1,9 +1,9 @@
 """Events that end a supervisor's sleep, and its steady clock.
 
-Events are an ended child, SIGTERM, a task's report and a line on `control`. No event is missed
-while the supervisor is busy. This module owns the pipes, the FIFO and the signal handlers. The
-clock counts epoch seconds. It continues evenly even if the machine's clock is set or the machine
-sleeps.
+Events are an ended child, SIGTERM, a task's report and a line in the pipe `control`. No event is
+missed while the supervisor is busy. This module owns the pipes, the FIFO and the signal handlers.
+The clock counts epoch seconds. It continues evenly even if the machine's clock is set or the
+machine sleeps.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class TaskReport(msgspec.Struct):
 
 @dataclass
 class EventBatch:
-    """The events of one wait; `stop` is a request that could not be written to disk."""
+    """The events of one wait; `stop` is a stop request that its sender could not write to disk."""
 
     children: bool = False
     terminate: bool = False

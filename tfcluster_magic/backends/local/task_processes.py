@@ -148,8 +148,8 @@ def task_environment(
     termination_log: Path,
     gpus: Sequence[str] | None,
 ) -> dict[str, str]:
-    """Return the environment of a task's `task.py`. `gpus` are device ids; () hides all GPUs from
-    the task, None leaves CUDA_VISIBLE_DEVICES unchanged.
+    """Return the environment of a task's `task.py`. `gpus` are device ids; `()` hides all GPUs from
+    the task, and `None` leaves CUDA_VISIBLE_DEVICES unchanged.
     """
     env = scrubbed(environ)
     env.update(
@@ -184,8 +184,8 @@ def spawn(
     inherited; `members` is the file by which the task joins a control group.
     """
     parent = os.getpid()
-    # The child inherits the supervisor's handlers, which would swallow a stop. While the signals
-    # are blocked, they wait until the child has reset the handlers.
+    # The child inherits the supervisor's handlers, which would swallow a stop signal. While the
+    # signals are blocked, they wait until the child has reset the handlers.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SUPERVISOR_SIGNALS)
     try:
         pid = os.fork()

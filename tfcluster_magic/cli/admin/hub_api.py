@@ -71,9 +71,7 @@ class _OwnConnection(http.client.HTTPConnection):
     """A connection to a program of this account or of root; nothing is sent to other programs."""
 
     def connect(self) -> None:
-        """Connect. Raise NotAllowed if another account runs the listener, or its account is
-        unknown.
-        """
+        """Connect. Raise NotAllowed if another or an unknown account listens at the address."""
         super().connect()
         assert isinstance(self.sock, socket.socket)
         found, where = sockets.owners(self.sock), f"{self.host}:{self.port}"
@@ -111,7 +109,7 @@ class HubAPI:
     Args:
         url: the hub's address, without a slash at the end.
         token: an API token of the hub.
-        own: whether the hub runs on this machine, with its address in its state folder.
+        own: whether this is the hub of this machine, whose address is in the hub's state folder.
     """
 
     url: str
@@ -151,19 +149,24 @@ class HubAPI:
     def ask(
         self, method: str, path: str, words: Any = (), body: dict[str, Any] | None = None
     ) -> Any:
-        """Send a request and return the decoded JSON. Raises the errors of `blocks`."""
+        """Send a request as `blocks` does, and return the decoded JSON. Raises the errors of
+        `blocks`.
+        """
         return json.loads(self.raw(method, path, words, body))
 
     def raw(
         self, method: str, path: str, words: Any = (), body: dict[str, Any] | None = None
     ) -> bytes:
-        """Send a request and return the body. Raises the errors of `blocks`."""
+        """Send a request as `blocks` does, and return the whole body. Raises the errors of
+        `blocks`.
+        """
         return b"".join(self.blocks(method, path, words, body))
 
     def blocks(
         self, method: str, path: str, words: Any = (), body: dict[str, Any] | None = None
     ) -> Iterator[bytes]:
-        """Send a request and yield the body in pieces as they arrive.
+        """Send a request with the query parameters `words`, and yield the body of the answer in
+        pieces as they arrive.
 
         Raises:
             BackendUnavailable: the hub or its console does not answer.
