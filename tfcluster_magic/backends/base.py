@@ -462,10 +462,10 @@ class Backend(abc.ABC):
         towards `tail`, but is yielded.
 
         With `follow`, the iterator continues until the run has ended and every line that was
-        printed before the end was yielded; it does not wait for parameter servers that outlive the
-        run. It yields `None` at least every 0.5 s, so that a caller can display lines, do other
-        things, or stop. Lines about missing output begin with `tfcluster: `. Raises NotFound for an
-        unknown task; the error names the existing tasks.
+        printed before the end was yielded; the iterator does not wait for parameter servers that
+        outlive the run. It yields `None` at least every 0.5 s, so that a caller can display lines,
+        do other things, or stop. Lines about missing output begin with `tfcluster: `. Raises
+        NotFound for an unknown task; the error names the existing tasks.
         """
 
     @abc.abstractmethod

@@ -113,7 +113,9 @@ def complete_awaited(
 
 
 def ref_argument(required: bool = True, nargs: int = 1) -> Callable[[F], F]:
-    """Return the argument REF: a run (digits-2), or the newest run of a name (digits)."""
+    """Return a decorator that adds the argument REF: a run (digits-2), or the newest run of a name
+    (digits).
+    """
     name, metavar = "ref", "REF" if required else "[REF]"
     if nargs == -1:
         name, metavar = "refs", "REF..." if required else "[REF]..."
@@ -123,7 +125,7 @@ def ref_argument(required: bool = True, nargs: int = 1) -> Callable[[F], F]:
 
 
 def output_option(forms: Sequence[str] = FORMS) -> Callable[[F], F]:
-    """Return the option `-o`, the output format."""
+    """Return a decorator that adds the option `-o`, the output format."""
     return click.option(
         "-o",
         "--output",
@@ -229,7 +231,7 @@ class LaunchCommand(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Split off the words after the first `--`. An unknown option may belong to the program, so
-        its error says that the program's arguments follow `--`.
+        the error says that the program's arguments follow `--`.
         """
         if "--" in args:
             at = args.index("--")

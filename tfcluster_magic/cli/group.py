@@ -86,8 +86,9 @@ class Formatter(click.HelpFormatter):
 
 
 def paragraphs(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each paragraph of a help text, and whether to keep its line breaks. Click marks a
-    paragraph whose line breaks are kept with a backspace; the mark is not part of the message.
+    """Yield each paragraph of a help text, and whether to keep its line breaks. If line breaks are
+    to be kept, click marks the paragraph with a backspace character, which is not part of the
+    message.
     """
     for paragraph in inspect.cleandoc(text).split("\n\n"):
         if paragraph.startswith("\b\n"):
@@ -97,7 +98,7 @@ def paragraphs(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _translated_help(text: str, columns: int) -> str:
-    """Translate `text` and wrap it. Click counts characters, not terminal columns."""
+    """Translate `text` and wrap it here, because click counts characters, not terminal columns."""
     if current_language() == ENGLISH:
         return text
     told = []
@@ -118,7 +119,7 @@ class Command(click.Command):
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return `-h` and `--help` for every command, even when it is used without its group. Click
-        caches the option on first use, so it must not depend on the context of that use.
+        caches the option on first use, so the names must not depend on the context of that use.
         """
         return ["-h", "--help"]
 

@@ -302,7 +302,7 @@ def import_command(
 def _launch_imported(
     terminal: Terminal, jobs: Sequence[ImportedJob], form: str | None
 ) -> TFCluster | None:
-    """Launch the jobs. Launch none if a program may need something that is not carried over."""
+    """Launch the jobs, or no job if a program may need something that is not carried over."""
     from ..launch.cluster_file import ClusterFile
 
     if needed := [Problem(r.path, r.value, r.why) for job in jobs for r in job.needed]:

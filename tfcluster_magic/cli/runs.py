@@ -374,7 +374,7 @@ def stop_command(
 
 
 def _runs_to_stop(terminal: Terminal, refs: tuple[str, ...], every: bool) -> list[TFCluster]:
-    """Return the runs to stop, each once. All are looked up before any of them is stopped."""
+    """Return the runs to stop, each once. All runs are looked up before any of them is stopped."""
     if bool(refs) == every:
         raise UsageError(_("stop: name the runs, or use --all"))
     if not every:

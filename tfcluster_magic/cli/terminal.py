@@ -102,9 +102,8 @@ class Terminal:
         self.emit(self.words(text))
 
     def emit(self, text: str, *, raw: bool = False) -> None:
-        """Write a result unchanged: a document or a log line. A terminal gets the colours of the
-        text, but no other control characters. A pipe gets no colours; with `raw`, it gets every
-        byte.
+        """Write a document or a log line as a result. A terminal gets the colours of the text, but
+        no other control characters. A pipe gets no colours; with `raw`, it gets every byte.
 
         Raises:
             TFClusterError: stdout cannot be written.

@@ -231,8 +231,8 @@ def connect(
 ) -> Client:
     """Wait until every task of an In-Graph cluster accepts connections, and return a client for it.
 
-    This does not import TensorFlow. `target` does not need it, and the client's objects import it
-    on use.
+    `connect` does not import TensorFlow: `target` does not need TensorFlow, and the client's
+    objects import it when they are created.
 
     Args:
         addresses: `host:port` by task type.

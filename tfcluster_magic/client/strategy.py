@@ -2,7 +2,7 @@
 
 TensorFlow connects a process to one cluster at a time: a second strategy silently moves the first
 one to the new cluster. This module remembers the connected cluster and refuses a second one while
-the first is alive. It connects only to a cluster whose ports it has found open.
+the first is alive. The module connects only to a cluster whose ports it has found open.
 
 This module sets environment variables that TensorFlow reads once. A value that the user has set
 always takes precedence. TensorFlow is imported only when a client object is created. TensorFlow

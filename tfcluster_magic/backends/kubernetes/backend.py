@@ -58,9 +58,9 @@ from .schedule_store import KubernetesSchedules
 
 
 def read_record(found: Object) -> TFCluster | None:
-    """Return the record of an object; None if the object's name is invalid. If its spec is invalid,
-    the record's message has the problems. Until the operator has seen the run, the message names
-    the runs that this run waits for.
+    """Return the record of an object; None if the object's name is invalid. If the object's spec is
+    invalid, the record's message has the problems. Until the operator has seen the run, the message
+    names the runs that this run waits for.
     """
     try:
         cluster = custom_resource.read(found)

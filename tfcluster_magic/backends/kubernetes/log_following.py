@@ -77,8 +77,8 @@ class PollSchedule:
         turn.at, turn.pause, turn.woken = 0.0, 0.0, turn.pending
 
     def answered(self, task: int, now: float, found: bool, behind: bool) -> None:
-        """Record the answer of a task: `found` says whether it had lines, `behind` whether more
-        lines can be read at once.
+        """Record the answer of a task: `found` says whether the answer had lines, `behind` whether
+        more lines can be read at once.
         """
         turn = self._turns[task]
         turn.pending = False

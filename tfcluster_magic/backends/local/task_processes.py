@@ -1,8 +1,8 @@
 """Tasks as processes: ports, environment, start and exit, and all tasks of a run as one group.
 
 Starting or ending a task twice is harmless. No process of an attempt outlives the attempt, because
-it would keep the port of the next attempt. At the end, no process of the run is left. The lifecycle
-decides; this module observes the tasks and carries out the decisions.
+such a process would keep the port that the next attempt needs. At the end, no process of the run is
+left. The lifecycle decides; this module observes the tasks and carries out the decisions.
 
 A port belongs to one run from before the start of the tasks until the run is over. While the
 supervisor lives, it keeps each port bound with SO_REUSEPORT, but never listens on it. The kernel
@@ -184,8 +184,8 @@ def spawn(
     inherited; `members` is the file by which the task joins a control group.
     """
     parent = os.getpid()
-    # The child inherits the supervisor's handlers, which would swallow a stop signal. While the
-    # signals are blocked, they wait until the child has reset the handlers.
+    # The child inherits the supervisor's handlers, which would swallow a stop signal. Blocked
+    # signals wait until the child has reset the handlers.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SUPERVISOR_SIGNALS)
     try:
         pid = os.fork()

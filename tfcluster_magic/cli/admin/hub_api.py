@@ -218,7 +218,7 @@ def token_help(url: str) -> str:
 
 def _connect_address(url: str) -> tuple[str, str]:
     """Return the address to connect to, and the Host header. Names that end in `.localhost` mean
-    this machine, as in browsers, although not every resolver knows them.
+    this machine, as in browsers, although not every resolver knows such names.
     """
     parts = urlsplit(url)
     if not (parts.hostname or "").endswith(".localhost"):
