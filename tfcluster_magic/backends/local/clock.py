@@ -305,14 +305,11 @@ def _judge(
     """
     from ...usage import samples, schedule_advice
 
-    try:
-        found = backend.get(run)
-    except TFClusterError:  # the run's record is gone or damaged
-        found = None
-    if found is not None and (
-        found.metadata.scheduled is None or found.metadata.scheduled.uid != schedule.uid
-    ):
-        found = None
+    found = None
+    with contextlib.suppress(TFClusterError):  # the run's record is gone or damaged
+        named = backend.get(run)
+        origin = named.metadata.scheduled
+        found = named if origin is not None and origin.uid == schedule.uid else None
     read: dict[str, list[samples.Attempt]] = {}
     if found is not None and (output := found.status.paths.get("output")):
         counts = found.spec.replicas.counts
