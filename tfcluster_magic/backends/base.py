@@ -413,7 +413,7 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def stop(self, ref: str, stop: Stop) -> TFCluster:
         """Ask a run to end; return at once. A run that has ended does not change, except that its
-        remaining parameter servers are released now.
+        remaining parameter servers are ended now.
         """
 
     @abc.abstractmethod

@@ -165,7 +165,9 @@ ReadRecord = Callable[[Object], TFCluster | None]
 def watch_run(
     api: Api, namespace: str, cluster: TFCluster, read: ReadRecord
 ) -> Iterator[TFCluster | None]:
-    """Yield the run now and at each change until it is released; yield `None` in between."""
+    """Yield the run now and at each change until its resources are released; yield `None` in
+    between.
+    """
     head = cluster.metadata
     last: TFCluster | None = None
     for update in _updates(

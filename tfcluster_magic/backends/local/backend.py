@@ -70,8 +70,8 @@ Stamps = tuple[state_files.Stamp | None, ...]
 
 
 def watch_run(folder: RunFolder) -> Iterator[TFCluster | None]:
-    """Yield the run now and at each change until it is released; yield `None` after each poll
-    without a change.
+    """Yield the run now and at each change until its resources are released; yield `None` after
+    each poll without a change.
     """
     known = RunChanges()
     while not state_files.is_gone(folder.record_file):
@@ -127,7 +127,7 @@ class RunChanges:
         return cluster if cluster != before else None
 
     def is_released(self, folder: RunFolder) -> bool:
-        """Return whether the run was reported as released."""
+        """Return whether the reported run had released its resources."""
         seen = self._seen.get(str(folder.path))
         return seen is not None and seen[2].status.released_at is not None
 
@@ -199,7 +199,7 @@ class LocalBackend(Backend):
 
     def schedules(self) -> LocalSchedules:
         """See `Backend.schedules`."""
-        from .schedule_store import LocalSchedules  # imports cronsim, which other verbs do not need
+        from .schedule_store import LocalSchedules  # imports cronsim, which few commands need
 
         return LocalSchedules(self.state_dir)
 
@@ -450,7 +450,7 @@ class LocalBackend(Backend):
                 yield folder, cluster
 
     def _active(self) -> Sequence[tuple[RunFolder, TFCluster]]:
-        """Return the runs that are not released."""
+        """Return the runs that have not released all their resources."""
         return [(f, c) for f, c in self._all() if c.status.released_at is None]
 
     def _find(self, ref: str) -> tuple[RunFolder, TFCluster]:

@@ -73,7 +73,7 @@ def gpu_devices() -> list[str]:
 MAX_TASKS = 100
 
 ActiveRuns = Sequence[tuple[RunFolder, TFCluster]]
-"""Runs with their folders; runs that are not released use resources."""
+"""Runs that have not released their resources yet, each with its folder."""
 
 
 def measure(active: ActiveRuns, with_gpus: bool = True) -> tuple[AvailableResources, list[str]]:

@@ -70,7 +70,7 @@ class HoursFile:
         self, clusters: Iterable[TFCluster], now: float, said: Limits | None
     ) -> ledger.HoursAccount:
         """Return the hours until `now`: the hours in the ledger and the hours of `clusters`, the
-        runs that still have a record.
+        runs that still have a record. `said` are the limits that the hub has set.
         """
         runs = ((each.metadata.uid, ledger.accounted_run(each)) for each in clusters)
         return self.account_of(((uid, run) for uid, run in runs if run is not None), now, said)

@@ -29,7 +29,7 @@ from .task_processes import scrubbed
 
 def find_python(path: str | None) -> TaskPython:
     """Return the Python at `path`; without a path, the current one."""
-    from ...program.interpreters import find_modules  # needed by no other verb
+    from ...program.interpreters import find_modules  # no other command needs it
 
     if path is None or path == sys.executable:
         found = importlib.util.find_spec("tensorflow") is not None

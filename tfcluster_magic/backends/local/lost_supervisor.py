@@ -1,8 +1,8 @@
 """The clean-up of a run whose supervisor was killed, crashed, or was lost with a reboot.
 
-If a run is not released and its lock is free, the first reader takes the lock, ends all processes
-and control groups, and writes the final status. A starting supervisor does not count as lost: the
-launch holds the lock before the record exists, and passes it on.
+If a run has not released its resources and its lock is free, the first reader takes the lock, ends
+all processes and control groups, and writes the final status. A starting supervisor does not count
+as lost: the launch holds the lock before the record exists, and passes it on.
 """
 
 from __future__ import annotations

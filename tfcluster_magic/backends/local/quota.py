@@ -40,7 +40,7 @@ def bounded_volumes(
     folders: Mapping[str, Path], state_dir: Path, said: Limits | None
 ) -> list[FolderUsage]:
     """Return the usage of the folders that the hub limits. `folders` has the user's folders by the
-    names in `storage.FOLDER_NAMES`.
+    names in `storage.FOLDER_NAMES`; `said` are the hub's limits.
     """
     if said is None:
         return []

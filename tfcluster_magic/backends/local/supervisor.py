@@ -339,7 +339,7 @@ class Supervisor:
         self._status = replace(self._status, addresses=addresses)
 
     def run(self) -> None:
-        """Work until the run is over and everything is released."""
+        """Work until the run is over and has released all its resources."""
         self._take_stop(None)
         while True:
             decision = self._turn()

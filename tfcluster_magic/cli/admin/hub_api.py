@@ -71,7 +71,7 @@ class _OwnConnection(http.client.HTTPConnection):
     """A connection to a program of this account or of root; nothing is sent to other programs."""
 
     def connect(self) -> None:
-        """Connect. Raise NotAllowed if another or an unknown account listens at the address."""
+        """Connect. Raise NotAllowed unless the listener surely belongs to this account or root."""
         super().connect()
         assert isinstance(self.sock, socket.socket)
         found, where = sockets.owners(self.sock), f"{self.host}:{self.port}"
