@@ -73,7 +73,7 @@ def gpu_devices() -> list[str]:
 MAX_TASKS = 100
 
 ActiveRuns = Sequence[tuple[RunFolder, TFCluster]]
-"""Runs that have not released their resources yet, each with its folder."""
+"""Runs, each with its folder; runs that have released their resources use none."""
 
 
 def measure(active: ActiveRuns, with_gpus: bool = True) -> tuple[AvailableResources, list[str]]:
