@@ -1,9 +1,9 @@
-"""The script behind `make run`: starts the hub on this machine and says how to use it.
+"""The script behind `make run`. It starts the hub on this machine and says how to use the hub.
 
-It prints one address; at the first start, the address is a link that sets a password. Ctrl-C ends
-hub, proxy and notebooks within seconds; running clusters keep running. Leftovers of a killed hub
-are removed. The script owns the hub's state folder and the hub process; the hub's settings are in
-tfcluster_magic/hub/embedded.py. It runs in .venv.
+The script prints one address; at the first start, the address is a link that sets a password.
+Ctrl-C ends hub, proxy and notebooks within seconds; running clusters keep running. Leftovers of a
+killed hub are removed. The script owns the hub's state folder and the hub process; the hub's
+settings are in tfcluster_magic/hub/embedded.py. It runs in .venv.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def answered(url: str) -> bool:
 
 
 def welcome(workspace: Path, url: str, invitation: str | None, log: Path) -> str:
-    """Return what to open, who may sign in, and how to end it."""
+    """Return what to open, who may sign in, and how to end the hub."""
     name = owner()
     home = "" if workspace == home_dir() else f"TFCLUSTER_HOME={shlex.quote(str(workspace))} "
     if invitation:

@@ -1,7 +1,7 @@
 """The script behind `make install`: makes .venv with the pinned packages, tfcluster and its
 extension.
 
-It announces every step with its size, a second call takes a fraction of a second, and an
+The script announces every step with its size. A second call takes a fraction of a second. An
 environment from an interrupted call is rebuilt. The script owns .venv; tools/labextension.py owns
 the extension, tools/proxy.py the hub's proxy. Standard library only.
 """

@@ -1,7 +1,7 @@
 """The script behind `make run HUB=0`: starts JupyterLab on this machine only, with the examples.
 
-It prints one address with a token, never overwrites an example that the user changed, and ends
-cleanly on Ctrl-C; running clusters keep running. The script owns its JupyterLab process and
+The script prints one address with a token, never overwrites an example that the user changed, and
+ends cleanly on Ctrl-C; running clusters keep running. The script owns its JupyterLab process and
 `<workspace>/examples`. It runs in .venv.
 """
 

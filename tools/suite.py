@@ -1,4 +1,5 @@
-"""Run one suite of tests. In CI, failed tests run again to tell broken from unsteady ones.
+"""Run one suite of tests. In CI, failed tests run again, to distinguish broken tests from unsteady
+ones.
 
   python tools/suite.py tests/ui -n 3 --dist worksteal
 

@@ -307,7 +307,7 @@ _FLAG_REFUSED = re.compile(
 
 def refused_flag(task_exit: TaskExit, spec: Spec, name: str) -> Message | None:
     """Return what to do about a flag that TFCluster passed and the program refused; None if it
-    refused none.
+    refused no such flag.
     """
     blamed: list[str] = []
     for line in filter(_FLAG_REFUSED.search, task_exit.last_lines):
@@ -438,7 +438,7 @@ def failed_alike(failure: TaskFailure, other: TaskFailure) -> bool:
     )
 
 
-# ---- why a run is where it is ----
+# ---- why a run is in its state ----
 
 Sentences = tuple[Message, ...]
 
@@ -556,7 +556,7 @@ def queued(waiting_for: Message | None) -> Message:
 
 
 def awaits(waits: Sequence[Dependency], missing: Sequence[str] = ()) -> Message:
-    """Say for which runs a run waits; `missing` are those that do not exist yet."""
+    """Say for which runs a run waits; `missing` are the runs that do not exist yet."""
     parts = [
         Message(
             "RunToSucceed" if each.until is AwaitedOutcome.SUCCESS else "RunToEnd",

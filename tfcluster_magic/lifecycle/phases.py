@@ -19,7 +19,9 @@ STALL_TOLD_OF_ALL = 60.0
 because all tasks may be waiting for their data.
 """
 START_SHARE = 0.5
-"""Fraction of `startTimeout` that every task has at least, from its own start, to show activity."""
+"""Minimum time that every task has to show activity, from its own start, as a fraction of
+`startTimeout`.
+"""
 START_MARGIN = 5.0
 """Maximum seconds until the backend reports activity of a task."""
 MOST_REASONS = 3

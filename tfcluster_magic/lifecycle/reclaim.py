@@ -64,7 +64,7 @@ def _reclaim_at(turn: Turn) -> float:
 
 
 def evaluator_outcome(turn: Turn) -> Message | None:
-    """Return how the evaluator ended; None while it works or if there is none."""
+    """Return how the evaluator ended; None while it works, or if there is no evaluator."""
     ended: TaskFailure | None = turn.get("evaluator")
     for task in turn.evaluators:
         task_exit = turn.exit_of(task)

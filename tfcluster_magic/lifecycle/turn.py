@@ -201,7 +201,7 @@ class Turn:
         return seen if seen is not None and seen.attempt >= self.desired_attempt(task) else None
 
     def exit_of(self, task: str) -> TaskExit | None:
-        """Return how the desired attempt ended; None if it has not."""
+        """Return how the desired attempt ended; None if it has not ended."""
         seen = self.current(task)
         return seen.exit if seen else None
 

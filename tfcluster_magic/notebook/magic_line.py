@@ -171,8 +171,8 @@ class Cell(Terminal):
 
     @contextmanager
     def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:
-        """Show a heading above the lines that follow. If the page is closed meanwhile, the
-        extension continues the lines when the page is opened again. Without the extension, the
+        """Show a heading above the lines that follow. If the page is closed before the run ends,
+        the extension continues the lines when the page is opened again. Without the extension, the
         heading says that lines may be missing.
         """
         if not self.rich:

@@ -245,8 +245,8 @@ class DeliveryState(str, enum.Enum):
 class Delivery(Model, frozen=True, kw_only=True):
     """One message of one rule: its content and its state.
 
-    The content is complete, so that it can be sent after its run was deleted. The printed lines are
-    dropped once the delivery is settled.
+    The content is complete, so that the message can be sent after the run was deleted. The printed
+    lines are dropped once the delivery is settled.
     """
 
     rule: Annotated[str, Meta(description="the rule's name")]

@@ -228,7 +228,7 @@ def _check_answer(status: int, body: bytes, webhook: Webhook) -> None:
         said = refusal(answer, kind)
         said = scrubbed(said, webhook.secrets)[
             :200
-        ]  # scrubbed before it is cut: a part of a secret would not be found
+        ]  # cut last, because a part of a secret would not be scrubbed
     elif kind in (WebhookFormat.FEISHU, WebhookFormat.DINGTALK, WebhookFormat.WECOM):
         said = _("the answer is not a JSON object")
     if status not in range(200, 300):
@@ -263,7 +263,7 @@ def send_mail(
             if server.username:
                 client.login(server.username, password)
             text = mail(message, server.sender, recipient)
-            client.send_message(text, to_addrs=[recipient])  # ignore its headers
+            client.send_message(text, to_addrs=[recipient])  # not to addresses in its headers
             with contextlib.suppress(smtplib.SMTPException, OSError):
                 client.quit()  # the mail was accepted, so an error here must not send it again
 

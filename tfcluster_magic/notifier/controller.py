@@ -273,7 +273,7 @@ class Senders:
             deliver(compose(delivery, rule), rule, self._policy, time.time())
         except TFClusterError as error:
             problem = str(error)
-        except Exception as error:  # noqa: BLE001 - its text may contain a secret
+        except Exception as error:  # noqa: BLE001 - the error's text may contain a secret
             problem = type(error).__name__
         try:
             self._done(namespace, delivery.key, problem)
@@ -290,7 +290,7 @@ class Senders:
 
 @dataclass
 class Outbox:
-    """The state of a namespace besides its Secret."""
+    """The notifier's state of a namespace that is not in the namespace's Secret."""
 
     sending: dict[DeliveryKey, str | None] = field(default_factory=dict)
     """The problem of each message's attempt, empty if it succeeded; None while the attempt is in
@@ -391,7 +391,7 @@ class Notifier:
     def _log_failure(self, namespace: str, error: Exception) -> None:
         if isinstance(error, ApiError):
             log.warning("%s: %s", namespace, access.explain_api_error(error))
-        else:  # its text may contain a part of a rule
+        else:  # the error's text may contain a part of a rule
             log.error("%s: the turn failed: %s", namespace, type(error).__name__)
 
     def _take_turn(self, namespace: str) -> float | None:

@@ -66,7 +66,9 @@ class ScheduleTurn:
     stop: tuple[str, ...] = ()
     wake_at: float | None = None
     awaits: bool = False
-    """Whether the schedule waits for others (`after`); call again when one of them changes."""
+    """Whether the schedule waits for other schedules (`after`); call again when one of these
+    changes.
+    """
 
 
 @dataclass
@@ -304,7 +306,9 @@ def _launch_waiting(work: _Work) -> None:
 
 
 def _is_settled_by_others(work: _Work, new: Occurrence) -> bool:
-    """Settle an occurrence if others rule it out; return whether they do."""
+    """Settle an occurrence if another occurrence, or another schedule, rules it out. Return whether
+    this is so.
+    """
     rules = work.rules
     waits, is_lost = _wait_for_schedules(work, new)
     if is_lost:
@@ -498,8 +502,8 @@ def settle(
     outcomes: Mapping[str, RunOutcome],
     now: float,
 ) -> ScheduleStatus:
-    """Return the status with the outcomes of runs, given by name: their ends, retries, and the
-    pause after too many failures.
+    """Return the status with the outcomes of runs, which are given by run name: with ends, retries,
+    and the pause after too many failures.
     """
     for each in status.occurrences:
         outcome = outcomes.get(each.run)

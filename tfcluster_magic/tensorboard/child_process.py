@@ -38,8 +38,9 @@ HOST = "127.0.0.1"
 
 
 def start_time(pid: int) -> str | None:
-    """Return when process `pid` started, in the kernel's ticks: with the pid it identifies a
-    process. Returns None if there is no such process or it is a zombie; "" if there is no /proc.
+    """Return when process `pid` started, in the kernel's ticks. Pid and start time together
+    identify a process. Returns None if there is no such process or it is a zombie; "" if there is
+    no /proc.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:

@@ -1,9 +1,10 @@
 """TensorBoard processes, one for each folder, shared by all callers, and their registry.
 
-Callers in any process get the same board while it lives. A board outlives its caller, and ends by
-itself when it is not used. A board that a notebook server or one of its kernels started ends with
-that server, however the server ends. This module starts and stops boards and manages the registry
-files; `child_process.py` is the board's own process. TensorBoard is never imported here.
+Callers in any process get the same board while it lives. A board outlives its caller, and ends
+automatically when it has not been used for a while. A board that a notebook server or one of its
+kernels started ends with that server, however the server ends. This module starts and stops boards
+and manages the registry files; `child_process.py` is the board's own process. TensorBoard is never
+imported here.
 
 The board listens on 127.0.0.1, where all accounts of the machine, and pages in browsers, can reach
 it. So it answers only below a secret path, which is in the registry (private to the user) and in
@@ -151,8 +152,8 @@ def own_page(body: str, head: str = "") -> str:
 
 
 def empty_page(looked_at: Sequence[str]) -> str:
-    """Return a board's page while there is no event file; it reloads itself. `looked_at` are the
-    folders under the names that users know.
+    """Return the page that a board shows while there is no event file; the page reloads itself.
+    `looked_at` are the folders under the names that users know.
     """
     folders = "".join(f"<li><code>{escape(each)}</code></li>" for each in looked_at)
     texts = [
@@ -188,7 +189,7 @@ with tf.summary.create_file_writer(folder).as_default():
 """
 
 IDLE_TIMEOUT = 1800.0
-"""Seconds without a connection after which a board ends by itself."""
+"""Seconds without a connection after which a board ends."""
 START_TIMEOUT = 60.0
 """Maximum seconds until a board listens. On an idle machine, it listens after about one second."""
 
@@ -227,8 +228,8 @@ def open(  # noqa: A001 - read as tensorboard.open
     with the notebook server.
 
     Raises:
-        NotFound: no such folder, or it cannot be read.
-        TFClusterError: TensorBoard is not installed, or it did not start.
+        NotFound: the folder does not exist or cannot be read.
+        TFClusterError: TensorBoard is not installed or did not start.
     """
     if not idle_timeout > 0:
         raise TFClusterError(
@@ -259,7 +260,7 @@ def list_boards(state_dir: str | os.PathLike[str] | None = None) -> list[Board]:
 def stop(
     folder: str | os.PathLike[str], *, state_dir: str | os.PathLike[str] | None = None
 ) -> bool:
-    """End every board on `folder`, wait for its end, and return whether there was one."""
+    """End every board on `folder` and wait until it has ended. Return whether there was a board."""
     where, path = registry_folder(state_dir), os.path.realpath(os.path.expanduser(folder))
     found = False
     for board in list_boards(where.parent):

@@ -184,7 +184,8 @@ class TensorBoards:
         """Return the view of these runs, or of all runs without refs. Starts nothing.
 
         Raises:
-            NotFound: a run does not exist, or its output does not, or it is not on this machine.
+            NotFound: a run does not exist, its output does not exist, or its output is not on this
+                machine.
         """
         folders = {}
         for run in map(self._backend.get, refs):

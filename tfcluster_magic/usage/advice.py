@@ -1,9 +1,9 @@
 """Advice on how to size a run, from what its tasks used. Pure.
 
-`advise` looks at the time in which all workers were at work, without their start. Each piece of
-advice names a problem and its task, the figures that show the problem, and the launch options that
-solve it. If the figures show nothing, there is no advice; if there are too few figures, the result
-says so.
+`advise` uses the time in which all workers were at work, without the start of each worker. Each
+piece of advice names a problem and its task, the figures that show the problem, and the launch
+options that solve it. If the figures show nothing, there is no advice; if there are too few
+figures, the result says so.
 """
 
 from __future__ import annotations
@@ -98,9 +98,7 @@ class Advice(Model, frozen=True, omit_defaults=False):
 
 
 class Advised(Model, frozen=True, omit_defaults=False):
-    """The advice on a run, the most important first, and why there is none, if it cannot be
-    given.
-    """
+    """The advice on a run, the most important first; or the reason why no advice can be given."""
 
     advice: tuple[Advice, ...] = ()
     no_advice: str = ""

@@ -136,8 +136,8 @@ def _read_kept(path: Path) -> _KeptStack | None:
 
 
 class Standstill(NamedTuple):
-    """Where the main thread of a stalled task stood at `at`: the innermost line of its program, and
-    whether the program waited for TensorFlow there.
+    """The place where the main thread of a stalled task stood at `at`: the innermost line of the
+    task's program, and whether the program waited for TensorFlow there.
     """
 
     at: float

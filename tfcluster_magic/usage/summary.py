@@ -298,7 +298,7 @@ def _short(number: float) -> str:
 
 
 def advice_lines(usage: RunUsage) -> list[str]:
-    """Return each piece of advice with its command, or why there is none."""
+    """Return each piece of advice with its command, or the reason why there is no advice."""
     lines = []
     for each in usage.advice:
         text = _("advice: {message} `{command}`") if each.command else _("advice: {message}")

@@ -32,7 +32,7 @@ export interface IProgress {
   readonly history: ReadonlyArray<readonly [number, number | null]>;
   /** Other metrics by the program's own names; null if not a number. */
   readonly metrics?: Readonly<Record<string, number | null>>;
-  /** The source: `program`, `eventFiles` or `printedLines`. */
+  /** The source of the progress: `program`, `eventFiles` or `printedLines`. */
   readonly source?: string;
 }
 

@@ -2,7 +2,7 @@
  * The state of one launch form: input, server responses, and the launch.
  *
  * The newest plan wins, the input survives an unreachable server, and the last launch and the open
- * sections are remembered. One state, one signal; it owns no widget.
+ * sections are remembered. The model has one state and one signal; it owns no widget.
  */
 import type { IStateDB } from '@jupyterlab/statedb';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
