@@ -175,5 +175,5 @@ async def _start(hub: RealHub, token: str, name: str, after: float, times: Times
         times.seconds.append(time.monotonic() - began)
         if answer.code == 200 and b'"ready": true' in answer.body:
             return
-        await asyncio.sleep(1)  # the interval of the hub's own page
+        await asyncio.sleep(1)  # as often as the hub's own page asks
     times.errors.append(f"no notebook of {name}: {answer.code}")

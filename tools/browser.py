@@ -74,7 +74,7 @@ def install(apt: str, packages: list[str]) -> None:
             failed = f"{told}\napt-get {words[0]} failed; {advice(packages, has_apt=True)}"
             if find() is None:
                 sys.exit(failed)
-            print(failed, file=sys.stderr)  # without the font only the screenshots look wrong
+            print(failed, file=sys.stderr)  # continue: only screenshots need the font
             return
 
 

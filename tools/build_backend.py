@@ -1,7 +1,7 @@
 """The build backend: setuptools, plus a C compiler and JupyterLab's build tools if missing.
 
-`pip install .` needs nothing but Python and package registries. ziglang is added if no compiler
-works; the extension's builder and Node are added if the extension is neither built nor cached.
+`pip install .` needs only Python and package registries. ziglang is added if no compiler works; the
+extension's builder and Node are added if the extension is neither built nor cached.
 `build-system.requires` cannot depend on what is on PATH, so these hooks add the packages. This
 module also chooses the compiler for setup.py.
 """

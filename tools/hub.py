@@ -39,7 +39,7 @@ from tfcluster_magic.paths import home_dir, private, state_dir
 CONFIG = ROOT / "hub_config" / "jupyterhub_config.py"
 START = 180.0  # seconds until the hub answers, on a slow disk
 LOG_KEPT = 4_000_000  # size of hub.log in bytes above which the next start rotates it
-FOREIGN = ("JUPYTERHUB_", "JPY_", "CONFIGPROXY_")  # prefixes of a notebook's own variables
+FOREIGN = ("JUPYTERHUB_", "JPY_", "CONFIGPROXY_")  # variables that a notebook server sets
 PDEATHSIG = 1  # prctl(2)
 
 
@@ -237,7 +237,9 @@ def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
 
 
 def invite(state: Path, url: str) -> str | None:
-    """Return a link that sets the owner's password; None if the owner has or needs none."""
+    """Return a link that sets the owner's password; None if the owner has a password, or signs in
+    without one.
+    """
     if elsewhere():
         return None
     store, name = AccountStore(state / FILE), owner()

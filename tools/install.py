@@ -121,7 +121,7 @@ def one_at_a_time() -> Iterator[None]:
 
 
 def digest(kind: str) -> str:
-    """Return a checksum of everything from which the environment is made."""
+    """Return a checksum of all files from which the environment is made."""
     total = hashlib.sha256(str(ROOT).encode())
     for name in [f"requirements/{kind}.txt", *SOURCES]:
         path = ROOT / name
@@ -214,7 +214,7 @@ def kept(kind: str) -> Path:
 
 
 def bring_packages(folder: Path, environment: Path = VENV) -> bool:
-    """Step 2, with packages kept by another clone. Return whether there were any."""
+    """Step 2, with packages that another clone has kept. Return whether there were any."""
     if not folder.exists() or len(str(environment / "bin" / "python")) > LONGEST_SCRIPT:
         return False
     began = time.monotonic()

@@ -51,7 +51,9 @@ def main() -> int:
 
 
 def copy_examples(workspace: Path) -> list[str]:
-    """Copy new and updated examples into the workspace; return the changed ones that were kept."""
+    """Copy new and updated examples into the workspace; return the names of examples that the user
+    changed, which are kept.
+    """
     return notebook.copy_examples(EXAMPLES, workspace)
 
 

@@ -1,5 +1,6 @@
 """Write docs/reference/tfcluster.schema.json, the JSON Schema of a TFCluster, and
-tfcluster-project.schema.json, that of a project's tfcluster.yaml: `python tools/schema.py`.
+tfcluster-project.schema.json, the JSON Schema of a project's tfcluster.yaml: `python
+tools/schema.py`.
 
 Editors check cluster files and projects with them; programs read the output of `-o json` with the
 first. The TypeScript of the Lab extension is generated from the first schema, so this schema also

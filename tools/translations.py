@@ -160,7 +160,7 @@ def page_messages() -> Iterator[tuple[str, str | tuple[str, ...], str | None]]:
 
 
 def _shared_messages() -> Iterator[tuple[str, str | tuple[str, ...], None]]:
-    """Yield the messages about a run's state, from which the page makes sentences too."""
+    """Yield the messages about a run's state, which the Lab extension shows, too."""
     place = "tfcluster_magic/spec/message_table.py"
     for message in _called(place, (ROOT / place).read_text("utf-8")):
         yield place, message, None

@@ -24,7 +24,7 @@ code 0.
 
 
 def record_failures(turn: Turn) -> None:
-    """Record every new unsuccessful end, and open the window at the first one."""
+    """Record every new unsuccessful end; the first one opens the window."""
     ledger: list[TaskFailure] = list(turn.get("failures"))
     known = {(f.task, f.attempt) for f in ledger}
     for task in turn.needed:
@@ -272,8 +272,9 @@ def _early_parameter_server(turn: Turn) -> TaskFailure | None:
 
 
 def _first_to_finish(turn: Turn, lost: TaskFailure) -> TaskFailure | None:
-    """Return the first trainer to finish before the failure `lost` of another; None if the run has
-    parameter servers. Without parameter servers, all trainers take each step together.
+    """Return the trainer that finished first, if it finished before another trainer failed
+    (`lost`). None if the run has parameter servers, because then trainers do not need each other
+    for each step.
     """
     ended = [
         TaskFailure(task=task, attempt=turn.desired_attempt(task), exit=task_exit)

@@ -258,8 +258,8 @@ _ERROR_HINTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("arguments",),
     ),
 )
-"""Frequent errors; the first match counts. Each has a pattern over the error, the code of the
-advice, and the names of its values, which are the pattern's matching groups.
+"""Frequent errors; the first match counts. Each entry has a pattern for the error, the code of the
+advice, and the names of the advice's values, which are the groups of the pattern.
 """
 _LOG_NOISE = re.compile(
     r"^\s*$|^[IWE]\d{4} |^\d{4}-\d\d-\d\d .*: [IWE] |^\*\*\*|^\s+(File |@|\^|~)|^Traceback "

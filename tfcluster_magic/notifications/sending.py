@@ -3,8 +3,8 @@
 The check covers the address of the connection itself, so a name that later resolves to another
 address does no harm. Redirects are not followed and proxies are not used. The status and the reason
 in the receiver's answer are kept, and nothing else of it. Once the host's name is resolved, an
-attempt ends within `TIMEOUT`, whatever the receiver does. The system limits the time to resolve it.
-The text of an error contains no secret.
+attempt ends within `TIMEOUT`, whatever the receiver does. Only the system limits the time to
+resolve the name. The text of an error contains no secret.
 """
 
 from __future__ import annotations

@@ -104,8 +104,9 @@ def _telling_line(task: SeenTask) -> str:
 
 
 def _seen_state(task: SeenTask, left: Mapping[str, Mapping[TaskState, int]]) -> TaskState | None:
-    """Return the state of a task that the record does not list, if only one state is left over in
-    the counts of its type; else None.
+    """Return the state of a task that the record does not list; None if it is unknown. `left` has
+    the record's counts of each type without the listed tasks. If only one state is left for the
+    type, it is the task's state.
     """
     states = left[parse_task(task.name)[0].value]
     if len(states) == 1:
@@ -312,7 +313,8 @@ def _kept_text(cluster: TFCluster, notes: Sequence[str], at: float) -> str:
 
 
 def followed_bundle(cluster: TFCluster, tasks: Sequence[str], *, ended: bool) -> dict[str, Any]:
-    """Return the bundle above the lines of a run that a cell follows. `ended`: all lines have come.
+    """Return the bundle above the lines of a run that a cell follows. `ended` says whether all
+    lines have arrived.
 
     When a page is opened again, the extension shows further lines unless `ended` is true.
     """

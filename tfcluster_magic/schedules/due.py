@@ -541,7 +541,9 @@ def launched(
 def no_room(
     status: ScheduleStatus, occurrence: Occurrence, why: Message | None, now: float
 ) -> ScheduleStatus:
-    """Return the status after a launch without room; it is tried again with growing delays."""
+    """Return the status after a launch found no room. The launch is tried again with growing
+    delays.
+    """
     state = State.WAITING if occurrence.attempt == 1 else State.RETRYING
     delay = min(LONGEST_ROOM_DELAY, ROOM_DELAY * 2 ** min(occurrence.refusals, 10))
     changed = replace(

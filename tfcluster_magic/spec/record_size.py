@@ -64,7 +64,7 @@ def stored_bytes(text: str) -> int:
 
 
 def text_bytes(text: str) -> int:
-    """Return how many bytes a text of the table counts for."""
+    """Return how many bytes a text of the table counts, including those around it."""
     return stored_bytes(text) + AROUND
 
 
@@ -96,7 +96,7 @@ class Texts(enum.Enum):
     MAP = enum.auto()
     """Keys and values count."""
     FILES = enum.auto()
-    """Paths with contents in base64, of which three quarters count."""
+    """Paths, and contents in base64; three quarters of the contents count."""
     OBJECTS = enum.auto()
     """A list of objects, of which some fields count."""
 

@@ -359,7 +359,7 @@ def _same(value: Any) -> Any:
 
 
 def _typed(node: Schema, **words: Any) -> Schema:
-    """Return a schema with another type."""
+    """Return a schema with the type and the other keywords in `words`."""
     return {**{key: each for key, each in node.items() if key != "type"}, **words}
 
 

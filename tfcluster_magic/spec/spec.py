@@ -395,7 +395,7 @@ class Program(Model, frozen=True):
 
     @property
     def by_hand(self) -> bool:
-        """Whether each task reads the program's text, because no launch did."""
+        """Whether the program is written by hand, so that each task, and no launch, reads its text."""
         by_text = self.kind is ProgramKind.INLINE
         return by_text or bool(self.inline or self.command or self.path or self.url)
 

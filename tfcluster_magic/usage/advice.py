@@ -26,13 +26,13 @@ from .samples import Attempt, Interval
 from .stacks import Standstill
 
 START = 10.0
-"""Seconds after the start of a task that do not count, because it imports modules and loads
+"""Seconds after the start of a task that do not count, because the task imports modules and loads
 data.
 """
 LEAST = 20.0
 """Minimum seconds with all workers at work; with fewer there is no advice."""
 NEWEST = 300.0
-"""For an active run, only the newest samples count, from this many seconds."""
+"""For an active run, only samples from the last `NEWEST` seconds count."""
 LONG = 600.0
 """Minimum age in seconds of the tasks of a run that has not succeeded, before their peak memory
 counts as all that they need.
@@ -73,7 +73,7 @@ second that it receives and sends, and the bytes a second that it reads. Such a 
 memory that is paged in.
 """
 ENDING = 10.0
-"""Maximum seconds of work of a program that ends."""
+"""Maximum seconds for which a program that has stood still works before it ends."""
 HANGS = 60.0
 """Seconds after which a task that does nothing hangs."""
 _TRAINERS = (TaskType.CHIEF, TaskType.WORKER)
@@ -120,8 +120,9 @@ class EarlierRun:
 def mean_step_rates(
     cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]], counts: Mapping[str, int]
 ) -> dict[str, float]:
-    """Return the mean steps a second of each task until its work was done, computed from its last
-    step. A task that was started again or resumed is left out, because it did not begin at step 0.
+    """Return the mean steps a second of each task until its work was done: its last step, divided
+    by the time. A task that was started again or resumed is left out, because it did not begin at
+    step 0.
     """
     if cluster.spec.resume_from is not None:
         return {}

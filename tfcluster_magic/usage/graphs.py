@@ -72,8 +72,8 @@ class StepMark(Model, frozen=True, omit_defaults=False):
 
 class RunGraphs(Model, frozen=True, omit_defaults=False):
     """The graphs of a run. `at` are the ends of equal parts of the time since `began`, in seconds
-    since 1970; `restarts` are the tasks that were started again, by time. The advice is that of the
-    usage.
+    since 1970; `restarts` are the tasks that were started again, by time. The advice is the same as
+    in the usage of the run.
     """
 
     began: float
@@ -200,7 +200,7 @@ def _rates(amounts: Sequence[float], lasted: Sequence[float], digits: int) -> Va
 
 def _step_points(attempt: Attempt) -> list[tuple[float, int]]:
     """Return the reported steps of a task with their times; a lower step, as after a restart,
-    discards the earlier ones.
+    discards the steps before it.
     """
     found: list[tuple[float, int]] = []
     for each in attempt.intervals:

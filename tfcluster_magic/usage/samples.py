@@ -70,7 +70,7 @@ class _Head(msgspec.Struct):
 
 
 def parse(content: bytes) -> list[Attempt]:
-    """Return the attempts in a file, oldest first, without those that have no interval."""
+    """Return the attempts in a file, oldest first. Attempts without an interval are left out."""
     found: list[tuple[_Head, list[Interval]]] = []
     for line in content.split(b"\n")[:-1]:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -112,8 +112,8 @@ def _interval(before: float, row: Sequence[int]) -> Interval:
 
 
 def read_samples(output: str, tasks: Sequence[str]) -> dict[str, list[Attempt]]:
-    """Return samples by task name, for tasks that have any and whose files could be read within the
-    time limit.
+    """Return samples by task name. A task without samples, or whose file could not be read within
+    the time limit, is left out.
     """
     files = {task: Path(output, FOLDER, f"{task}.jsonl") for task in tasks}
     return state_files.read_together(files, lambda task: _read(files[task]))

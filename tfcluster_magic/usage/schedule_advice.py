@@ -3,8 +3,8 @@
 `judge` examines a run that has ended, and writes the changes that its usage advises into the
 schedule's status. `in_force` returns the changes that a launch may use. The figures may be wrong or
 forged, because a task's program can write them. Therefore only numbers of tasks and their resources
-change, each by a factor of `FACTOR` at most, counted from what the schedule itself sets. Whether
-the result is allowed is checked where it is launched.
+change, each by a factor of `FACTOR` at most, counted from what the schedule itself sets. The launch
+checks whether the result is allowed.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def judge(
 def _that_count(
     found: TFCluster, samples: Mapping[str, Sequence[Attempt]], cores: float | None
 ) -> list[Finding]:
-    """Return the advice on a run, the most important first. It is not compared with other runs,
-    because those may have been launched by hand.
+    """Return the advice on a run that counts for its schedule, the most important first. The run is
+    not compared with other runs, because those may have been launched by hand.
     """
     if found.status.phase is Phase.SUCCEEDED:
         counts = {
@@ -154,7 +154,7 @@ def _text(spec: Spec, option: Option) -> str:
 
 def _within_bounds(option: Option, own: str, value: object) -> str | None:
     """Return the value that is nearest to `value` within the bounds, as typed; None if the schedule
-    does not set the option itself, or sets it to 0, or a value is not readable.
+    does not set the option itself, or sets it to 0, or if a value cannot be read.
     """
     try:
         if option.kind is Kind.MEMORY:

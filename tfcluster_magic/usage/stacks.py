@@ -113,7 +113,7 @@ def ask(name: str, output: str, tasks: Sequence[str], within: float = WITHIN) ->
 
 
 def kept(name: str, output: str, tasks: Sequence[str]) -> RunStacks:
-    """Return the stacks that were taken when tasks stalled, of the tasks that have any."""
+    """Return the stacks that were taken when tasks stalled. Other tasks are left out."""
     files = {task: Path(output, FOLDER, f"{task}.stalled.json") for task in tasks}
     found = state_files.read_together(files, lambda task: _read_kept(files[task]))
     stacks = [

@@ -21,8 +21,8 @@ from .samples import Attempt, Interval
 WINDOW = 6.0
 """Seconds over which the current rates are computed."""
 STALE = 30.0
-"""Seconds after which the last sample of a task no longer counts as current: the task has ended, or
-its volume does not answer.
+"""Seconds after which the last sample of a task no longer counts as current, because the task has
+ended or its volume does not answer.
 """
 
 
@@ -48,8 +48,8 @@ class Rates(Model, frozen=True, omit_defaults=False):
 class TaskUsage(Model, frozen=True, omit_defaults=False):
     """One task. `current` is None if it was not sampled lately, `average` if it never was.
 
-    `cpu_requested` (cores), `memory_requested` (bytes) and `gpus_requested` are those of the
-    launch; a container's own limit stands in for a missing one. `steps_per_second` is the current
+    `cpu_requested` (cores), `memory_requested` (bytes) and `gpus_requested` are the requests of the
+    launch; without a request, the container's own limit is used. `steps_per_second` is the current
     speed of its program, if known.
     """
 
@@ -106,8 +106,8 @@ def run_usage(
     advised: Advised | None = None,
     only: Container[str] | None = None,
 ) -> RunUsage:
-    """Return the usage of a run from its tasks' samples and their steps a second; with `only`, of
-    only these tasks.
+    """Return the usage of a run from its tasks' samples and their steps a second; `only` restricts
+    the result to these tasks.
     """
     ended = cluster.status.phase.is_final
     tasks: list[TaskUsage] = []
