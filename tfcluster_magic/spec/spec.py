@@ -395,7 +395,9 @@ class Program(Model, frozen=True):
 
     @property
     def by_hand(self) -> bool:
-        """Whether the program is written by hand, so that each task, and no launch, reads its text."""
+        """Whether the program is written by hand; then each task reads its text, and no launch
+        does.
+        """
         by_text = self.kind is ProgramKind.INLINE
         return by_text or bool(self.inline or self.command or self.path or self.url)
 

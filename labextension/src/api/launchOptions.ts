@@ -72,7 +72,7 @@ export interface ILaunchOptions {
     readonly notes?: ReadonlyArray<string>;
   };
   readonly form: ReadonlyArray<IField>;
-  /** The options of a schedule, for the same inputs. */
+  /** The options of a schedule, as fields of the same form. */
   readonly schedule: ReadonlyArray<IField>;
   readonly kernelspecs: ReadonlyArray<IKernel>;
   readonly defaults: { readonly kernelspec: string | null };

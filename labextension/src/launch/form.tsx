@@ -1,4 +1,6 @@
-/** The launch form as one component, drawn from the model's state, which alone holds the input. */
+/**
+ * The launch form as one component, drawn from the model's state. Only this state holds the input.
+ */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { Sentence } from '../run/parts';

@@ -35,7 +35,7 @@ import { browserZone, DAILY, scheduleOf } from './repeat';
 
 const KEY = 'tfcluster-labextension:launch';
 const SECTIONS_KEY = 'tfcluster-labextension:launch-sections';
-/** Milliseconds without a keystroke after which the server is asked. */
+/** Milliseconds without a keystroke after which a plan is requested. */
 const QUIET = 250;
 const ROOM = 1000;
 const PROGRAM: ReadonlyArray<keyof IDraft> = ['program', 'url', 'cell'];
@@ -143,7 +143,7 @@ export class LaunchModel implements IDisposable {
   }
 
   /**
-   * Change the input; the server is asked after a pause. Another program resets the working folder.
+   * Change the input; a plan is requested after a pause. Another program resets the working folder.
    */
   edit(change: Partial<IDraft>): void {
     this._edited = true;

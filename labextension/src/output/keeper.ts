@@ -28,9 +28,12 @@ const TOGETHER = 300;
 const PAUSE = 2_000;
 /** Milliseconds after which the metrics of an active run are read again. */
 const FIGURES = 20_000;
-/** Milliseconds after a failed request. */
+/** Milliseconds to wait after a failed request. */
 const FAILED = 30_000;
-/** Milliseconds by which two times of the same file may differ; JupyterLab uses the same. */
+/**
+ * Milliseconds by which two times of the same file may differ; JupyterLab allows the same
+ * difference.
+ */
 const SAME_FILE = 500;
 
 export type IBundle = ReadonlyPartialJSONObject;

@@ -86,7 +86,7 @@ export function weeksOf(
   );
 }
 
-/** Return the due times by day; those of a day are in the order given. */
+/** Return the due times by day; the due times of a day are in the given order. */
 export function byDay(
   occurrences: ReadonlyArray<IOccurrence>,
   timeZone: string

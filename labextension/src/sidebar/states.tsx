@@ -85,7 +85,7 @@ interface ITroubleProps {
   onRetry(): void;
 }
 
-/** Why the list is old or missing; the model retries by itself. */
+/** The reason why the list is old or missing; the model retries automatically. */
 export function Trouble({
   state,
   trans,

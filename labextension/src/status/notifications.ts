@@ -94,7 +94,7 @@ class Notices {
     private readonly _context: INotifying
   ) {}
 
-  /** Report a run, together with those that ended a moment ago. */
+  /** Report a run, together with the runs that ended a moment ago. */
   tell(run: IRun): void {
     // Lists leave out an ended run once its name is launched again, so the run is kept until it is
     // deleted.

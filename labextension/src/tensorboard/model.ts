@@ -116,7 +116,7 @@ export class BoardModel implements IDisposable {
     );
   }
 
-  /** Stop waiting if there are curves, or if the run has ended without any. Never rejects. */
+  /** Stop waiting if there are curves, or if the run has ended without curves. Never rejects. */
   async look(): Promise<void> {
     if (this._isLooking) {
       return;

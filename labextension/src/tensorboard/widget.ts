@@ -94,7 +94,7 @@ export class BoardWidget extends Panel {
 
   readonly model: BoardModel;
 
-  /** Whether the page reloads its data by itself, because a run that it shows is active. */
+  /** Whether the page reloads its data automatically, because a run that it shows is active. */
   get reloads(): boolean {
     return this._reloads;
   }
