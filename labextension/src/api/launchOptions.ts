@@ -105,7 +105,7 @@ export interface IPlan {
   readonly folder: string;
   /** The values from the file of a project; null for another program. */
   readonly project?: IPlanProject | null;
-  /** Only for a schedule. */
+  /** The plan of a schedule; absent for a single launch. */
   readonly schedule?: {
     /** The rules as `POST schedules` takes them; null while one is wrong. */
     readonly rules: IScheduleRules | null;

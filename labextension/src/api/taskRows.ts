@@ -36,7 +36,7 @@ const tasksOf = ({ cluster: { status } }: IRun): string =>
   ]);
 
 export interface ITaskRowsState {
-  /** Null before the first response. */
+  /** The rows; null before the first response. */
   readonly rows: ReadonlyArray<ITaskRow> | null;
   /** Why the rows are not current. */
   readonly problem: ServerProblem | null;

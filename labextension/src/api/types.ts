@@ -73,9 +73,9 @@ export interface ITaskRow {
   readonly restarts: number;
   /** The machine on which the task runs or ran. */
   readonly node: string;
-  /** When it reached its state. */
+  /** When the task reached its state. */
   readonly since: number | null;
-  /** Its last printed line, and the time when it was printed. */
+  /** The last line that the task printed, and when it was printed. */
   readonly line: string;
   readonly printedAt: number | null;
 }
@@ -193,9 +193,9 @@ export interface ITaskList {
 
 /** One run with its whole record, and the commands that launch it again. */
 export interface IRunDetails extends IRun {
-  /** For a notebook: a line, or a whole cell. */
+  /** The launch in a notebook: a line, or a whole cell. */
   readonly line: string;
-  /** For a shell; null for a program that is a cell. */
+  /** The launch in a shell; null for a program that is a cell. */
   readonly command: string | null;
   readonly yaml: string;
   readonly tasks: ReadonlyArray<string>;
@@ -245,7 +245,7 @@ export interface ILaunch {
 
 /** A folder with `tfcluster.yaml`. */
 export interface IProject {
-  /** As the file browser names it. */
+  /** The folder, as the file browser names it. */
   readonly path: string;
   readonly configurations: ReadonlyArray<string>;
   /** What is wrong with the project's file, in sentences. */
@@ -262,7 +262,7 @@ export interface IProjectList {
 
 /** One due time of a schedule, and its result. */
 export interface IOccurrence {
-  /** In seconds since 1970. */
+  /** The due time, in seconds since 1970. */
   readonly due: number;
   readonly kind: string;
   readonly state:
@@ -278,7 +278,7 @@ export interface IOccurrence {
     | 'Missed';
   /** The name of its newest run, or empty. */
   readonly run: string;
-  /** 1, and one more for each retry. */
+  /** The number of the attempt: 1, and one more for each retry. */
   readonly attempt: number;
   /** The number of earlier due times that were missed together with this one. */
   readonly missed: number;
@@ -341,7 +341,7 @@ export interface IScheduleView {
     readonly uid: string;
     readonly rules: IScheduleRules;
     readonly status: {
-      /** Oldest first. */
+      /** The newest due times, oldest first. */
       readonly occurrences?: ReadonlyArray<IOccurrence>;
       readonly paused?: {
         readonly reason?: Message | string;
@@ -388,7 +388,7 @@ export interface IProblem {
 export interface IComparison {
   readonly runs: ReadonlyArray<{
     readonly name: string;
-    /** Empty if there is none. */
+    /** Empty if the run has no display name. */
     readonly displayName: string;
     readonly phase: Phase;
   }>;
@@ -411,6 +411,6 @@ export interface IBoard {
   /** The runs that the board shows; empty for a folder and for all runs. */
   readonly refs: ReadonlyArray<string>;
   readonly folder: string | null;
-  /** False while the board starts. */
+  /** Whether the board runs; false while it starts. */
   readonly running: boolean;
 }

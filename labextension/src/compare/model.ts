@@ -13,7 +13,7 @@ import * as rest from '../api/rest';
 import type { IComparison, IRun } from '../api/types';
 
 export interface IComparisonState {
-  /** Null until the comparison has been loaded. */
+  /** The comparison; null until it has been loaded. */
   readonly comparison: IComparison | null;
   /** Why the comparison could not be updated. */
   readonly problem: ServerProblem | null;

@@ -58,7 +58,7 @@ export interface IDraft {
   readonly kernelspec: string | null;
   /** The options of the launch, and of a schedule. */
   readonly values: Readonly<Record<string, string | boolean>>;
-  /** When it recurs; null for a single launch. */
+  /** When the launch recurs; null for a single launch. */
   readonly repeat: IRepeat | null;
 }
 

@@ -25,9 +25,9 @@ export interface ILine {
   /** The text that is shown and searched. */
   readonly text: string;
   readonly isNoise: boolean;
-  /** When it was printed, in milliseconds since 1970. */
+  /** When the line was printed, in milliseconds since 1970; null if unknown. */
   readonly at: number | null;
-  /** Its number in the task's log, if known. */
+  /** The number of the line in the task's log, if known. */
   readonly number: number | null;
 }
 

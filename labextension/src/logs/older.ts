@@ -20,7 +20,7 @@ export type OlderState = 'off' | 'busy' | 'done' | 'failed';
 /** A search and its limits. */
 export interface IOlderQuery {
   readonly query: IQuery;
-  /** Empty for all tasks. */
+  /** The tasks to search; empty for all tasks. */
   readonly tasks: ReadonlyArray<string>;
   readonly showsNoise: boolean;
 }

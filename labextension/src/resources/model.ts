@@ -15,7 +15,7 @@ import type { IRun, IRunGraphs } from '../api/types';
 import { replicaCounts } from '../run/words';
 
 export interface IResourcesState {
-  /** Null until the graphs have been loaded. */
+  /** The graphs; null until they have been loaded. */
   readonly graphs: IRunGraphs | null;
   /** Why the graphs could not be loaded. */
   readonly problem: ServerProblem | null;

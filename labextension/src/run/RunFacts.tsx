@@ -220,7 +220,7 @@ function Place({
   tabIndex
 }: {
   readonly text: string;
-  /** Its path in the file browser. */
+  /** The path in the file browser; undefined if the file browser does not show it. */
   readonly path: string | undefined;
   readonly isFolder: boolean;
   readonly commands: CommandRegistry | undefined;

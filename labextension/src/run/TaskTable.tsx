@@ -132,7 +132,7 @@ export function TaskTable(props: ITaskTableProps): React.JSX.Element {
   );
 }
 
-/** The same table, folded; it makes no request until the user opens it. */
+/** The table of all tasks, folded; it makes no request until the user opens it. */
 export function TaskFold(props: ITaskTableProps): React.JSX.Element {
   const { run, trans } = props;
   const [isOpen, setOpen] = React.useState(false);

@@ -21,7 +21,7 @@ interface IEmptyProps {
   readonly onExamples?: () => void;
 }
 
-/** For a user without clusters: what a cluster is, and three ways to launch one. */
+/** The sidebar of a user without clusters: what a cluster is, and three ways to launch one. */
 export function Empty({
   trans,
   onLaunch,

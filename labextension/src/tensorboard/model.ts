@@ -56,7 +56,7 @@ export class BoardModel implements IDisposable {
     return this._state;
   }
 
-  /** Also emitted when the same board must be reloaded. */
+  /** The changes of the state; also emitted when the same board must be reloaded. */
   get changed(): ISignal<this, BoardState> {
     return this._changed;
   }
