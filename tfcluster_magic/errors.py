@@ -1,4 +1,4 @@
-"""All errors that users see, as one tree, and text without control sequences of terminals.
+"""All errors that users see, and removal of terminals' control sequences from text.
 
 The message of an error says what was requested, what is allowed, and what to do.
 
@@ -35,9 +35,9 @@ class Problem:
     """One problem of a request: the `field` (a JSON path, or the subject), the `value` given, and
     what is `allowed`.
 
-    `fits` is a value that would be accepted, if there is one. If the operator can refuse a run for
-    it, the clauses are messages, which the record keeps; otherwise they may be text. `str` of a
-    message is its text in the current language.
+    `fits` is a value that would be accepted, if there is one. `field` and `allowed` are messages if
+    the operator may refuse a run because of this problem, because the run's record stores messages;
+    otherwise they may be text. `str` of a message is its text in the current language.
     """
 
     field: Clause
@@ -90,7 +90,7 @@ class UsageError(TFClusterError):
 
 
 class TooLarge(UsageError):
-    """The request is larger than is accepted; none of it was used."""
+    """The request has more bytes than are accepted; nothing was done."""
 
     http_status = 413
 
