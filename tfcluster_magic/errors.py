@@ -263,9 +263,10 @@ def last_overwrite(text: str) -> str:
     return parts[-1] if parts else ""
 
 
-# TensorFlow's own log lines: I and W of its C++ code; never E or F, nor lines of a Python file or
-# of absl. A line about waiting for another task is left out, because it says why nothing happens.
-# labextension/src/logs/noise.ts has the same patterns; a test compares them.
+# These patterns match TensorFlow's own log lines: I and W of its C++ code, but not E or F, and no
+# lines of a Python file or of absl. They do not match a line about waiting for another task,
+# because this line says why nothing happens. labextension/src/logs/noise.ts has the same patterns;
+# a test compares them.
 
 TENSORFLOW_LOG_PATTERNS = (
     # 2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] …

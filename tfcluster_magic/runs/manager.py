@@ -28,7 +28,7 @@ from traitlets import Enum, Unicode
 from traitlets.config import LoggingConfigurable
 
 from ..backends.base import Backend, Counts, LogLine, Options, SeenTask, every_line
-from ..backends.run_names import newest as newest  # noqa: PLC0414 - faces ask for it here
+from ..backends.run_names import newest as newest  # noqa: PLC0414 - interfaces import it here
 from ..backends.run_names import tasks_of
 from ..backends.selection import BACKENDS, make_backend
 from ..errors import (

@@ -105,7 +105,7 @@ class RunWatcher:
             return dict(self._known)
 
     def complete(self, within: float) -> bool:
-        """Wait at most `within` seconds until every run is known; return whether it is."""
+        """Wait at most `within` seconds until all runs are known; return whether they are."""
         return self._complete.wait(within)
 
     def learn(self, cluster: TFCluster) -> None:

@@ -245,9 +245,9 @@ class Activity:
 
 # ---- start ----
 
-# Seconds for which a sign must last before the program counts as started. Within this time the
-# operator, which reads the log of a pod that is not up at least every ten seconds, sees the sign.
-# The task's own port may still open, too.
+# Seconds for which a sign must last before the program counts as started. The operator reads the
+# log of a starting pod at least every ten seconds, so it sees the sign within this time. The task's
+# own port may still open in this time, too.
 PATIENCE = 12.0
 # The fraction of a core from which a program counts as computing.
 WORKS = 0.5

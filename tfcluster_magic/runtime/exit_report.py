@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 # ---- memory kills: the kernel's counters before and after the program ----
 # The counter of the task's cgroup (v2 memory.events, v1 memory.oom_control) counts only processes
-# of this cgroup. If no cgroup is readable, the machine's counter (/proc/vmstat) is used, which also
-# counts processes of other users.
+# of this cgroup. If no cgroup is readable, the machine's counter (/proc/vmstat) is used, which
+# counts all processes of the machine.
 
 
 CGROUP_ROOT = "/sys/fs/cgroup"
@@ -167,7 +167,8 @@ def exit_cause(child: ChildExit, memory: OomWatch) -> tuple[str, str]:
     """Return (cause, detail) of a child that ended by itself."""
     by = child.killed_by
     # A shell may exit with 0 although its command was killed for memory, so the exit code of a
-    # shell does not count. Any other program that lost a process and exits with 0 has handled it.
+    # shell does not count. Any other program that lost a process and exits with 0 has handled the
+    # loss.
     if (by == signal.SIGKILL and memory.around()) or (
         memory.own() and (child.shell or child.code != 0)
     ):
@@ -238,8 +239,8 @@ def _signal_name(number: int | None) -> str:
 
 MESSAGE_BYTES = 4000
 TERMINATION_FILE = "/dev/termination-log"
-# At most this many lines are shortened rather than dropped, unless the longest line has fewer than
-# MIN_CHARS characters.
+# While there are more lines than this, the oldest is dropped; then the longest are shortened, as
+# long as they have at least MIN_CHARS characters.
 FEW_LINES = 8
 MIN_CHARS = 40
 

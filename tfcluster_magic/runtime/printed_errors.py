@@ -410,7 +410,7 @@ def _group(lines: list[str], number: int, folder: str) -> PrintedError:
 
 
 # Text that TensorFlow and Keras add to a message: whole lines (DECORATION), parts of lines
-# (ATTACHED to STATUS_CODE), and the begin of text below the message (REST).
+# (ATTACHED to STATUS_CODE), and the beginning of text below the message (REST).
 DECORATION = re.compile(
     r"Graph execution error:?$|Detected at node|<stack traces unavailable>$|Node: '"
     r"|\d+ root error\(s\) found|\d+ (?:successful operations|derived errors ignored)"

@@ -1,4 +1,4 @@
-"""Search for a program without a snapshot, by a task at its start.
+"""The search of a starting task for a program that has no snapshot.
 
 The program is a path that the task sees, a URL, a command of the task's image, or a text that no
 launch inspected. This module fetches a program, compares checksums, chooses the file that starts a
@@ -330,7 +330,7 @@ def _fetch(
     patience: float,
     say: Callable[[str], None],
 ) -> tuple[str, bytes]:
-    """Return the name and content of a URL. Raises ConfigError, also at a limit of the total time.
+    """Return the name and content of a URL. Raises ConfigError, also if the total time is too long.
     A limit for each read would not be enough, because a server may send a header byte by byte.
     """
     import threading

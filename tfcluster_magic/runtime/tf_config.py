@@ -120,8 +120,8 @@ def environment_defaults(
     """Return TensorFlow's threads and gRPC options, and Python's fault handler, as defaults.
 
     Args:
-        threads: the task's CPU limit rounded up; `None` if it has no limit. The default is needed
-            because TensorFlow sizes its pools by the machine's cores, not by a limit.
+        threads: the task's CPU limit rounded up; `None` if it has no limit. TensorFlow itself sizes
+            its pools by the machine's cores, not by the limit.
         cpus: the number of cores that the task may use.
         counts: the number of tasks by type. With parameter servers, a chief is a coordinator.
         in_graph: whether the task is a server for clients outside of the cluster.

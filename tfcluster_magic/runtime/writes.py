@@ -464,8 +464,8 @@ class WriteWatch:
             os.write(self._tell, b".")
 
     def _write_lost(self) -> None:
-        """Write the folders that will be lost to a file, because clients get no reports of a
-        running pod.
+        """Record in a file which folders will be lost, because clients get no reports of a running
+        pod.
         """
         place = os.path.join(self._config.output_dir, LOST)
         os.makedirs(place, exist_ok=True)
