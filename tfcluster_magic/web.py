@@ -175,7 +175,7 @@ class StreamedBody(RequestHandler):
                 connection.set_body_timeout(BODY_WITHIN)
                 self.request.connection = _Answered(connection, arrived)  # type: ignore[assignment]
             else:
-                # Tornado must not answer a too large body with 400: the request has its answer
+                # without this, Tornado would answer a large body with 400, after our own answer
                 connection.set_max_body_size(1 << 62)
         return super().finish(chunk)
 

@@ -75,7 +75,7 @@ def snapshot(
             `limit_bytes` if None.
         timeout: seconds for a download.
         python: path of the interpreter for the program, if not this process's own.
-        taken_bytes: bytes of the space for programs in the record that variables need.
+        taken_bytes: bytes that environment variables take from the record's space for programs.
         entry: the file that starts a folder; by default the first of `sources.ENTRIES`.
 
     Returns:

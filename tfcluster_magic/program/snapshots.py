@@ -295,8 +295,8 @@ def keep_written(program: Path, target: Path) -> None:
 
 
 def _read_folder(folder: Path, executables: Iterable[str]) -> dict[str, File]:
-    """Return a folder's files. `executables` are the executable files according to the record,
-    because not every volume keeps the executable bit.
+    """Return a folder's files. `executables` are the paths of executable files in the record; the
+    folder does not show them, because not every volume keeps the executable bit.
     """
     names = set(executables)
     if not folder.is_dir():

@@ -22,8 +22,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 CHUNK = 256 << 10
-"""Maximum bytes that one `read` reads. If a file has more new bytes, only the last ones are read.
-"""
+"""Maximum bytes that one `read` reads. If more bytes are new, only the last ones are read."""
 CHECKED_BYTES = 64 << 10
 """Maximum bytes that one `read` checksums (about 3 ms); a longer record is still checksummed as a
 whole.

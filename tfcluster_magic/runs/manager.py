@@ -504,7 +504,7 @@ class ClusterManager(LoggingConfigurable):
         return ledger.remaining_budget(self.backend.bounded() or ledger.HoursAccount(), time.time())
 
     def list(self, wanted: Iterable[str] = (), *, all_runs: bool = False) -> Clusters:
-        """Return the runs of the clusters `wanted` (of all clusters if empty), newest first.
+        """Return the runs whose own name or cluster is in `wanted` (all if empty), newest first.
         Without `all_runs`, return only the newest run of each cluster, and active runs.
         """
         wanted = set(wanted)

@@ -192,8 +192,8 @@ def _webhook(
     policy: NotificationPolicy,
     problems: list[Problem],
 ) -> Webhook | None:
-    """Return the webhook, or None after adding to `problems`. A problem does not contain the URL,
-    which is secret.
+    """Return the webhook; None if its URL or format is wrong. Everything that is wrong is added to
+    `problems`, without the URL, which is secret.
     """
     rule = _("write a URL such as https://example.com/hook, without a name, password or fragment")
     try:

@@ -400,7 +400,7 @@ class ScheduleVerbs:
         Args:
             name: the schedule.
             start: a time in ISO 8601; without an offset, in the schedule's time zone.
-            end: a time, written as `start`.
+            end: a time, written like `start`.
             parallel: maximum number of the backfill's runs that are active at the same time.
 
         Raises:

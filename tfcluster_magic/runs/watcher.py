@@ -239,7 +239,7 @@ class RunWatcher:
                     )
                     silent = "; ".join(filter(None, remarks))
                     used = self._manager.used(known.cluster) if _is_over(known) else ()
-                except Exception:  # noqa: BLE001 - it must not stop the progress of other runs
+                except Exception:  # noqa: BLE001 - one run must not stop the progress of the others
                     observer.forget(known.cluster)
                     continue
                 # not `==`: a diverged training's loss (NaN) is not equal to itself
