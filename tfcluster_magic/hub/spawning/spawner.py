@@ -73,7 +73,8 @@ def loss_message(pod: PodObject) -> str:
 
 # -- pods on lost nodes, which no kubelet can end
 # The hub considers a notebook running as long as `poll` says so.
-# Ref: https://jupyterhub-kubespawner.readthedocs.io/en/latest/spawner.html#kubespawner.KubeSpawner.stop
+# Ref:
+# https://jupyterhub-kubespawner.readthedocs.io/en/latest/spawner.html#kubespawner.KubeSpawner.stop
 
 
 class LostNodeSpawner(KubeSpawner):
