@@ -50,7 +50,7 @@ class Visitors(JupyterHubIdentityProvider):
         return [*super().get_handlers(), (f"/{RECHECK}", Recheck, {"visitors": self})]
 
     async def get_user(self, handler: Any) -> Any:
-        """Return the user of a request; if the request opens a websocket, remember the websocket."""
+        """Return the user of a request. If the request opens a websocket, remember it."""
         user = await super().get_user(handler)
         if user is not None and isinstance(handler, WebSocketHandler):
             self._open.add(handler)

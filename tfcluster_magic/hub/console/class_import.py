@@ -136,7 +136,7 @@ class ImportProgress:
 
 
 class Importing:
-    """A lock that allows one import at a time, so that a second import sees what the first created."""
+    """A lock that allows one import at a time: a second import sees what the first has created."""
 
     def __init__(self) -> None:
         self.progress = ImportProgress()
@@ -287,7 +287,7 @@ class ClassImport:
 
 
 def browser_link(of_hub: str, address: str) -> str:
-    """Replace the internal address of the hub in the link `of_hub` by its `address` in a browser."""
+    """Return the link `of_hub` with the hub's internal address replaced by `address`."""
     code = parse_qs(urlsplit(of_hub).query)["code"][0]
     return f"{address}set-password?{urlencode({'code': code})}"
 

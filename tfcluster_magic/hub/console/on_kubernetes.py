@@ -146,10 +146,8 @@ async def serve_pod(
 ) -> None:
     """Run the console of a Kubernetes cluster until `asked_to_end` is done."""
     process.start_logging(as_json=True)
-    for name in (
-        "tornado.access",
-        "tornado.application",
-    ):  # pages send requests all the time
+    # Pages send requests all the time; do not log each.
+    for name in ("tornado.access", "tornado.application"):
         logging.getLogger(name).setLevel(logging.WARNING)
     os.environ["JUPYTERHUB_API_URL"] = f"{os.environ[HUB]}{base_url()}hub/api"
     try:

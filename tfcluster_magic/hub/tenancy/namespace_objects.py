@@ -4,7 +4,7 @@ The same entitlement and cluster give the same objects, in the order of their cr
 template in `templates/tenancy`. Defaults of the API are written out, so that objects can be
 compared. This module creates nothing in the cluster.
 
-    ServiceAccounts   notebook, and default for tasks: the secrets of their images' registries
+    ServiceAccounts   notebook, and default for tasks; with the pull secrets of their images
     LimitRange        limits of one container
     NetworkPolicies   default-deny, and named exceptions
     claims            workspace, data, log, and the shared data of the group
@@ -64,8 +64,8 @@ def namespace_of_user(user: str, start: str = DEFAULT_PREFIX) -> str:
 
 @cache
 def _safe_slug() -> Callable[..., str]:
-    """Return KubeSpawner's function without importing its package, which takes seconds and 100
-    MB.
+    """Return KubeSpawner's function without importing its package: the import takes seconds and
+    100 MB.
     """
     package = find_spec("kubespawner")
     assert package is not None
@@ -160,7 +160,7 @@ def namespace_annotations(entitlement: Entitlement) -> dict[str, str | None]:
 
 @lru_cache(maxsize=64)
 def _common(grant: Grant, place: TenantContext) -> tuple[Object, ...]:
-    """Return the objects that are equal in all namespaces of a group. They are shared, so never
+    """Return the objects that are equal in all namespaces of a group. They are cached, so never
     change them.
     """
     accounts = [

@@ -167,7 +167,7 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
 
     @property
     def who(self) -> str:
-        """The name of the caller: the administrator's in the hub, or `service NAME` for a service."""
+        """The caller: the administrator's name in the hub, or `service NAME` for a service."""
         user = self._hub_auth_user_cache
         name = str(user["name"])
         if user.get("kind", "user") == "user":
