@@ -156,7 +156,7 @@ class AccountState(Model, frozen=True, omit_defaults=False):
 
 
 def state_of(account: HubAccount | None) -> AccountState:
-    """Return whether the owner of an account can sign in; None: there is no account."""
+    """Return whether the owner of an account can sign in; `account` is None if there is none."""
     link = account.link if account else None
     until = link.expires if link and link.expires > time.time() else None
     if account and account.password:
