@@ -59,8 +59,8 @@ export function make(name, text = '', set = {}) {
 }
 
 /**
- * Send a request to the API. Return the answer, or null if its tag is still `known`. Throws an error
- * with the API's message.
+ * Send a request to the API. Return the answer, or null if its tag is still `known`. Throws an
+ * error with the API's message.
  */
 export async function ask(path, { method = 'GET', body, known } = {}) {
   const headers = {
