@@ -1,10 +1,11 @@
 """The clocks of schedules on one machine: a service of the hub that keeps them running.
 
-Each user has a clock process under their own account, and root's processes never open the account's
-folders. A child switches to the account; if the account has schedules or rules of notifications but
-no running clock, the child starts one. Each account is checked when the hub starts, and then every
-minute. A clock that dies is restarted at once. A hub that root runs starts no clock for root. When
-a user is removed from the hub, their clock is ended.
+A clock is the process that launches a user's schedules when they are due. It runs under the user's
+account, and root's processes never open the account's folders. To check an account, a child process
+switches to it; if the account has schedules or rules of notifications but no running clock, the
+child starts one. Each account is checked when the hub starts, and then every minute. A clock that
+dies is restarted at once. A hub that root runs starts no clock for root. When a user is removed
+from the hub, their clock is ended.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class ClockKeeper:
     Args:
         owner: the hub's user name of the account that runs the hub.
         people: returns the users of the hub. Raises OSError or ValueError.
-        tell_limits: writes the file of a user's limits, and returns it. Raises OSError.
+        tell_limits: writes the file of a user's limits, and returns its path. Raises OSError.
         every: seconds between two checks of an account.
     """
 

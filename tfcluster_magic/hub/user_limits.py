@@ -248,7 +248,7 @@ class NoSitePolicy:
 
 
 class LocalSitePolicy(NoSitePolicy):
-    """The policy files in the hub's folder on this machine."""
+    """The policy and the overrides in the hub's folder on this machine."""
 
     def __init__(self, allowances: Allowances) -> None:
         self._allowances = allowances

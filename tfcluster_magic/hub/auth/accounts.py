@@ -239,7 +239,7 @@ class AccountStore:
     """Accounts in one file.
 
     Args:
-        path: the file, in the hub's private folder, which must exist.
+        path: the file. The folder, which is the hub's private one, must exist.
         clock: returns Unix seconds.
     """
 
@@ -248,7 +248,7 @@ class AccountStore:
         self._clock = clock
 
     def read(self) -> dict[str, HubAccount]:
-        """Return all accounts by name; none if there is no file yet.
+        """Return all accounts by name; empty if there is no file yet.
 
         Raises:
             AccountsUnreadable: the file cannot be read or decoded.
@@ -288,10 +288,10 @@ class AccountStore:
     ) -> str:
         """Return a new code that sets the password of an account; create the account if needed.
 
-        Earlier codes and the password of the account stop working, and the hub ends its sessions.
-        Otherwise somebody else who knows the password could set a new one first. `keep` leaves
-        password and sessions valid until the code is used. `only_if` is the stored hash that the
-        account must still have.
+        Earlier codes and the password of the account stop working, and the hub ends the account's
+        sessions. Otherwise somebody else who knows the password could set a new one first. `keep`
+        leaves password and sessions valid until the code is used. `only_if` is the stored hash that
+        the account must still have.
 
         Raises:
             InvalidRequest: the name is not allowed.
@@ -391,7 +391,7 @@ class AccountStore:
             if file.accounts.pop(name, None) is None and name not in file.removed:
                 return False
             file.removed[name] = with_data or file.removed.get(name, False)
-            file.resets.pop(name, None)  # deleted with the user
+            file.resets.pop(name, None)  # not needed: the sessions end with the user
             return True
 
     def forgotten(self, name: str) -> None:

@@ -185,7 +185,8 @@ def hub_address(folder: Path, url: str | None) -> str:
 
     Args:
         folder: the hub's state folder.
-        url: an address to use instead; the base path is added if it has none.
+        url: the address; None for the one in the settings or in the state folder. The base path is
+            added to an address without a path.
     """
     written = _written(folder / URL) or _written(folder / LAST_URL)
     path = base_url().rstrip("/") or urlsplit(written).path

@@ -55,7 +55,7 @@ class _Page(BaseHandler):
         """Return the new password that was typed for this account.
 
         Raises:
-            ValueError: it is refused; the message says why.
+            ValueError: the password is refused; the message says why.
         """
         password: str = self.get_body_argument("password", "", strip=False)
         if why := accounts.password_problem(password, name, admin=admin):

@@ -46,7 +46,7 @@ REFRESH = 60
 
 
 class AccountsAuthenticator(Authenticator):
-    """An authenticator that signs in the accounts of a file (see `store`) by password."""
+    """An authenticator that checks passwords against the account file (see `AccountStore`)."""
 
     path = Unicode(help="The file of accounts.").tag(config=True)
     tries_per_account = Integer(

@@ -72,7 +72,7 @@ def discover(issuer: str, *, ca_file: str = "", allow_http: bool = False) -> End
     environment are ignored, as they are for sign-ins.
 
     Raises:
-        BackendUnavailable: the provider does not answer or is none, or it names another issuer.
+        BackendUnavailable: `issuer` does not answer, is no provider, or names another issuer.
     """
     url = issuer.rstrip("/") + DISCOVERY_PATH
     try:

@@ -114,8 +114,8 @@ PORTION = 25
 
 
 class ImportedLine(Model, frozen=True, omit_defaults=False):
-    """The result or the plan of a line. `steps` are `account`, `user`, `allowed`, `group` and
-    `namespace`; none if nothing is missing. `link` sets the password of a new account.
+    """The result or the plan of a line. `steps` has some of `account`, `user`, `allowed`, `group`
+    and `namespace`; it is empty if nothing is missing. `link` sets the password of a new account.
     """
 
     line: int
@@ -219,8 +219,8 @@ class ClassImport:
     async def do(
         self, lines: Sequence[ClassLine], ended: Callable[[Sequence[ImportedLine]], Awaitable[None]]
     ) -> list[ImportedLine]:
-        """Import all lines in batches; return their results. `ended` is called with those of each
-        batch.
+        """Import all lines in batches, call `ended` with the results of each batch, and return all
+        results.
         """
         told = [self.plan(line) for line in lines]
         todo = [place for place, one in enumerate(told) if one.ok and one.steps]

@@ -138,7 +138,7 @@ class HubUsers:
     async def links(self, names: Collection[str], *, reset: bool = False) -> dict[str, str]:
         """Return links that set the passwords of these accounts, by name; create missing accounts.
 
-        After an error, no link is valid. An account that has a password keeps it and gets no link;
+        After an error, no link is made. An account that has a password keeps it and gets no link;
         with `reset`, it gets a link, and the password stops working.
         """
         made = await self.ask("POST", "accounts/links", {"names": list(names), "reset": reset})

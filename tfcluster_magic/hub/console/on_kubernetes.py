@@ -37,7 +37,7 @@ from .sites.base import Site
 from .sites.kubernetes import KubernetesSite, UserNames
 
 POLICY_FRESH = 5.0
-"""Seconds for which policy and overrides are cached. A page asks every five seconds."""
+"""Seconds for which policy and overrides are cached. A page requests them every five seconds."""
 T = TypeVar("T")
 
 

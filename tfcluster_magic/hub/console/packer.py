@@ -31,7 +31,7 @@ MANIFEST = "MANIFEST.json"
 
 
 class _Hashed(io.RawIOBase):
-    """A file that is read with a fixed size, even if it changes meanwhile, and its sha256."""
+    """A file that is read up to a fixed size, even if it changes meanwhile, and the sha256."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file, self._left = file, size
@@ -85,7 +85,7 @@ def _write(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 def _add(tar: tarfile.TarFile, name: str, path: Path, files: list[dict[str, Any]]) -> str:
     """Add a file or folder; return why it cannot be packed, or an empty text."""
-    tar.inodes = {}  # type: ignore[attr-defined]  # pack the content of hard links again
+    tar.inodes = {}  # type: ignore[attr-defined]  # a hard link gets its own copy of the content
     try:
         info = tar.gettarinfo(str(path), name)
         if not info.isreg():

@@ -303,7 +303,7 @@ class UserAmounts(Model, frozen=True, omit_defaults=False):
 
 class UserRow(Model, frozen=True, omit_defaults=False):
     """One user. `group` is the group whose limits apply, empty for the policy's default. `account`
-    is None for a user without an account of the hub's own.
+    is None for a user without one of the hub's own accounts.
     """
 
     name: str

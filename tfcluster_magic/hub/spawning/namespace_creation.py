@@ -1,6 +1,6 @@
 """Creates a user's namespace, checks its owner, and waits until tenancy has provisioned it.
 
-Nothing is created in a namespace before it is known to belong to this hub and this user. The user
+Nothing is created in a namespace unless the namespace belongs to this hub and this user. The user
 sees what the start waits for. Tenancy makes the objects inside (`hub/tenancy`).
 """
 
@@ -251,7 +251,7 @@ def _too_late(tenant: Tenant, said: Mapping[str, str], seconds: float) -> str:
 
 
 # -- `POST /hub/api/prepare/USER`: create the namespace before the first notebook. A caller must be
-# allowed to create users. The admin console calls it when it imports a class.
+# allowed to create users. The admin console uses this route when it imports a class.
 
 
 class PrepareAPI(APIHandler):

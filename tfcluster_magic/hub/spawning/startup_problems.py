@@ -71,8 +71,8 @@ class StartupProblem:
 def problem_of_pod(
     pod: Object, events: Sequence[Object], claims: Mapping[str, Object], now: float
 ) -> StartupProblem | None:
-    """Return why a pod waits; None if it starts normally. `claims` has the pod's claims by name,
-    with the newest message of a claim's events in its `said`. `now` is in Unix seconds.
+    """Return why a pod waits; None if it starts normally. `claims` has the pod's claims by name;
+    the key `said` of a claim has the newest message of its events. `now` is in Unix seconds.
     """
     spec, status = pod["spec"], pod.get("status") or {}
     asked = _NotebookRequest(

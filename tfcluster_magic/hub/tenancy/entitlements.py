@@ -147,7 +147,7 @@ class StorageSizes(Model, frozen=True):
 
 
 class SharedData(Model, frozen=True):
-    """Data that all users of a group may read, as a claim of this name in each tenant's namespace.
+    """Data that all users of a group may read, as the claim `name` in each tenant's namespace.
 
     Set either `volume`, a PersistentVolume for that tenant with `{namespace}` in its name, or
     `class`, a StorageClass whose volumes are all the same folder.

@@ -10,7 +10,7 @@ compared. This module creates nothing in the cluster.
     claims            workspace, data, log, and the shared data of the group
     ResourceQuotas    tasks, notebooks, others (no pods), claims, records (TFClusters); created
                       after the claims, which a quota that does not count yet would refuse
-    RoleBindings      the user's rights, and the operator's; secrets only if the policy allows
+    RoleBindings      rights of the user and the operator; on secrets only if the policy allows
 
 Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names
 """
@@ -58,7 +58,7 @@ def namespace_prefix(asked: str = "") -> str:
 
 
 def namespace_of_user(user: str, start: str = DEFAULT_PREFIX) -> str:
-    """Return the namespace of a hub user, with this prefix."""
+    """Return the namespace of a hub user; `start` is the prefix."""
     return f"{start}{_safe_slug()(user, max_length=SLUG_LENGTH)}"
 
 

@@ -37,9 +37,9 @@ There = Mapping[tuple[str, str], Object]
 
 CLAIM, QUOTA = "PersistentVolumeClaim", "ResourceQuota"
 MERGED = ("ServiceAccount", CLAIM)
-"""Kinds that others also write to; only our own fields are changed."""
+"""Kinds of objects that others also write to; only our own fields are changed."""
 OF_A_GROUP = ("ServiceAccount", "LimitRange", "ResourceQuota", CLAIM)
-"""Kinds that may differ between groups."""
+"""Kinds of objects that may differ between groups."""
 NETWORKS = ("NetworkPolicy", "notebook-to-networks")
 
 
@@ -420,8 +420,8 @@ def suspend_schedules(api: Api, namespace: str, reason: str) -> None:
 def discard_runs(api: Api, namespace: str) -> bool:
     """Delete the runs of a namespace; return whether there were any. Raises ApiError.
 
-    If the namespace were deleted first, its Jobs could not create pods and would keep the failed
-    ones. Foreign finalizers would keep runs for ever and are removed.
+    If the namespace were deleted first, its Jobs could not create new pods and would keep their
+    failed pods. Foreign finalizers are removed, because they could keep a run for ever.
 
     Ref: https://kubernetes.io/docs/concepts/workloads/controllers/job/#backoff-limit-per-index
     """

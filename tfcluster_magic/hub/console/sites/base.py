@@ -146,7 +146,7 @@ class SiteLeaks(Model, frozen=True):
 
 
 class Site(Protocol):
-    """A site; every method raises only TFClusterErrors."""
+    """A site. Its methods raise only TFClusterErrors; `pack` may also raise OSError."""
 
     async def runs(self) -> SiteRuns:
         """Return every recorded run, and every schedule, of everyone."""

@@ -76,8 +76,8 @@ RUN, POD, ONLY = (Shape(each) for each in (_Run, _Pod, _Only))
 
 
 def trim_run(found: Object) -> Object:
-    """Return a TFCluster as its row, with who stops it, whether all its resources are released, and
-    its hours.
+    """Return the row of a TFCluster, with the person who stops it, whether all its resources are
+    released, and its hours.
     """
     head, spec = found["metadata"], found.get("spec") or {}
     name, stop = str(head["name"]), spec.get("stop")
@@ -128,7 +128,7 @@ def user_of(namespace: Object, prefix: str) -> str:
 
 
 def owner_of(users: Mapping[str, str], namespace: str) -> str:
-    """Return the owner of objects in a namespace; `users` are the hub's users, by namespace."""
+    """Return the owner of objects in a namespace; `users` has the hub's user of each namespace."""
     return users.get(namespace) or f"{OTHERS}{namespace}"
 
 
@@ -167,7 +167,7 @@ def _spec(told: Object) -> Spec:
 
 
 def last_lines(cluster: TFCluster, task: str) -> list[str]:
-    """Return the last log lines of a task that the record keeps."""
+    """Return the last log lines of a task from the record of the run."""
     status = cluster.status
     exits = [each.exit for each in status.failures if each.task == task]
     exits += [each.exit for each in status.attention if each.name == task and each.exit]

@@ -1,9 +1,9 @@
 """The reader process of one person's runs and schedules, and the fork server that starts readers.
 
-A reader answers each line of JSON with one line, and ends with its console. It runs under the
+A reader answers each line of JSON with one line, and ends when its console ends. It runs under the
 person's own account, so every file and symlink in their folders is opened with their rights only.
-The console does not trust what a reader says about owners. The fork server is started by `python -I
--m tfcluster_magic.hub.console.sites.person_reader FD`.
+The console does not trust what a reader says about owners. The console starts the fork server with
+`python -I -m tfcluster_magic.hub.console.sites.person_reader FD`.
 """
 
 from __future__ import annotations
