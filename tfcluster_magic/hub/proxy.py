@@ -1,8 +1,9 @@
 """JupyterHub's proxy, and HTTP servers that recognise its requests by a secret path.
 
 Hub and console each have a secret first path segment. The proxy keeps the segments in memory,
-readable only with the proxy's token, and adds to each request the segment of its server. A server
-trusts the forwarded client address of a request only if the request has the server's segment.
+readable only with the proxy's token. It adds the hub's segment only to requests for the hub, and
+the console's only to requests for the console. A server trusts the forwarded client address of a
+request only if the request has the server's segment.
 """
 
 from __future__ import annotations
