@@ -148,7 +148,8 @@ def explain_api_error(error: ApiError, what: str = "", *, server: str = "") -> T
 
     Args:
         error: an error of the API server or of a proxy before it.
-        what: the requested object, such as `digits-2 in namespace alice`, for status 404.
+        what: the requested object, such as `digits-2 in namespace alice`; the message for status
+            404 names it.
         server: the server's address, `Api.server`.
     """
     if error.unanswered:

@@ -43,9 +43,10 @@ FOR_TASKS = f"{GROUP}/for-tasks"
 MOUNTED_AT = f"{GROUP}/mounted-at"
 """Annotation of a claim: the path at which every task of its namespace mounts it read-only."""
 QUEUE = f"{GROUP}/queue"
-"""Annotation of a namespace: Volcano's queue of its tasks, instead of the policy's."""
+"""Annotation of a namespace: Volcano's queue for its tasks, instead of the queue in the policy."""
 PRIORITY_CLASS = f"{GROUP}/priority-class"
-"""Annotation of a namespace: the priority class of its tasks, instead of the policy's."""
+"""Annotation of a namespace: the priority class of its tasks, instead of the class in the policy.
+"""
 REQUIRE_DIGEST = f"{GROUP}/require-digest"
 """Annotation of a namespace; "true": images that its runs name need a digest."""
 USER_GROUP = f"{GROUP}/group"
@@ -68,11 +69,11 @@ INDEX_IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
 them apart from failures.
 """
 OPTIONS = "tfcluster-options"
-"""The ConfigMap in each tenant's namespace with the launch options and what fits now."""
+"""The ConfigMap in each tenant's namespace with the launch options and the free resources."""
 NOTIFICATIONS = "tfcluster-notifications"
 """The Secret in each user's namespace with the rules of notifications."""
 NOTIFIED = f"{GROUP}/notifications"
-"""Label of the Secret `NOTIFICATIONS`: "true"."""
+"""Label of the Secret `NOTIFICATIONS`; its value is "true"."""
 PORT = 2222
 """The port of TensorFlow servers in pods."""
 CLIENT_PORTS = (2230, 2249)
@@ -138,7 +139,9 @@ def run_labels(run: str, uid: str, task_type: TaskType | None = None) -> dict[st
 
 
 def pod_labels(run: str, uid: str, task_type: TaskType) -> dict[str, str]:
-    """Return the labels of a task's pod, without redundant ones, because pods are many."""
+    """Return the labels of a task's pod, without redundant labels, because a run may have many
+    pods.
+    """
     doubled = {f"app.kubernetes.io/{each}" for each in ("name", "instance", "component")}
     return {k: v for k, v in run_labels(run, uid, task_type).items() if k not in doubled}
 

@@ -109,7 +109,7 @@ def format_amounts(each: Mapping[str, float]) -> str:
 
 
 def holders(held: Mapping[str, Amounts]) -> list[str]:
-    """Return a text for each run that uses something, the largest first."""
+    """Return a text for each run that uses resources; the run that uses most comes first."""
     order = sorted(held, key=lambda run: -held[run].get("memory", 0.0))
     names = [f"{run} ({format_amounts(held[run])})" for run in order if format_amounts(held[run])]
     if len(names) > MOST_HOLDERS:

@@ -54,17 +54,17 @@ class UnreadableSecret(ValueError):
 
 
 def read_rules(found: Object) -> tuple[NotificationRule, ...]:
-    """Return the rules; none if there are none yet. Raises UnreadableSecret."""
+    """Return the rules; an empty tuple if there are none yet. Raises UnreadableSecret."""
     return _read(found, RULES_KEY, _RULES, NotificationRules()).rules
 
 
 def read_deliveries(found: Object) -> Deliveries:
-    """Return the deliveries; none if there are none yet. Raises UnreadableSecret."""
+    """Return the deliveries; empty if none were written yet. Raises UnreadableSecret."""
     return _read(found, DELIVERIES_KEY, _DELIVERIES, Deliveries())
 
 
 def has_emptied_deliveries(found: Object) -> bool:
-    """Return whether the user emptied the deliveries, so that events until now are forgotten. A
+    """Return whether the user emptied the deliveries. Events up to that time are then forgotten. A
     Secret whose deliveries were never written lacks the key.
     """
     return (found.get("data") or {}).get(DELIVERIES_KEY) == ""
@@ -77,7 +77,9 @@ def read_test(found: Object) -> TestRequest | None:
 
 
 def trim(found: Object) -> Object:
-    """Return a Secret with only the data that is read here; without data if that is too large."""
+    """Return a Secret with only the data that is read here; if the data is too large, the result
+    has no data.
+    """
     head, data = found["metadata"], found.get("data") or {}
     names = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
     kept = {key: data[key] for key in (RULES_KEY, TEST_KEY, DELIVERIES_KEY) if key in data}

@@ -1,13 +1,14 @@
 """The objects of a run in Kubernetes: at most nine, whatever its size. Pure.
 
 The same run and policy give the same objects, in the order of their creation. Each is rendered from
-a template in `templates/kubernetes`. This module does not check whether a run is allowed or fits.
+a template in `templates/kubernetes`. This module does not check whether a run is allowed, or
+whether it fits into the cluster.
 
     ConfigMap       our runtime, task.json, the program up to 64 KiB; immutable
-    Service         headless: the tasks' addresses
-    NetworkPolicy   the tasks among themselves, the owner's notebook, DNS
+    Service         headless; gives tasks their addresses
+    NetworkPolicy   allows connections among the tasks, with the owner's notebook, and to DNS
     claim           the run's own /data, if requested
-    PodGroup        all tasks or none, if the policy says so
+    PodGroup        starts all tasks or none, if the policy says so
     Jobs            chief, worker, evaluator; ps last
 """
 
