@@ -1,7 +1,7 @@
 """Entry point of the operator: `python -m tfcluster_magic.operator`.
 
-On SIGTERM it finishes the current turns and releases its Lease. When it loses the Lease it exits at
-once. Logs go to standard error, one line each.
+On SIGTERM the process finishes the current turns and releases its Lease. When it loses the Lease,
+it exits at once. Logs go to standard error, one line each.
 """
 
 from __future__ import annotations
