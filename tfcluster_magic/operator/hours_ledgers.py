@@ -273,8 +273,7 @@ class Accountant(BackgroundThread):
             book.version = ""  # the next pass creates it
 
     def _record_gone(self, found: Object) -> None:
-        """For the next pass, keep a run whose record was deleted; called on the informer's thread.
-        """
+        """Note a deleted run for the next pass; called on the informer's thread."""
         run, head = hour_ledgers.accounted_run_of(found, self._group(found)), found["metadata"]
         if run is not None:
             self._gone[head["uid"]] = head["namespace"], run, time.time()

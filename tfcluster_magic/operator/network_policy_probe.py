@@ -185,7 +185,7 @@ def _probe_result(pod: Object) -> str:
 
 SERVER, CLIENT = "server", "client"
 OPEN, SHUT = "open", "shut"
-"""The client's report whether it reached the port that the policy denies."""
+"""The client's report: it reached the port that the policy denies, or it did not."""
 ALLOWED, DENIED = 2222, 2223
 DEADLINE = 270
 

@@ -23,7 +23,7 @@ Sight = SeenRun | None
 
 
 class AwaitedRuns:
-    """The index: for each waiting run, the runs that it waits for, and the reverse.
+    """The index, by waiting run and by awaited run.
 
     Args:
         runs: the cache of all runs.

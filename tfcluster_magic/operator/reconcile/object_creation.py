@@ -32,7 +32,7 @@ _RESOURCE = {
 
 
 def earlier_object_message(kind: str, name: str) -> Message:
-    """Return the message that an object of an earlier run prevents the creation of this run's
+    """Return the message about an object of an earlier run that prevents the creation of this run's
     object.
     """
     return Message("EarlierObject", {"kind": kind, "name": name})

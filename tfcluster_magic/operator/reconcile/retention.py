@@ -190,7 +190,7 @@ def _remove_objects(context: ReconcileContext, key: Key, uid: str) -> None:
         return  # the record is gone or belongs to a newer run
     try:
         ObjectCreator(context.api, context.policy_of).remove(custom_resource.read(whole))
-    except TFClusterError as error:  # the altered record; its objects are deleted with it
+    except TFClusterError as error:  # an altered record; its objects are deleted with it
         log.warning("%s/%s: what is left of it cannot be told: %s", *key, error)
 
 

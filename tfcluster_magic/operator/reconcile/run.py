@@ -243,8 +243,7 @@ class RunReconciler:
         status = self._status
         ended = status_rules.success_time(self._cluster, status, seen, now)
         if ended is not None:
-            # The run was over when its last task ended, even if the operator observed the end
-            # later.
+            # The run was over when its last task ended, even if the operator observed that later.
             status = decide(spec, name, status, seen, ended).status
         return decide(spec, name, status, seen, now)
 
