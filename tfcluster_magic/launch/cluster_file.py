@@ -85,7 +85,7 @@ def _says_what_runs(program: Mapping[str, object]) -> bool:
 
 
 def cluster_file_of(cluster: TFCluster) -> dict[str, object]:
-    """Return the cluster file that launches `cluster` again, from whichever folder.
+    """Return the cluster file that launches `cluster` again, from any folder.
 
     The file names the program's source if the source can be found from any folder; a launch then
     takes a new snapshot of the source. If the source cannot be found (a cell, an unknown folder),
@@ -113,7 +113,7 @@ def cluster_file_of(cluster: TFCluster) -> dict[str, object]:
 
 
 def read_text(path: str, field: str = "", most: int = MOST_BYTES) -> str:
-    """Read the text of a file with a limited number of bytes, or of standard input for `-`.
+    """Read the text of a file of at most `most` bytes, or of standard input for `-`.
 
     `field` is the name of the text in errors.
 

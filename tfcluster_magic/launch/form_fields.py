@@ -96,8 +96,8 @@ def option_for(field: str, said: Mapping[str, object]) -> str | None:
         return "arguments" if path[1:2] == ("arguments",) else "program"
     while path:
         keys = [option.key for option in OPTIONS if _may_set(option, path)]
-        # Several options may set one path: --memory sets that of --worker-memory, if only --memory
-        # is given.
+        # Several options may set one path: --memory sets the path of --worker-memory, unless
+        # --worker-memory is given.
         if keys:
             return next((key for key in reversed(keys) if key in said), keys[-1])
         path = path[:-1]

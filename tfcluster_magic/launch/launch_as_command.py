@@ -75,7 +75,8 @@ def shell_command(cluster: TFCluster) -> str | None:
     """Return the shell command that launches `cluster` again.
 
     Return None for a cell, a text in the record, or a command of the image: no command line can
-    express these. If the working folder is known and matters, the command changes to it first.
+    express these. If the program's path is relative and its working folder is known, the command
+    changes to this folder first.
     """
     program = cluster.spec.program
     if program is not None and program.kind in _WORDLESS:

@@ -165,7 +165,7 @@ def request_launch(
     runs, in which the names in `after` are looked up.
 
     Raises:
-        InvalidRequest: with every problem.
+        InvalidRequest: the launch has problems; the error has all of them.
     """
     source = ProgramSource(
         workspace, program, cell, sha256, arguments, folder, beside_bytes=beside_bytes
@@ -270,7 +270,7 @@ def request_rerun(
     waited for have ended.
 
     Raises:
-        InvalidRequest: with every problem.
+        InvalidRequest: the launch has problems; the error has all of them.
         Conflict: the record of `old` is damaged and does not say what the run was.
     """
     if old.status.reason is Reason.RECORD_DAMAGED:

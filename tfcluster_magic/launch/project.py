@@ -335,7 +335,7 @@ class _Reader:
 
     def _composed(self, text: str) -> yaml.Node | None:
         """Return the file as nodes; None if it is empty."""
-        import yaml  # here, because it would slow the start of every other command
+        import yaml  # a top-level import would slow the start of every command
 
         class NoAliases(yaml.SafeLoader):
             """A loader that refuses aliases, because a short text with aliases can expand to a huge

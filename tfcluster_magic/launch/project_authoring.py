@@ -49,7 +49,7 @@ def check_project(folder: Path, workspace: Path) -> ProjectCheck:
     """Check the project in `folder`, a full path; `workspace` is for snapshots.
 
     If there are configurations, the common part need not be a valid launch by itself; only problems
-    of single lines in it count.
+    at a line of this part count.
     """
     try:
         project = read_project(folder)

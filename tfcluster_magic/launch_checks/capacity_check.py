@@ -179,8 +179,8 @@ class NodeCapacity(Model, frozen=True):
 
 
 class NamespaceCapacity(Model, frozen=True):
-    """The resources that a run may get in a namespace; `held` is the use by the namespace's own
-    runs, for messages.
+    """The resources that a run may get in a namespace; `held` has the resources that each run of
+    the namespace uses, for messages.
     """
 
     nodes: tuple[NodeCapacity, ...] | None = None
@@ -375,7 +375,9 @@ def _field(task_type: TaskType, key: str) -> str:
 
 
 def _amounts_of_one(demand: TaskDemand) -> Amounts:
-    """Return the resources of a node that one task requests, including its place as one pod."""
+    """Return the resources of a node that one task requests. They include one pod of the node's
+    maximum number of pods.
+    """
     return {**demand.requests, PODS: 1.0}
 
 
@@ -406,7 +408,7 @@ become free.
 
 
 class BoundPod(Model, frozen=True):
-    """The requests of a pod on a node, including its place as one pod."""
+    """The requests of a pod on a node. They include one pod of the node's limit of pods."""
 
     node: str
     asked: Amounts

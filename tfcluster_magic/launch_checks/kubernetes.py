@@ -44,8 +44,8 @@ update the entries.
 
 
 class LaunchFacts(Model, frozen=True):
-    """The facts that decide whether a spec may run here. `enforced` says whether NetworkPolicies
-    are enforced; None if unknown.
+    """The facts that decide whether a spec may run in a namespace. `enforced` says whether
+    NetworkPolicies are enforced; None if unknown.
     """
 
     policy: Policy = Policy()

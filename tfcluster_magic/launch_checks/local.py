@@ -100,7 +100,8 @@ class LocalFacts(RoomFacts):
         log_dir: the folder of the runs' output.
         state_dir: the folder of the records.
         lost_output: the folder of the old checkpoints, if it is gone.
-        lost_program: the file or folder of a program named by its path, if there is none.
+        lost_program: the file or folder of a program that is named by its path, if it does not
+            exist.
         warnings: problems of this machine that do not prevent a launch.
     """
 

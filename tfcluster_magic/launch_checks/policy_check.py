@@ -66,8 +66,8 @@ class NamespaceObjects(Model, frozen=True):
 
 
 def cap_durations(spec: Spec, policy: Policy) -> Spec:
-    """Return the spec with the policy's limits in place of durations that the user left at their
-    defaults.
+    """Return the spec; a duration that the user left at its default is replaced by the policy's
+    limit if it exceeds this limit.
     """
     ours = Lifecycle()
     if spec.mode is Mode.BETWEEN_GRAPH and policy.stall_timeout is not None:

@@ -58,7 +58,7 @@ def connect_service(
 
     Raises:
         BackendUnavailable: the cluster cannot be reached.
-        OSError: the health port is taken.
+        OSError: the port for probes is in use.
     """
     api, own = access.connect(asked.context, asked.namespace)
     home = asked.lease_namespace or (

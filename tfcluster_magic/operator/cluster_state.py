@@ -215,7 +215,8 @@ ASK_AGAIN = {True: 600.0, False: 2.0}
 
 
 class ClusterState(InformerGroup):
-    """Informers for the objects of namespaces and nodes that are not ours.
+    """Informers for objects that do not belong to runs, such as quotas, claims and pods of other
+    applications.
 
     Args:
         api: the connection.

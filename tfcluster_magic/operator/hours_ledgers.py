@@ -50,7 +50,7 @@ class NamespaceLedger:
     version: str = ""
     open: dict[str, AccountedRun] = field(default_factory=dict)
     text: tuple[Ledger, HoursAccount, str] | None = None
-    """The text published last (third), and the two values from which this text was made."""
+    """The text published last (the third value), after the two values from which it was made."""
 
 
 class Accountant(BackgroundThread):
@@ -270,7 +270,7 @@ class Accountant(BackgroundThread):
         except ApiError as error:
             if not error.gone:
                 raise
-            book.version = ""  # the next pass creates it
+            book.version = ""  # the next pass creates the ledger
 
     def _record_gone(self, found: Object) -> None:
         """Note a deleted run for the next pass; called on the informer's thread."""

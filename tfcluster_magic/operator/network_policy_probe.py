@@ -2,8 +2,9 @@
 
 One pod listens on two ports, a policy opens one of them, and another pod tries both. The answer
 counts only if the open port is reached, because a broken network proves nothing. The last answer is
-kept in a ConfigMap, so that a restart delays no launch. The check needs no privilege: the
-restricted pods run the operator's own image in its own namespace and end on their own.
+kept in a ConfigMap, so that a restart delays no launch. The check needs no privilege: its pods meet
+the Pod Security Standard `restricted`, run the operator's image in the operator's namespace, and
+end on their own.
 
 Ref: https://kubernetes.io/docs/concepts/services-networking/network-policies/
 """
@@ -41,7 +42,7 @@ class EnforcementCheck(BackgroundThread):
 
     Args:
         api: the connection.
-        namespace: the operator's own, where the pods run.
+        namespace: the operator's own namespace, where the pods run.
         image: the image of the pods if this process does not run in a pod; the image needs python3.
         leads: whether this process may act.
         pool: `nodeSelector` and `tolerations` of the pods, the same as for tasks.

@@ -1,10 +1,10 @@
 """Diagnosis of tasks that are not up, and of running tasks that do nothing.
 
 The diagnosis reads events and logs, which caches of pods and Jobs do not contain, and caches the
-answers. 600 pods that wait for the same thing cost one request and are examined once a second. All
-runs together make a few requests a second, and an API server that does not answer gets no requests
-for a while. Answers are dropped when no run needs them. This module does not watch events and takes
-no decisions; `kube.status.waiting_reasons` interprets the answers.
+answers. 600 pods that wait for the same thing cost one request and are examined every three
+seconds. All runs together make a few requests a second, and an API server that does not answer gets
+no requests for a while. Answers are dropped when no run needs them. This module does not watch
+events and takes no decisions; `kube.status.waiting_reasons` interprets the answers.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ReadRateLimit:
         self._lock = threading.Lock()
 
     def take(self) -> bool:
-        """Return whether one more read is allowed now."""
+        """Return whether a read is allowed now; if so, count it."""
         with self._lock:
             now = self._clock()
             self._left = min(self._burst, self._left + (now - self._at) * self._rate)

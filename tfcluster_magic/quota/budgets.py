@@ -79,14 +79,14 @@ class _BudgetUse:
 
 
 def window(days: int, now: float) -> tuple[str, str]:
-    """Return the first and last day of the `days` days that end now."""
+    """Return the first and last of the `days` days that end with today."""
     today = datetime.fromtimestamp(now, timezone.utc).date()
     return (today - timedelta(days=days - 1)).isoformat(), today.isoformat()
 
 
 def requested_window(first: str, last: str, days: int, now: float) -> tuple[str, str]:
-    """Return the window from `first` to `last`; an empty day is replaced by that of the last `days`
-    days.
+    """Return the window from `first` to `last`. An empty `first` or `last` is replaced by the first
+    or last of the `days` days that end with today.
 
     Raises:
         InvalidRequest: a day is invalid, or the last day is before the first.

@@ -1,9 +1,9 @@
 """Accounting of CPU- and GPU-hours: of one run, and the ledger of one user. Pure.
 
-Time is counted from a task's own start to its own end, not from when it was observed, so that an
-absent operator or supervisor changes nothing. A run's usage has the seconds for each day (UTC) and
-task type until its last update, and the number of tasks that used resources at that time. So
-readers can compute the sum for any later moment.
+Time is counted from a task's own start to its own end, not from the times at which they were
+observed, so that an absent operator or supervisor changes nothing. A run's usage has the seconds
+for each day (UTC) and task type until its last update, and the number of tasks that used resources
+at that time. So readers can compute the sum for any later moment.
 
 In the ledger, a run counts once, by its uid, even if it is recorded several times. The hours of a
 deleted run stay in the ledger. The size of the ledger is bounded. The ledger is stored in a file on

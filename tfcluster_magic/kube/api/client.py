@@ -223,7 +223,9 @@ class Api:
         return self._json("PATCH", where, body, query, ANSWER_SECONDS, kind)
 
     def patch(self, where: str, operations: list[Object], **query: object) -> Object:
-        """Change an object by operations (RFC 6902), such as `test` and `add`. Raises ApiError."""
+        """Change an object by a list of operations (RFC 6902), such as `test` and `add`. Raises
+        ApiError.
+        """
         kind = "application/json-patch+json"
         return self._json("PATCH", where, operations, query, ANSWER_SECONDS, kind)
 

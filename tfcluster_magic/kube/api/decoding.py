@@ -21,8 +21,8 @@ from .labels import GROUP
 class Shape:
     """The decoders of a kind of objects: one for watch events, one for pages of a list.
 
-    Create them at import: msgspec inspects a type at its first use, and crashes when two threads do
-    that at once (0.22).
+    Create them at import: msgspec inspects a type at its first use, and msgspec 0.22 crashes when
+    two threads do that at once.
     """
 
     def __init__(self, kind: Any) -> None:

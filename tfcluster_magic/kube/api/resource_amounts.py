@@ -61,7 +61,7 @@ def largest(parts: Iterable[Mapping[str, float]]) -> Amounts:
 
 
 def pod_resources(spec: Mapping[str, Any], what: str = "requests") -> Amounts:
-    """Return the `requests` of a pod with this spec, or its `limits`."""
+    """Return the requests of a pod with this spec; its limits, if `what` is "limits"."""
 
     def of(container: Mapping[str, Any]) -> Amounts:
         return parse_amounts((container.get("resources") or {}).get(what))

@@ -250,7 +250,7 @@ def _characters(root: str, row: PayloadField) -> str:
 
 
 _PAYLOAD = " + ".join(_characters("self", row) for row in PAYLOAD)
-"""CEL expression for the characters of all texts that have no limit of their own.
+"""CEL expression for the number of characters in all texts that have no limit of their own.
 `k8s/base/admission.yaml` limits their bytes; counting bytes here would cost too much in CEL.
 """
 
@@ -304,7 +304,9 @@ def _texts(where: str, row: PayloadField) -> Iterator[str]:
 
 
 def _as_text(where: str, part: PayloadField) -> str:
-    """Return a part of an object as one text; entries of a map are joined with their overhead."""
+    """Return a CEL expression for a part of an object as one text. Entries of a map are joined by
+    separators that are as long as their overhead.
+    """
     if part.kind is Texts.ONE:
         return where
     around = "-" * AROUND
@@ -518,7 +520,7 @@ def crd_object() -> Object:
 def definition(
     kind: str, plural: str, short_name: str, columns: Sequence[Column], schema: Object
 ) -> Object:
-    """Return the CustomResourceDefinition of our kind."""
+    """Return the CustomResourceDefinition of one of our kinds."""
     names = {
         "kind": kind,
         "listKind": f"{kind}List",
@@ -558,7 +560,7 @@ def definition(
 
 
 def whole_object(kind: str, description: str, name: Object, spec: Object, status: Object) -> Object:
-    """Return the schema of an object of a kind of ours, without rules of its own."""
+    """Return the schema of an object of one of our kinds, without rules for the whole object."""
     generated = {"description": "Not for runs, whose names are numbered.", "type": "string"}
     return {
         "description": description,

@@ -56,7 +56,8 @@ from ..api.client import Object, foreign_finalizers, is_deleted
 from ..api.decoding import epoch_seconds
 from ..api.labels import GROUP, PORT, RUN_PATTERN, host_name
 
-# msgspec inspects a type at its first use, and crashes when two threads do that at once (0.22).
+# msgspec inspects a type at its first use, and msgspec 0.22 crashes when two threads do that at
+# once.
 msgspec.json.Decoder(TFCluster)
 
 LOG_PATH = "/log"
@@ -64,8 +65,8 @@ LOG_PATH = "/log"
 NOTE, DISPLAY_NAME, TAGS = f"{GROUP}/note", f"{GROUP}/display-name", f"{GROUP}/tags"
 """Annotations with the note, display name and tags of a run; tags are separated by commas."""
 WARNINGS = f"{GROUP}/warnings"
-"""Annotation with the warnings of a launch as a JSON list, because only the operator may write
-status.
+"""Annotation with the warnings of a launch, as a JSON list. They are not in the status, because
+only the operator may write the status.
 """
 INFERRED = f"{GROUP}/inferred"
 """Annotation with the inferences of a launch from the program, as a JSON list of messages."""
@@ -79,7 +80,7 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
     Sizes are not checked if the object has a status, because an operator has then accepted it.
 
     Raises:
-        InvalidRequest: its name or spec is invalid; the message lists every problem.
+        InvalidRequest: the object's name or spec is invalid; the message lists every problem.
     """
     head, told = thing.get("metadata") or {}, list[str]()
     problems: list[Problem] = []
@@ -289,9 +290,9 @@ def _written(status: Status, generation: int, before: Mapping[str, Any], words: 
 
 
 # -- a status that is too large --------------------------------------------------------------------
-# The last output lines of twenty failed tasks can make a status too large. The least important
-# texts are removed first, and texts that are also in logs or annotations. Every field that decides
-# about the run stays.
+# The last output lines of twenty failed tasks can make a status too large. Texts of little
+# importance, and texts that are also in logs or annotations, are removed first. Every field that
+# decides about the run stays.
 
 _FEW, _SHORT, _LINE, _SENTENCES = 10, 80, 200, 1000
 """Limits in a shortened status: the number of events; characters of a text, of a first line and of
@@ -571,7 +572,9 @@ _PHASES = (
     ("running_at", Phase.RUNNING),
     ("started_at", Phase.STARTING),
 )
-"""The phases that replace an unknown one: the first whose field the status has."""
+"""The phases that replace an unknown phase: the first phase in this list whose field the status
+has.
+"""
 _REASONS = {
     Phase.QUEUED: Reason.QUEUED,
     Phase.STARTING: Reason.STARTING,

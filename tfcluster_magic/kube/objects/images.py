@@ -1,7 +1,7 @@
 """References of container images, and patterns that admit images. Pure.
 
 A reference is parsed as container runtimes parse it (registry, repository, tag, digest). Otherwise
-a text could look allowed here and name another image for a runtime.
+this module could admit a text that means another image to a runtime.
 
 Ref: https://github.com/distribution/reference/blob/main/reference.go
 """
@@ -42,8 +42,8 @@ class ImageReference:
 
 
 def parse_image(text: str) -> ImageReference:
-    """Return an image with its defaults: `python` is `docker.io/library/python:latest`. Raises
-    ValueError if the text is not an image reference.
+    """Return the image that a text names, with defaults filled in: `python` is
+    `docker.io/library/python:latest`. Raises ValueError if the text is not an image reference.
     """
     found = _split(text)
     tag = found.tag or ("" if found.digest else LATEST)

@@ -461,9 +461,10 @@ def _tolerations(policy: Policy) -> list[Object]:
 def _near(cluster: TFCluster, task_type: TaskType) -> Object | None:
     """Return the affinity term for the pods of a run with parameter servers.
 
-    Workers prefer each other's node too, because workers placed before any parameter server would
-    be spread. The term has a single label, because every pod of a large run carries the term and
-    the scheduler reads each. So it selects evaluators too, but they prefer no node themselves.
+    Workers prefer each other's node too, because workers that are placed before any parameter
+    server would otherwise be spread over the nodes. The term has a single label, because every pod
+    of a large run carries the term, and the scheduler reads it in each pod. So it selects
+    evaluators too, but they prefer no node themselves.
     """
     if task_type is TaskType.EVALUATOR or TaskType.PS not in cluster.spec.replicas.counts:
         return None

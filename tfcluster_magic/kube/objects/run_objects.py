@@ -98,8 +98,8 @@ def ps_job(
 
 
 def types_served_by_ps(cluster: TFCluster) -> tuple[TaskType, ...]:
-    """Return the task types that parameter servers serve, at least one; their Jobs own the
-    parameter servers' Job.
+    """Return the task types (at least one) that parameter servers serve. The Jobs of these types
+    own the parameter servers' Job.
     """
     counts = cluster.spec.replicas.counts
     return tuple(each for each in (TaskType.WORKER, TaskType.CHIEF) if each in counts)

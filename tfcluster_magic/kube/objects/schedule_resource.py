@@ -184,7 +184,8 @@ PROBLEM = "problem"
 """Key of a cached schedule without its template; its value is the mistake in the schedule, or
 empty.
 """
-# msgspec inspects a type at its first use, and crashes when two threads do that at once (0.22).
+# msgspec inspects a type at its first use, and msgspec 0.22 crashes when two threads do that at
+# once.
 msgspec.json.Decoder(ScheduleSpec)
 msgspec.json.Decoder(Schedule)
 
@@ -259,7 +260,7 @@ _FIELDS = {"--cron": "spec.cron", "--time-zone": "spec.timeZone"}
 
 
 def _words_of(error: Exception) -> str:
-    """Return the mistakes in one sentence, with the resource's names of fields."""
+    """Return the mistakes in `error` as one sentence, with the resource's names of fields."""
     if not isinstance(error, InvalidRequest):
         return f"spec: {error}"
     told = [replace_field(each) for each in error.problems]
@@ -339,7 +340,7 @@ def _with_requests(
 ) -> ScheduleStatus:
     """Return the status with the spec's requests that the operator has not carried out yet.
 
-    Requests from before the creation belong to another schedule, of which this one is a copy.
+    Requests from before the creation belong to another schedule, of which this schedule is a copy.
 
     Args:
         spec: the spec.
@@ -376,7 +377,7 @@ def _paused_as_asked(spec: ScheduleSpec, status: ScheduleStatus, now: float) -> 
         )
     if paused is None or (by_itself and (spec.resume_at or 0.0) <= paused.at):
         return status
-    # due times during the pause are not caught up
+    # due times during the pause are skipped; no run is launched for them later
     return replace(status, paused=None, failures=0, cursor=now)
 
 
@@ -567,7 +568,7 @@ def write_status(found: Mapping[str, Any], schedule: Schedule, now: float) -> Ob
         same = {k: v for k, v in before.items() if k not in ("conditions", "nextTime", "state")}
         same.setdefault(
             "observedCron", spec.cron
-        )  # the next request starts at the time of this write
+        )  # due times before a correction of the expression do not count as missed
         same.setdefault("observedTimeZone", spec.time_zone)
         return {**same, **_shown(found, schedule, before, now), "problem": status.problem[:4000]}
     made = _lean(resource_form.write(ScheduleStatus, msgspec.to_builtins(status)))

@@ -134,7 +134,7 @@ def reported_usage(pod: Mapping[str, Any]) -> str:
 
 
 def lost_pod_exit(pod: Object | None, *, asked: bool, now: float) -> TaskExit:
-    """Return the end of a task whose pod is gone, for a pod whose end was not observed."""
+    """Return the end of a task whose pod disappeared before its end was observed."""
     if asked:
         return TaskExit(cause=Cause.STOPPED, finished_at=now)
     outside = disruption(pod) if pod is not None else None

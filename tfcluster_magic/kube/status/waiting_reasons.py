@@ -48,7 +48,7 @@ _SIGN = re.compile(
 
 
 def quiet_in_output(lines: Sequence[str], until: float) -> Quiet | None:
-    """Return the time since which a running task has done nothing, from its last lines; None if it
+    """Return the quiet period of a running task that does nothing, from its last lines; None if it
     works.
 
     `runtime/task.py` prints the line `tfcluster: quiet since …`. `until` is the time at which the
@@ -165,8 +165,8 @@ def explain_waiting(
     events: Mapping[str, Sequence[Object]],
     facts: WaitingFacts,
 ) -> list[WaitingReason]:
-    """Return why tasks do not run, the most important reason first; `events` are by the object's
-    uid.
+    """Return the reasons why tasks do not run, the most important first. `events` has the events of
+    objects by the object's uid.
     """
     tasks, jobs = task_pods.newest_pods(pods), list(jobs)
     asker = _PodContexts(

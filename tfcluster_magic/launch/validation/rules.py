@@ -334,7 +334,7 @@ _RULES = (
 
 
 def check_rules(spec: Spec, *, is_launch: bool = True) -> list[Problem]:
-    """Return every rule between fields that a spec breaks, as problems. The spec must have a valid
+    """Return a problem for each rule between fields that a spec breaks. The spec must have a valid
     schema. The size of the spec is checked only at launch, so that a run that another release
     accepted continues.
     """

@@ -19,7 +19,7 @@ from ..scheduling.launch_queue import awaited_names, phase_of
 
 _FINAL = [phase for phase in Phase if phase.is_final]
 Sight = SeenRun | None
-"""The state in which an awaited run was last seen; None if it does not exist."""
+"""The state in which an awaited run was last seen; None if the run does not exist."""
 
 
 class AwaitedRuns:
@@ -61,8 +61,8 @@ class AwaitedRuns:
                 return {each[1]: sight for each, sight in sights.items() if sight is not None}
 
     def circle(self, key: Key) -> tuple[str, ...]:
-        """Return the runs that wait for each other, including this one; empty if there is no
-        circle.
+        """Return the runs that wait for each other in a circle with the run `key`; empty if there
+        is no circle.
         """
 
         def waits_for(name: str) -> Sequence[str]:

@@ -56,9 +56,9 @@ class ObjectCreator:
         made: bool = False,
         had_pods: Collection[TaskType] = (),
     ) -> None:
-        """Create the object. `policy_of` returns the policy of a namespace. `made` is true if all
-        objects of the run were created before this process started; `had_pods` are the task types
-        whose Jobs were created before.
+        """Create an `ObjectCreator`. `policy_of` returns the policy of a namespace. `made` is true
+        if all objects of the run were created before this process started; `had_pods` are the task
+        types whose Jobs were created before.
         """
         self._api, self._policy_of = api, policy_of
         self._made, self._had_pods = made, frozenset(had_pods)
@@ -259,8 +259,8 @@ def _key(cluster: TFCluster) -> Key:
 
 
 # The Service, which gives the tasks of a run their DNS names. It is created once every pod has an
-# IP address, or when no pod has got an address for a moment. It is deleted when the run is asked to
-# stop. Kubernetes rewrites all addresses of a Service each time a pod gets or loses its address:
+# IP address, or when a second has passed without a new address. It is deleted when the run is asked
+# to stop. Kubernetes rewrites all addresses of a Service each time a pod gets or loses its address:
 # for 600 tasks that start and stop together, this was a third of the control plane's work for a
 # launch; for 50 users with ten tasks each, an eighth. No task needs the names earlier: a program
 # starts when the tasks that it needs have their names, and the lookup avoids negative caching

@@ -84,7 +84,7 @@ class RunReconciler:
         """
         self._refresh(found)
         if self._status.released_at is not None:
-            return None  # nothing to do; `found` may not show the end yet
+            return None  # `found` does not show the end yet; its update causes a turn
         now = self._context.clock()
         observed = self._observed_run()
         verdict = self._verdict(observed, held=bool(awaited_names(found)))

@@ -26,7 +26,7 @@ each report. Limits are needed because anybody who may create pods in a namespac
 
 
 class UsageReports:
-    """The reports of the tasks of runs that are followed.
+    """The usage reports of the tasks of runs.
 
     Args:
         pods: the cache of the tasks' pods.
