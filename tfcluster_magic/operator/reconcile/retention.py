@@ -238,8 +238,8 @@ def _current_uid(context: ReconcileContext, key: Key) -> str:
 
 # Invalid records: no objects are created for an invalid record, and its existing tasks are stopped.
 # If a client made the spec of a started run invalid, the run keeps its history, and its record says
-# when the tasks are gone. Only objects with the run's uid are changed. A new policy never makes a
-# started run invalid, but its `maxDuration` applies to started runs too.
+# when the tasks are gone. Only objects with the run's uid are changed. A new policy makes no
+# started run invalid: it only caps durations that the user left at their defaults.
 
 CHECK_ENDING = 1.0
 """Seconds between checks of tasks that are ending."""
