@@ -95,7 +95,11 @@ class Words:
         every = list(_COUNTED.finditer(data))
         if not every:
             return
-        found = every[-1]
+        line = data.rfind(b"\n", 0, every[-1].start())
+        in_line = [each for each in every if each.start() > line]
+        # `training step 12 done (global step: 24)`: the first number counts this task's own steps
+        own = [each for each in in_line if not each[0].lower().startswith(b"global")]
+        found = (own or in_line)[-1]
         bar = found.group(3)
         count = int(bar or (found.group(1) + found.group(2)).replace(b",", b""))
         if bar and count < self._count:
