@@ -314,7 +314,7 @@ class PrintedTrack:
 
     @property
     def most(self) -> int | None:
-        """The total of `unit`; None if the total is not known."""
+        """The total number of steps or epochs (see `unit`); None if it is not known."""
         if self.unit == EPOCH:
             most = self._most_epochs
         elif self.epoch is not None and self.total and self._most_epochs:
@@ -369,7 +369,7 @@ _TAIL = 64 << 10
 _LINES = 300
 _LOGS = 16
 LOGS_READ = 8
-"""Maximum logs whose new lines one read takes."""
+"""Maximum number of logs from which one `read` of `PrintedLogs` reads new lines."""
 _LOOK_BACK = 2 << 20
 _KERAS_EPOCH = re.compile(rb"Epoch (\d+)/(\d+)\s*[\r\n]")
 
@@ -437,8 +437,8 @@ class PrintedLog:
 
 
 class PrintedLogs:
-    """The logs of a run's tasks; `places` are the possible paths of each log, the leading task's
-    log first.
+    """The logs of a run's tasks. `places` has the possible paths of each log; the leading task
+    comes first.
     """
 
     def __init__(
@@ -449,11 +449,15 @@ class PrintedLogs:
         self._furthest: PrintedTrack | None = None
 
     def total_of(self, unit: str) -> int | None:
-        """Return the total of a unit from the lines read last; None if no line has the total."""
+        """Return the total of `unit` according to the last `read`; None if no line has the
+        total.
+        """
         return self._furthest.total_of(unit) if self._furthest else None
 
     def read(self) -> Progress | None:
-        """Return the progress of the furthest task among those that printed lately."""
+        """Read new lines; return the progress of the furthest task among those that have printed
+        lately.
+        """
         grown = [(log, found) for log in self._turn() if (found := log.size_of()) is not None]
         for log, (place, _seen) in grown[:LOGS_READ]:
             log.read(place)
@@ -476,8 +480,8 @@ class PrintedLogs:
         return [log.track.own_step for log in self._logs]
 
     def _turn(self) -> list[PrintedLog]:
-        """Return the logs to check now: those with progress, the first ones, and a few of the
-        others.
+        """Return the logs to check now: a few logs with progress, the first logs, and in turn a few
+        of the others.
         """
         speaking = [log for log in self._logs if log.track.known][: LOGS_READ // 2]
         first = [*speaking, *(log for log in self._logs[:LOGS_READ] if log not in speaking)]
