@@ -66,7 +66,8 @@ def _served(body: bytes, ending: str) -> Callable[[Site, Path], str]:
 def _packed(drawn: random.Random, files: dict[str, bytes]) -> tuple[bytes, str]:
     if drawn.random() < 0.5:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # two names that become the same
+            # zipfile warns if two names become the same
+            warnings.simplefilter("ignore", UserWarning)
             return zipped(files), ".zip"
     return tarred(files), drawn.choice((".tgz", ".tar.gz"))
 
@@ -157,7 +158,7 @@ def damaged(target: Target, drawn: random.Random) -> None:
     try:
         _refused(target, _served(bytes(raw), ending))
     except AssertionError as error:
-        if "it was taken: main.py" not in str(error):  # the altered bytes did not matter
+        if "it was taken: main.py" not in str(error):  # some altered archives are still valid
             raise
 
 

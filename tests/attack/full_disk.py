@@ -63,7 +63,7 @@ def inside(seed: str) -> None:
     """Run the attack on the small file system."""
     drawn = random.Random(seed)
     small = Path(os.environ["TFCLUSTER_STATE_DIR"]).parent
-    go = small.parent / "go"  # the program is on another disk
+    go = small.parent / "go"  # the file that ends the program is on another disk
     ends = launch("ends", UNTIL_TOLD.format(go=str(go)))
     stays = launch("stays")
     fill(small, drawn)

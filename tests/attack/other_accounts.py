@@ -130,7 +130,7 @@ def _intrude(form: tuple[str, str], way: str, drawn: random.Random) -> None:
             _begin(server)
         attacks = _python(INTRUDER, NEIGHBOUR, host, port, way, str(TRIES))
         subprocess.run(attacks, timeout=200, check=True)
-        if late:  # the intruders have gone when the server looks
+        if late:  # the server accepts connections only after the intruders have left
             _begin(server)
         command = _python(OWN, OWNER, host, port)
         served = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=90, check=False)

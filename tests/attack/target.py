@@ -113,7 +113,7 @@ class Target:
         hub = self.hub
         assert hub.process is not None
         with suppress(subprocess.TimeoutExpired):
-            hub.process.wait(0.5)  # the notebook ends with its hub
+            hub.process.wait(0.5)  # a killed hub has ended by now, and its notebook ends with it
             hub.process = None
             hub.start()
         self.until(self._serves, "the owner has a notebook again")

@@ -196,7 +196,7 @@ def test_rows_of_the_last_look_are_told_as_such(hub: Hub, admin: Visitor, page: 
     note = "from 61 seconds ago; updating…"
 
     def old(route: Route) -> None:
-        known = ("if-none-match", "etag")  # without these headers such rows are always sent
+        known = ("if-none-match", "etag")  # without these headers the answer is never 304
         asked = {k: text for k, text in route.request.headers.items() if k not in known}
         found = route.fetch(headers=asked)
         headers = {k: text for k, text in found.headers.items() if k not in known}
@@ -224,7 +224,8 @@ def test_who_has_the_page_open_asks_cheaply(hub: Hub, console: Console) -> None:
     def shown() -> list[str]:
         return [row["phase"] for row in console.ask("GET", path).json()["items"]]
 
-    def is_the_same() -> bool:  # runs of other tests may end between the two requests
+    # This may be False at first: runs of other tests may end between the two requests.
+    def is_the_same() -> bool:
         first = console.ask("GET", path)
         headers = {"If-None-Match": first.headers["Etag"]}
         again = console.visitor.session.get(console.url + path, headers=headers, timeout=120)

@@ -58,7 +58,7 @@ def works(hub: RealHub) -> Iterator[Future[tuple[str, bool]]]:
         yield pool.submit(work)
 
 
-@pytest.mark.usefixtures("works")  # the test continues meanwhile
+@pytest.mark.usefixtures("works")  # Bob's cell, for the next test, runs at the same time
 def test_running_cluster_is_no_use(
     hub: RealHub, tmp_path: Path, wait_for: Callable[..., None]
 ) -> None:

@@ -259,7 +259,8 @@ def test_old_code(dex: tuple[Provider, RealHub]) -> None:
         answer = visitor.session.get(back, timeout=120)
     finally:
         dex[0].put_forward("0s")
-    assert answer.status_code in {403, 503}  # dex answers an old code with its own error, 500
+    # 503: dex may answer 500 to an expired code, and the hub treats that as an outage
+    assert answer.status_code in {403, 503}
     assert "try again" in answer.text.lower()
     assert not is_signed_in(visitor)
 

@@ -191,7 +191,7 @@ def test_both_killed_at_once_is_no_obstacle(hub: Hub, admin: Visitor) -> None:
     assert hub.process is not None
     old = hub.one(PROXY)
     inner = hub.one("-m jupyterhub -f")
-    inner.suspend()  # otherwise the proxy would notice that its parent died, and end itself
+    inner.suspend()  # otherwise JupyterHub, told that its parent died, would end the proxy
     hub.process.kill()
     inner.kill()
     hub.process.wait(30)

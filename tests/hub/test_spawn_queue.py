@@ -83,7 +83,7 @@ def test_the_pages_of_a_notebook_that_starts_or_does_not_answer(
     status = page.locator("#progress-message")
     expect(status).to_have_text("It starts as soon as another notebook has started.")
     in_every_look(page, shots, "starting", page.locator("#progress-message:not(:empty)"))
-    page.goto(f"{hub.url}hub/error/503?url=/user/bob/lab")  # the page that the proxy requests
+    page.goto(f"{hub.url}hub/error/503?url=/user/bob/lab")  # the hub's page that the proxy shows
     expect(page.get_by_text("The notebook at this address does not answer.")).to_be_visible()
     in_every_look(page, shots, "503")
     page.goto(f"{hub.url}hub/spawn-pending/bob")

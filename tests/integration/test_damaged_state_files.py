@@ -95,7 +95,7 @@ def test_a_damaged_record_is_told_and_its_processes_are_found(
     run = launch(hides + SLEEP, worker=1)
     wait_for(is_up(backend))
     folder = folder_of(run)
-    os.kill(supervisor_of(run), signal.SIGSTOP)  # without a supervisor nothing is repaired
+    os.kill(supervisor_of(run), signal.SIGSTOP)  # it would repair the files
     for file in (folder.record_file, folder.task_file, folder.lock_file):
         damage(file, kind)
     os.kill(supervisor_of(run), signal.SIGKILL)
@@ -240,7 +240,7 @@ def test_a_file_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
     link.symlink_to(tmp_path / "target")
     (tmp_path / "target").write_text("mine")
     link.rename(tmp_path / f".stop.json.{threading.get_native_id()}")
-    state_files.write(file, b"{}")  # also does not write into a link with the temporary name
+    state_files.write(file, b"{}")  # does not follow a link at the name of its temporary file
     assert (tmp_path / "target").read_text() == "mine"
 
 

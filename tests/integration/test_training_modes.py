@@ -47,7 +47,7 @@ class Sighting:
 
     def look(self, run: Run) -> None:
         for process in run.processes():
-            # the process has just ended
+            # a process may end while it is examined
             with contextlib.suppress(psutil.Error, OSError, ValueError):
                 env = environment_of(process)
                 self.private |= {name for name in env if name.startswith(PRIVATE)}
@@ -246,8 +246,8 @@ with tf.Graph().as_default() as graph:
     ("server", "through"),
     [
         ("native", "serves on"),
-        # tests/unit covers a cluster of one worker: its program in runtime/test_tf_server.py, its
-        # clients in client/test_connection.py.
+        # This case is long, because tests/unit covers it for a cluster of one worker:
+        # runtime/test_tf_server.py the worker's program, client/test_connection.py the clients.
         pytest.param("python", "through tf.distribute.Server", marks=pytest.mark.long),
     ],
 )

@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
         f"needs(*abilities): what a cluster must be able to do: {', '.join(clusters.ABILITIES)}",
     )
     config.addinivalue_line("markers", "alone: this file would disturb others on its cluster")
-    # A node outlives the process that starts it on purpose.
+    # By design, a node outlives the process that starts it.
     config.addinivalue_line(
         "filterwarnings", r"ignore:subprocess \d+ is still running:ResourceWarning"
     )

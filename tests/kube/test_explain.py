@@ -109,7 +109,7 @@ def test_each_cause_is_in_the_status(
     """
     every = cases(tmp_path, image, cluster.busybox)
     assert cluster.own
-    for node in cluster.own.nodes():  # the nodes' disks outlive the nodes
+    for node in cluster.own.nodes():  # a disk that outlives its node may hold the image
         registry.forget(str(every["private-1"].spec.image), node)
     place.kubectl.apply(
         ACCESS_SECRET,

@@ -28,7 +28,7 @@ from support.kube.kubectl import Object
 from support.kube.operator import Tenant
 from support.kube.under_test import UnderTest
 
-__all__ = ["left_clean", "program", "there"]  # for pytest
+__all__ = ["left_clean", "program", "there"]  # fixtures used by the tests below
 
 CONFIG = "volcano-scheduler.conf"
 PREEMPTING = """\

@@ -21,7 +21,7 @@ from support.kube.gangs import (
 from support.kube.operator import Tenant
 from support.kube.under_test import UnderTest
 
-__all__ = ["left_clean", "program", "there"]  # for pytest
+__all__ = ["left_clean", "program", "there"]  # fixtures used by the tests below
 
 
 def groups(tenant: Tenant) -> dict[str, str]:
@@ -79,8 +79,8 @@ def test_with_volcano_one_run_waits_for_the_other(
     stop(there, runs)
     there.phase(waits, "Running", seconds=120)
     wait_until(lambda: groups(there).keys() == {waits}, "only its PodGroup is left", seconds=90)
-    # A task that is killed from outside is bound by itself, even if other tasks of the gang have
-    # ended and are gone.
+    # The replacement of a killed task is bound without the rest of its gang, even if other tasks
+    # of the gang have ended and their pods are gone.
     for worker in ("0", "1"):
         index = f"batch.kubernetes.io/job-completion-index={worker}"
         (pod,) = [

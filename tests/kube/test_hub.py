@@ -211,7 +211,7 @@ def test_tls_by_a_secret(cluster: UnderTest, hub: Hub, alice: Visitor, entrance:
         own = f"user/{alice.name}"
         assert "JupyterLab" in visitor.get(f"{own}/lab").text
         assert visitor.run(own, "print(6 * 7)") == "42\n"
-        # JupyterHub's _xsrf cookies may go over plain HTTP; they grant nothing without the others.
+        # JupyterHub's _xsrf cookies may go over plain HTTP: alone, they grant nothing.
         cookies = [each for each in visitor.session.cookies if each.name != "_xsrf"]
         named = {each.name for each in cookies}
         assert {

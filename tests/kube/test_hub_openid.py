@@ -90,8 +90,9 @@ def dex(cluster: UnderTest, kube: Kubectl, entrance: Entrance) -> Iterator[Behin
         def described() -> bool:
             try:
                 return browser.session.get(description, timeout=10).status_code == 200
-            except requests.RequestException:  # the certificate is still the default
-                return False  # the controller has not read the Secret yet
+            except requests.RequestException:
+                # the controller still uses its default certificate, and has not read the Secret
+                return False
 
         wait_until(described, "the provider describes itself behind TLS", seconds=90)
         yield made

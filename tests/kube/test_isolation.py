@@ -69,7 +69,7 @@ def test_only_the_owners_notebook_reaches_the_servers(
     namespace, another pod of the owner, and a task of the owner's other run.
     """
     kube, others, hub = tenant.kubectl, new_namespace(), new_namespace()
-    # The policy is that of a user's namespace of the hub: notebooks may send traffic out, tasks and
+    # The policy that the hub makes in a user's namespace: notebooks may send traffic out, tasks and
     # other pods may not.
     kube.apply(
         {

@@ -310,7 +310,7 @@ def test_an_operator_that_returns_catches_up(
     """
     launched.launch("away-1", spec_of(program, LONG, "0", ps=1, lifecycle=SHORT))
     launched.phase("away-1", "Running")
-    # The run's reason does not show this: it may be stalled, because its program prints nothing.
+    # Do not check the run's reason, which may be Stalled because the program prints nothing.
     launched.wait("heals-1", lambda s: s["counts"]["worker"].get("running") == 2, "healed")
     others = {pod["metadata"]["uid"] for pod in launched.pods("heals-1")}
     before = _without_standstill(launched.status("heals-1"))

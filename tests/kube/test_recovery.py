@@ -190,7 +190,7 @@ def trainings(
     tenant.kubectl.apply(reader)
     quick = Lifecycle(grace=3.0)
     cluster.kubectl("cordon", first)
-    try:  # Move the operator to the node that will be lost too; its absence must be short.
+    try:  # Move the operator, too, to the node that will be lost; its absence must be short.
         operator = cluster.kubectl.within(SYSTEM)
         operator("delete", "pod", "-l", "app=tfcluster-operator")
         operator("rollout", "status", "deployment/operator", "--timeout=120s", seconds=150)

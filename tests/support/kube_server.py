@@ -99,7 +99,7 @@ class KubeServer:
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                with suppress(OSError):  # the client has not waited
+                with suppress(OSError):  # the client may have closed the connection
                     self.wfile.write(content)
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815

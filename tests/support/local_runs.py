@@ -24,8 +24,8 @@ from tfcluster_magic.spec import (
     TFCluster,
 )
 
-# The line is one write, so that a task that is killed once the line is seen has not written half of
-# it.
+# The line and its end are printed in one write. A test that kills the task once the line is there
+# thus never leaves half a line.
 SLEEP = "import time\nprint('up\\n', end='', flush=True)\ntime.sleep(600)\n"
 TELL_ENVIRONMENT = "import json, os\nprint(json.dumps(dict(os.environ)))\n"
 

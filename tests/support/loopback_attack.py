@@ -24,7 +24,7 @@ SESSION, DEVICES = (
     "/tensorflow.MasterService/ListDevices",
 )
 # Become an account, connect repeatedly, send the bytes and close in the given way; print how many
-# connections were answered. A reset is SO_LINGER 0: the server can read what was sent.
+# connections were answered. `reset` sets SO_LINGER to 0; the server can still read what was sent.
 CLIENT = r"""
 import os, socket, struct, sys
 account, host, port, ending, tries, want = sys.argv[1:7]

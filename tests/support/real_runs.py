@@ -126,7 +126,7 @@ class Run:
         return psutil.Process(self.runtime_of(self.tasks[0]).ppid())
 
     def control_groups(self) -> list[Path]:
-        # continue if the control group of another process ends meanwhile
+        # os.walk ignores a control group of another process that is removed meanwhile
         walked = os.walk("/sys/fs/cgroup")
         return [Path(at, name) for at, below, _ in walked for name in below if self.uid in name]
 

@@ -195,7 +195,7 @@ def test_an_offline_computer_is_noticed_and_comes_back(lab: LabPage, server: Lab
     knows(lab, "before-1")
 
 
-@pytest.mark.long  # test_sidebar.py has the other dialog whose run disappears
+@pytest.mark.long  # test_sidebar.py tests another dialog whose run disappears
 def test_a_run_that_is_deleted_elsewhere_while_its_dialog_is_open(
     lab: LabPage, server: LabServer
 ) -> None:

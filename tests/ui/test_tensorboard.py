@@ -210,7 +210,7 @@ def test_selected_runs_are_compared(lab: LabPage) -> None:
     lab.page.keyboard.press("Space")
     expect(table).not_to_contain_text("Program")
     expect(table).to_contain_text("differs")
-    lab.server.manager.tag("two", add=["final"])  # changes appear by themselves
+    lab.server.manager.tag("two", add=["final"])  # appears without a reload
     expect(table).to_contain_text("final")
 
 
@@ -347,7 +347,7 @@ def test_the_page_comes_before_its_process(lab: LabPage) -> None:
     notice = lab.page.locator(".tfc-Board-notice:visible")
     for name in ("slow", "gone"):
         folder = write_events(lab.server.root / name)
-        # The start waits for this lock.
+        # The start of a board waits for this lock.
         with RegistryEntry(private(registry_folder(lab.server.state)), str(folder)).locked():
             lab.execute("tfcluster:tensorboard", folder=name)
             expect(frame(lab).locator("mat-toolbar").first).to_be_visible()

@@ -19,7 +19,7 @@ from .commands import SYSTEM_PATH, run
 
 SCRIPT = Path(__file__).with_name("buildah.sh")
 CERTIFICATES = (
-    "/etc/ssl/certs/ca-certificates.crt"  # Debian's path, and thus the path of every image here
+    "/etc/ssl/certs/ca-certificates.crt"  # the path in Debian, and so in every image here
 )
 PIP_CONFIGURATION = "/run/pip.conf"
 NPM_CONFIGURATION = "/run/npmrc"

@@ -50,7 +50,7 @@ def start(node: Node) -> None:
     sources = [f"{node.ip}:{brick(number)}" for number in BRICKS]
     volume(
         node, "create", "replica", str(len(BRICKS)), *sources, "force"
-    )  # needed because all replicas are on one server
+    )  # `force` is needed because all replicas are on one server
     volume(node, "start")
     wait_for_bricks(node)
     mount(node, node)

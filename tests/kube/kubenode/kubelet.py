@@ -40,7 +40,7 @@ def start_containerd(node: Node, pause: str) -> None:
         if not left:
             return
         node.run([*containers, "rm", *left])
-        node.stop("containerd")  # its CRI plugin has loaded these containers already
+        node.stop("containerd")  # its CRI plugin still knows the removed containers
 
 
 def _wait_for_cri(node: Node, before: int) -> None:

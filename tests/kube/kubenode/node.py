@@ -45,7 +45,7 @@ class Node:
         binds = {
             self.state: str(self.state),
             paths.cache(): str(paths.cache()),
-            # overlayfs cannot be on the root's overlayfs; kept between runs because of its images
+            # not on the root's overlayfs, where overlayfs does not work; kept for its images
             keep / "containerd": "/var/lib/containerd",
         }
         first = sandbox.begin(self.folder, self.name, self.cgroup, binds)

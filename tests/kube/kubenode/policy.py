@@ -27,8 +27,8 @@ RULES = (
     f"iptables -w -A INPUT -s 10.244.0.0/16 ! -i lo {JUDGE}",
 )
 
-# This client connects from an address that the node never gives to a pod; it passes once the server
-# decides.
+# This client connects from an address that the node never gives to a pod; the connection succeeds
+# once the server decides about connections.
 CHECK = """
 trap 'ip netns delete policy-check' EXIT
 ip netns delete policy-check 2>/dev/null || true

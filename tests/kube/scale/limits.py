@@ -51,7 +51,7 @@ def limits(site: Site, rounds: int) -> list[Row]:
         site.make_namespace(name)
     try:
         site.wait_furnished(names[-1])
-        site.operator.stop()  # otherwise it would start ended runs before their status is written
+        site.operator.stop()  # it would start the runs before they get the status of ended ones
         _fill(site, names, each)
         starts, reads = list[float](), list[float]()
         for _ in range(max(3, rounds)):

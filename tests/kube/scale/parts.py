@@ -34,7 +34,7 @@ def parts(site: Site, rounds: int) -> list[Row]:
         jobs[name] = copy.deepcopy(whole)
         without(jobs[name]["spec"]["template"])
     values: Mapping[str, list[float]] = defaultdict(list)
-    _cost(site, whole)  # warms up one-time work
+    _cost(site, whole)  # not measured: this includes one-time work
     for number in range(1, rounds + 1):
         for name, job in jobs.items():
             values[name].append(_cost(site, job))

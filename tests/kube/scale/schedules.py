@@ -106,7 +106,7 @@ def _round(site: Site, side: _Side) -> dict[str, float]:
     _create(site, side, f"{at.tm_min} {at.tm_hour} * * *")
     left = due - time.time()
     assert left > 2, "creating them took too long"
-    time.sleep(left - 2)  # the due second of a clock
+    time.sleep(left - 2)  # until two seconds before the due time
     used = _use(site, side)
     launched = sorted(_created_at(each) - due for each in _every(site, side.made))
     assert len(launched) == COUNT, f"{len(launched)} of {COUNT} were launched in a minute"

@@ -120,7 +120,7 @@ def _backend(wish: dict[str, Any]) -> Backend:
 def client(wish: dict[str, Any], tell: int) -> None:
     """Run one request in this process; never return."""
     result: dict[str, Any] = {}
-    # without a handler, SIGINT ends the process
+    # SIGALRM has no handler, so it ends this process after `lives` seconds (0: never)
     signal.setitimer(signal.ITIMER_REAL, wish.get("lives", 0.0))
     try:
         if wish.get("dies"):

@@ -119,7 +119,8 @@ class Chaos(WithNotebook):
         (result,) = self.clients({"lives": 8.0, **wish})
         if result.get("made", "") is None:
             self.until(lambda: run.metadata.uid not in self._there(place), f"{name} is gone")
-            if step.draws[1] < 0.7 and not self.servers.shaken:  # otherwise its number is taken
+            # If the output stays, no later run gets this run's number.
+            if step.draws[1] < 0.7 and not self.servers.shaken:
                 shutil.rmtree(self.output(place, run), ignore_errors=True)
 
     def _there(self, place: Any) -> set[str]:

@@ -93,7 +93,7 @@ class FastOperators:
         chance, until = random.Random(seed), self.now() + minutes * 60
         for turn in range(10 * minutes):
             left = (60 - self.now() % 60) / self._speed + chance.uniform(-AROUND, AROUND)
-            time.sleep(max(0.0, left))  # the due second of a clock
+            time.sleep(max(0.0, left))  # until shortly before or after the next due second
             if others is not None and turn % 5 == 4:
                 others()
             else:

@@ -129,7 +129,7 @@ class Kubectl:
         resource = READ[kind]
         namespace = "" if resource in CLUSTER_WIDE else self.namespace or "default"
         where = path(resource, namespace, name, part)
-        # The product does not use Deployments.
+        # `path` does not know Deployments, because the product does not use them.
         return where.replace("/api/v1", "/apis/apps/v1", 1) if resource == "deployments" else where
 
     @property

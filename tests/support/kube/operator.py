@@ -159,8 +159,8 @@ def policy(cluster: UnderTest, **more: Any) -> str:
         "priorityClass": "tfcluster-task",
         "annotations": ["tests.tfcluster.dev/*"],
         "storageClass": cluster.description.storage_class,
-        # An operator as a process tests enforcement in the tenant's own namespace, which takes most
-        # of a minute.
+        # An operator that runs as a process would check enforcement in each tenant's namespace,
+        # which takes most of a minute.
         "requireNetworkPolicy": "network-policy" in cluster.description.can and not as_processes(),
         **dns(cluster),
         # Receivers of notifications are pods here.

@@ -20,8 +20,8 @@ class Turn:
     def __init__(self, path: Path) -> None:
         """Refer to `path`, which is created. Nothing is locked yet."""
         self._what = os.open(path, os.O_CREAT | os.O_RDWR)
-        # A process that wants the lock alone blocks new sharers, which would otherwise always come
-        # first.
+        # A process that waits for the exclusive lock holds this file, so that new sharers wait and
+        # do not always come first.
         self._door = os.open(f"{path}.door", os.O_CREAT | os.O_RDWR)
         self._how = fcntl.LOCK_UN
 

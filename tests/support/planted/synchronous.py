@@ -39,7 +39,7 @@ class Texts:
 
     def clear(self):
         """Remove what was made in advance."""
-        with self._lock:  # it waits here for ever
+        with self._lock:  # waits for ever if `_fill` holds the lock and the queue is full
             while not self._made.empty():
                 self._made.get()
 

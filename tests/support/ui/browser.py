@@ -66,7 +66,7 @@ def _copied(built: Path, copy: Path) -> bool:
     try:
         shutil.copytree(built, copy)
         entry = json.loads((copy / "package.json").read_text())["jupyterlab"]["_build"]["load"]
-    except (OSError, ValueError, KeyError):  # copytree collects OSErrors in its own error
+    except (OSError, ValueError, KeyError):  # copytree's own Error is an OSError, too
         return False
     return (copy / entry).is_file()
 
@@ -179,7 +179,7 @@ def open_page(
         there = [page for page in context.pages[1:] if goes_on and page.url.startswith(server.url)]
         lab = LabPage(there[0] if there else context.new_page(), server, shots)
         opened.append(lab)
-        if there:  # the page knows that the runs of the last test are gone
+        if there:  # wait until the runs of the last test have disappeared
             expect(lab.page.locator(".tfc-RunRow")).to_have_count(0)
         elif load:
             lab.load()

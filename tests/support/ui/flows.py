@@ -87,7 +87,8 @@ def insert_the_line(lab: LabPage) -> None:
     form.get_by_label("Path of the program").fill("hello.py")
     expect(form.locator(".tfc-Line code")).to_contain_text("hello.py")
     form.get_by_label("Arguments").fill("'{x}' $HOME")
-    form.get_by_role("button", name="Copy").click()  # wait until the line below the form is current
+    # `Copy` waits until the line matches the form; only then is the line inserted.
+    form.get_by_role("button", name="Copy").click()
     expect(lab.page.get_by_text("Copied", exact=True)).to_be_visible()
     copied = lab.page.evaluate("navigator.clipboard.readText()")
     assert copied == "%tfcluster launch hello.py -- '{{x}}' '{chr(36)}HOME'"
@@ -203,7 +204,7 @@ def read_all_tasks(lab: LabPage) -> None:
     lab.theme("dark")
     lab.screenshot("tasks-dark")
     expect(log).not_to_contain_text("worker-0 |")
-    lines = copied(lab, log)  # with a slow name server the task prints about that first
+    lines = copied(lab, log)  # a task whose name server is slow first prints that
     assert lines[-1] == "worker-1 | hello from worker-1"
     assert all(line.startswith("worker-1 | ") for line in lines)
 

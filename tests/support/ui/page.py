@@ -67,7 +67,7 @@ class LabPage:
         query = f"?token={self.server.token}" + ("&reset" if reset else "")
         self.page.goto((origin or self.server.url) + path + query)
         self.restored()
-        if reset:  # a new layout opens this tab, which takes the focus
+        if reset:  # a new layout opens the launcher, which takes the focus
             expect(self.page.locator(".jp-Launcher")).to_be_focused()
 
     def empty(self) -> None:
@@ -140,7 +140,7 @@ class LabPage:
     def screenshot(self, name: str, of: Locator | None = None) -> Path:
         """Save a picture of the page or of a part of it under build/screenshots; see TRACED."""
         path = self._shots.with_name(f"{self._shots.name}-{name}.png")
-        if not TRACED:  # the wait is the same as for a picture
+        if not TRACED:  # only scroll and wait as for a picture
             if of is not None:
                 of.scroll_into_view_if_needed()
             self.page.evaluate(DRAWN)
