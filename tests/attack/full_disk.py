@@ -1,6 +1,6 @@
-"""A full disk below running runs, in a mount namespace of its own.
+"""An attack that fills the disk of running runs, in a mount namespace of its own.
 
-`python -m attack.full_disk SEED` runs inside it, on a small file system.
+`python -m attack.full_disk SEED` runs inside that namespace, on a small file system.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ while not os.path.exists({go!r}):
     time.sleep(0.05)
 """
 WITHIN = 60.0
-"""Seconds within which a task's end must be reported; reporting it only takes reading."""
+"""Seconds within which a task's end must be reported; the report itself writes nothing to the full
+disk.
+"""
 
 
 def full(target: Target, drawn: random.Random) -> None:

@@ -281,7 +281,9 @@ def lengths(target: Target, drawn: random.Random) -> None:
 
 
 def kept_bodies(target: Target, drawn: random.Random) -> None:
-    """A large body from a visitor who is not signed in is refused before it is kept."""
+    """A large body from a visitor who is not signed in is refused before the server has it in
+    memory.
+    """
     most, block = 64 << 20, bytes(1 << 20)
     doors = target.doors
     door = drawn.choice(("notebook", "console", "hub"))

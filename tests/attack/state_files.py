@@ -1,4 +1,4 @@
-"""Damaged state files below running runs: every command still works, for every run."""
+"""Damage to state files of running runs; every command must still work, for every run."""
 
 from __future__ import annotations
 

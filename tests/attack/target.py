@@ -28,7 +28,9 @@ GUEST = "guest"
 TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:\s+.*\n)*.*\n.*\n")
 """A traceback in a log, with the lines after it, which usually name the request."""
 OURS = "/tfcluster_magic/"
-"""Shows that a traceback is our fault; JupyterHub logs its own when it answers 400."""
+"""A path in every traceback that is our fault. JupyterHub logs a traceback of its own when it
+answers 400.
+"""
 PATIENCE = 120.0
 """Timeout in seconds for everything here on a busy machine."""
 
@@ -134,9 +136,7 @@ class Target:
 
     @property
     def doors(self) -> dict[str, tuple[int, str]]:
-        """Return the HTTP ports of this machine by server, each with the path that belongs to the
-        owner.
-        """
+        """Return, for each server, its HTTP port and the path on it that belongs to the owner."""
         hub_port, _proxy, console = json.loads((self.hub.state / "hub" / "ports.json").read_text())
         return {
             "front": (self.hub.port, f"/{self.own}"),

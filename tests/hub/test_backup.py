@@ -20,7 +20,7 @@ from support.hub.real_hub import RealHub
 from support.hub.visitor import Visitor
 
 BEFORE = "ff1860e38070"
-"""The database revision of JupyterHub 6.0, the one before the newest, which adds a column."""
+"""The database revision of JupyterHub 6.0. The next revision, the newest, adds a column."""
 
 
 @pytest.fixture(scope="module")

@@ -238,8 +238,8 @@ def test_who_has_the_page_open_asks_cheaply(hub: Hub, console: Console) -> None:
 
 
 def test_what_cannot_be_stopped_says_why_beside_what_can(hub: Hub, console: Console) -> None:
-    """A stop gets one answer for each run: it needs a reason, and does not stop a newer run of that
-    name.
+    """A stop needs a reason, gets one answer for each run, and does not stop a newer run of the
+    same name.
     """
     hub.launch(SLEEP, "many", workers=1)
     runs = [

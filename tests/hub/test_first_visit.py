@@ -37,7 +37,7 @@ def signed_up(hub: Hub) -> None:
 
 @pytest.fixture
 def page(context: object, hub: Hub, shots: Path) -> Iterator[Page]:
-    """A page whose last screenshot is kept, beside the hub's log with its notebooks."""
+    """A page; its last screenshot and the log of the hub and its notebooks are kept."""
     made: Page = context.new_page()  # type: ignore[attr-defined]
     made.emulate_media(reduced_motion="reduce")
     yield made

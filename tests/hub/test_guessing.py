@@ -102,7 +102,9 @@ def test_the_audit_log_names_where_a_request_came_from(hub: RealHub) -> None:
 
 
 def test_wrong_names_from_a_shared_address_refuse_nobody(hub: RealHub) -> None:
-    """After wrong names from an address, another user there can sign in with a new browser."""
+    """After wrong names from an address, another user at that address can sign in with a new
+    browser.
+    """
     for number in range(5):
         assert _status(Visitor(hub.url), f"made-up-{number}", "not this one") == 403
     assert _status(Visitor(hub.url), "bob", password("bob")) == 302

@@ -122,8 +122,8 @@ def test_in_a_browser(dex: tuple[Provider, RealHub], context: BrowserContext, sh
 
 
 def test_who_is_imported_may_sign_in(dex: tuple[Provider, RealHub]) -> None:
-    """A user on a list that administrators' programs write can sign in without a group; deletion
-    ends that.
+    """A user on a list that administrators' programs write can sign in without a group, until the
+    user is taken off the list.
     """
     refused, _ = signed_in(dex[1], "joe")
     ops, _ = signed_in(dex[1], "ops")
@@ -143,7 +143,7 @@ def test_who_is_imported_may_sign_in(dex: tuple[Provider, RealHub]) -> None:
 
 
 def console(visitor: Visitor, method: str, path: str, **words: Any) -> requests.Response:
-    """Send a request as a page of the console, which starts together with the hub."""
+    """Send a request as a page of the console does; first wait until the console has started."""
     found = wait_until(
         lambda: re.search(r'data-xsrf="([^"]*)"', visitor.get(USERS).text),
         "the console's page",

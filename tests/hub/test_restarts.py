@@ -65,7 +65,7 @@ class Restart:
     removed: str
     """Output of removing an administrator while the hub was down."""
     again: str
-    """Link for a new account of that name."""
+    """Link for a new account with the name of the removed administrator."""
     started: str
     """Output of the hub when it started again."""
 
@@ -119,7 +119,7 @@ def test_ctrl_c_ends_all_but_clusters_and_a_restart_finds_them(
 
 def test_the_token_of_a_shell_ends_with_the_hub(hub: Hub, admin: Visitor, restart: Restart) -> None:
     """After the hub's end nothing points to its port, and the token of shells is invalid at the
-    next start. Links made meanwhile have its old address.
+    next start. Links that were made while the hub was down have the hub's old address.
     """
     assert not restart.files
     assert restart.asked.returncode == 2 and "no hub runs on this machine" in restart.asked.stderr
@@ -132,7 +132,9 @@ def test_the_token_of_a_shell_ends_with_the_hub(hub: Hub, admin: Visitor, restar
 def test_who_is_removed_while_it_is_away_is_none_of_its_users(
     hub: Hub, admin: Visitor, restart: Restart
 ) -> None:
-    """The next start completes the removal of a user, and keeps a new account of that name."""
+    """If a user is removed while the hub is down, the next start completes the removal, and keeps a
+    new account of the same name.
+    """
     assert "at its next start" in restart.removed
     gone = "the user of before"
     hub.until(lambda: admin.api("GET", "users/leaver").status_code == 404, gone, 60)

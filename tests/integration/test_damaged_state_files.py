@@ -88,8 +88,8 @@ def test_damaged_files_of_a_run(
 def test_a_damaged_record_is_told_and_its_processes_are_found(
     kind: str, backend: LocalBackend, launch: Launch, other: TFCluster, wait_for: Wait
 ) -> None:
-    """If a run's record and description are damaged and its supervisor is gone, lists have its path
-    and what to do. Its processes end, and it cannot be run again.
+    """If a run's record and description are damaged and its supervisor is gone, lists show the path
+    of the record and what to do. The run's processes end, and the run cannot be rerun.
     """
     hides = "import subprocess\nsubprocess.Popen(['sleep', '600'], start_new_session=True)\n"
     run = launch(hides + SLEEP, worker=1)
@@ -195,8 +195,8 @@ def test_a_copy_of_a_run_ends_nothing(
 def test_damaged_files_beside_the_runs(
     kind: str, backend: LocalBackend, other: TFCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Damaged files of the ledger, the launch lock and TensorBoards break no command. A damaged
-    file of limits grants nothing, and tells the user to ask the administrator.
+    """Damaged files of the ledger, the launch lock and TensorBoards break no command. With a
+    damaged file of limits, launches are refused with the advice to ask the administrator.
     """
     state = backend.state_dir
     view = views.view_of_folder(state)

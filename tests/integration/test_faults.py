@@ -164,7 +164,7 @@ def test_a_run_outlives_the_kernel_that_launched_it(runs: Runs, kernel: KernelMa
 
 
 def launching(runs: Runs, program: Path, *words: str) -> subprocess.Popen[str]:
-    """Start the command line, which launches, in its own process."""
+    """Start a launch by the command line in its own process."""
     command = [*CLI, "launch", *words, "--workers", "2", "-o", "name", str(program)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, env={**os.environ, **runs.environment}, **pipes)

@@ -41,7 +41,7 @@ class Sighting:
     environments: dict[str, dict[str, str]] = field(default_factory=dict)
     """The environment of each task's program when it was first seen."""
     private: set[str] = field(default_factory=set)
-    """Variables of the hub and the kernel in any process."""
+    """Variables of the hub and the kernel that were seen in the environment of any process."""
     sockets: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
     """All addresses on which each task ever listened."""
 

@@ -68,7 +68,7 @@ def program(tmp_path: Any) -> Any:
 
 
 def workers(program: Any, count: int, memory: str, cpu: float | None = None, **more: Any) -> Spec:
-    """Return a run of this number of workers of one size."""
+    """Return the spec of a run with `count` workers of one size."""
     small = Resources(cpu=cpu, memory=memory)
     return spec_of(
         program, replicas=ReplicaSet(worker=Replicas(count=count, resources=small)), **more
@@ -194,8 +194,8 @@ ADVICE = (
 
 def test_a_number_of_workers_is_advised_where_it_helps(kube: Kubectl) -> None:
     """A number of workers is advised only if fewer of them would help, because they request the
-    scarce resource. Only the test publishes limits here. Limits that belong to another offer than
-    the published one, as after an older operator, refuse nothing.
+    scarce resource. Only the test publishes limits here. Limits that do not match the published
+    offer, as after an older operator, refuse nothing.
     """
     kube("create", "namespace", "advice")
     place = kube.within("advice")
@@ -252,8 +252,8 @@ def test_nobody_raises_their_own_limits(new_tenant: Callable[[], Tenant]) -> Non
 def test_what_only_the_operator_knows_fails_with_every_problem(
     bounded: Tenant, program: Any
 ) -> None:
-    """A run within every limit that can never run fails at once with every problem, without
-    objects.
+    """A run that is within every limit but can never start fails at once with every problem, and no
+    objects are created.
     """
     named = Pods(
         volumes=(Volume(claim="theirs", path="/mnt/x"),), secrets=(SecretUse(name="admin"),)
@@ -267,8 +267,8 @@ def test_what_only_the_operator_knows_fails_with_every_problem(
 
 @pytest.mark.needs("quota", "rwx")
 def test_what_is_offered_is_published(bounded: Tenant, program: Any) -> None:
-    """The namespace's ConfigMap has the capacity and soon the free resources. From it a client
-    finds the same problems as the operator.
+    """The namespace's ConfigMap has the capacity and, soon after, the free resources. From the
+    ConfigMap a client finds the same problems as the operator.
     """
 
     def options() -> Object:

@@ -301,7 +301,7 @@ def test_a_spec_cannot_be_changed(backend: KubernetesBackend, hello: Path) -> No
 def test_in_graph_servers_are_out_of_reach_of_a_laptop(
     backend: KubernetesBackend,
 ) -> None:
-    """Connecting from outside of the cluster is refused with the place where it works."""
+    """Connecting from outside of the cluster is refused; the message says where it works."""
     spec = Spec(mode=Mode.IN_GRAPH, image=NEVER_THERE)
     run = backend.create(LaunchRequest(cluster="drive", spec=spec))
     told = backend.out_of_reach(run)

@@ -24,7 +24,7 @@ CONTROLLER = (
     "--as-group=system:serviceaccounts:kube-system",
     "--as-group=system:masters",
 )
-"""An account whose finalizers admission accepts; it refuses those of users."""
+"""An account that may set finalizers; admission refuses finalizers of users."""
 WAITS = "import time\ntime.sleep(600)\n"
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "tfcluster-options"}
 

@@ -40,7 +40,7 @@ def image(cluster: UnderTest) -> str:
 
 @pytest.fixture
 def api(cluster: UnderTest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    """A client of the API, which answers faster than kubectl, because these tests measure times."""
+    """A client of the API. It is faster than kubectl, and these tests measure times."""
     monkeypatch.setenv("KUBECONFIG", cluster.kubectl.kubeconfig)
     found, _namespace = access.connect()
     yield found

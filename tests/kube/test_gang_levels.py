@@ -196,7 +196,7 @@ def holding(tenant: Tenant, name: str) -> int:
 
 
 def room_again(tenant: Tenant, *, tasks: int) -> None:
-    """Stop the preempting run, and wait until the other run has each of its tasks once again."""
+    """Stop the preempting run; wait until each task of the preempted run is back, and only once."""
     stop(tenant, "high-1")
     tenant.wait(
         "low-1",

@@ -282,7 +282,7 @@ def _install(cluster: UnderTest, hub: Hub, folder: Path, where: Object) -> None:
 
 
 def _offered(hub: Hub, visitor: Visitor) -> None:
-    """Wait until launches are offered the nodes for tasks; until then their taint excludes all
+    """Wait until the operator offers the nodes for tasks; until then the nodes' taint excludes all
     tasks.
     """
     inside = hub.namespace(visitor.name)

@@ -33,8 +33,8 @@ host, _colon, port = sys.argv[1].rpartition(":")
 socket.create_connection((host, int(port)))
 print("reached")
 """
-"""The same connection without TensorFlow, whose start takes seconds of CPU time. A client that
-cannot connect cannot send a request either.
+"""A client that only connects. It needs no TensorFlow, whose start takes seconds of CPU time; a
+client that cannot connect cannot send a request either.
 """
 REACHED, REFUSED = "reached ['/job:", f"ended with {128 + signal.SIGALRM}"
 PATIENCE, SECONDS = "90", "8"

@@ -36,7 +36,9 @@ LONG = (
     flows.show_a_deleted_run,
     flows.read_odd_output,
 )
-"""Further flows, for long test runs: they make the same API calls."""
+"""Further flows, which only long test runs test, because they make the same API calls as the
+others.
+"""
 assets, context, open_page, form = pages.assets, pages.context, pages.open_page, launch_form.form
 STEPS = """\
 import time

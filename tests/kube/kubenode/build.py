@@ -162,7 +162,9 @@ def _fill(making: Path, module: Module, quiet: bool) -> None:
 
 
 def _named_by_go(package: str) -> str:
-    """Return the name that `go build` gives: the last path element before a `/v3`."""
+    """Return the name that `go build` gives: the last path element, without a version such as
+    `/v3`.
+    """
     *_, before, last = f"/{package}".split("/")
     return before if last[:1] == "v" and last[1:].isdigit() else last
 

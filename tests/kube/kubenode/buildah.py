@@ -47,7 +47,8 @@ def buildah(
     Args:
         arguments: a buildah command; its paths are those of buildah's own root.
         binds: files and folders of the machine, with their paths inside.
-        network_of: a process whose network it uses; 0 is the machine's, for package registries.
+        network_of: a process whose network is used; 0: the machine's network, for package
+            registries.
         hosts: its /etc/hosts.
 
     Raises:
@@ -82,9 +83,7 @@ def buildah(
 
 
 def environment(*, proxies: bool) -> dict[str, str]:
-    """Return a minimal environment; if it uses the machine's network, with the machine's
-    proxies.
-    """
+    """Return a minimal environment, which with `proxies` has the machine's proxies too."""
     plain = {"PATH": SYSTEM_PATH, "HOME": "/root", "TMPDIR": "/var/tmp"}
     known = {name: value for name, value in os.environ.items() if name.lower() in PROXIES}
     return plain | (known if proxies else {})

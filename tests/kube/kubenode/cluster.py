@@ -185,7 +185,7 @@ class Cluster:
         description.write(self.state / DESCRIPTION, ingress=url, more=more)
 
     def _take_pods(self, node: Node, began: float) -> None:
-        """Prepare a node that has a network for pods."""
+        """Prepare a node for pods; its network must be ready."""
         Pki(self.first).kubelet(node)
         registry.configure(node)
         kubelet.start(node, images.build("pause").reference)

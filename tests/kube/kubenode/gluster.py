@@ -57,7 +57,7 @@ def start(node: Node) -> None:
 
 
 def mount(node: Node, server: Node, where: PurePosixPath = MOUNT) -> None:
-    """Mount the volume that `server` serves on `node`; returns when a write to it succeeds."""
+    """On `node`, mount the volume that `server` serves; return when a write to it succeeds."""
     log_to_state_folder(node)
     source = f"{server.ip}:/{VOLUME}"
     node.run(["mkdir", "-p", where])

@@ -78,7 +78,7 @@ def build(name: str) -> Image:
     """Return an image of NAMES or OF_ONE_TEST with its current content; build it if it is new.
 
     Raises:
-        NodeError: a step of its Dockerfile failed; the message has its last lines.
+        NodeError: a step of its Dockerfile failed; the message has the step's last lines.
     """
     image = Image(name, digest(name))
     # This file holds the image's size. It is deleted together with the storage.
@@ -180,7 +180,7 @@ def sources(name: str) -> tuple[Path, Path]:
 
 
 def contents(name: str) -> Mapping[str, Path]:
-    """Return every file of an image by its name in the digest."""
+    """Return the files from which an image is built, each by its name in the image's digest."""
     folder, dockerfile = sources(name)
     found = {"Dockerfile": dockerfile}
     if name in PRODUCT:

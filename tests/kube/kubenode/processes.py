@@ -58,7 +58,7 @@ def members(namespace: str) -> Iterator[int]:
 
 
 def namespace_of(pid: int, kind: str = "pid") -> str:
-    """Return a namespace of a process, or "" if it has ended."""
+    """Return a namespace of a process, or "" if the process has ended."""
     try:
         return os.readlink(f"/proc/{pid}/ns/{kind}")
     except OSError:

@@ -36,7 +36,7 @@ MEMORY_LIMIT = 512.0
 """Memory limit of the operator's Deployment, in MiB."""
 LAUNCHES, CHURNERS = 10, 4
 STAY = 10
-"""Runs of each thread that exist at the same time."""
+"""Number of runs of each thread that exist at the same time."""
 LEFT = 1024
 """Bytes of the limit for a program that are left for names and arguments."""
 

@@ -113,4 +113,4 @@ PARTS: Mapping[str, Callable[[Object], None]] = {
     "resources": _of_container("resources"),
     "probe": _of_container("startupProbe"),
 }
-"""By name, a function that leaves the part out."""
+"""For each part, the function that leaves it out."""

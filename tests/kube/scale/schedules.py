@@ -1,7 +1,7 @@
 """1000 schedules compared with 1000 CronJobs: idle, and when all are due at the same second.
 Neither side creates pods: CronJobs create suspended Jobs, and runs stay queued because no node has
-enough cores. The usage of the controllers and the operator without any of them is measured first
-and subtracted.
+enough cores. The usage of the controllers and the operator without schedules and CronJobs is
+measured first and subtracted.
 """
 
 from __future__ import annotations
