@@ -195,8 +195,8 @@ def test_a_copy_of_a_run_ends_nothing(
 def test_damaged_files_beside_the_runs(
     kind: str, backend: LocalBackend, other: TFCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Damaged files of the ledger, the launch lock and TensorBoards break no command. With a
-    damaged file of limits, launches are refused with the advice to ask the administrator.
+    """Damaged files of the ledger, the launch lock and TensorBoards break no command. A damaged
+    file of limits may cause a refusal, which names the file.
     """
     state = backend.state_dir
     view = views.view_of_folder(state)

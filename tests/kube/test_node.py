@@ -151,7 +151,9 @@ def test_a_cluster_is_killed_begins_anew_and_ends_whole(
 
 
 def test_a_taken_port_is_named(spare: Cluster) -> None:
-    """A cluster whose API port is taken does not start, names the port, and leaves nothing."""
+    """A cluster whose API port is taken does not start and leaves nothing; the error names the
+    port.
+    """
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -88,7 +88,7 @@ def test_each_event_is_one_message_though_receiver_and_notifier_fail(
     cluster: UnderTest, home: Tenant, receiver: Receiver, manager: ClusterManager, tmp_path: Path
 ) -> None:
     """Two runs fail while the receiver is down, and the notifier is killed: each failure is one
-    message, with its last lines. The URL is in no record, event or log.
+    message, with the last lines of the failed task. The URL is in no record, event or log.
     """
     program = tmp_path / "fails.py"
     program.write_text(FAILS)

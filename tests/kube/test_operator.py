@@ -225,8 +225,8 @@ def test_a_later_run_of_the_same_name_runs_its_own_program(
 ) -> None:
     """A run never gets the program of a deleted run of its name, even on a node that still has it.
 
-    Kubelet keeps the files of a run while any pod names them, and those of an ended run slightly
-    longer than the API shows its pods.
+    Kubelet keeps the files of a run while any pod names them, and then slightly longer than the API
+    shows that pod.
     """
     file = tmp_path / "say.py"
     file.write_text("print('the first')")
@@ -276,14 +276,15 @@ def test_training_goes_on_without_the_copy_of_its_log(tenant: Tenant, tmp_path: 
 
 
 def test_a_record_goes_when_its_time_is_over(launched: Tenant) -> None:
-    """A record is deleted keepFor after the run's end, with all its objects."""
+    """A record is deleted `keepFor` after the run's end, with all objects of the run."""
     wait_until(lambda: not launched.left_of("brief-1"), "the record is gone", seconds=120)
 
 
 def test_a_run_succeeds_with_its_workers_and_frees_its_ps(
     launched: Tenant, watched: Watched
 ) -> None:
-    """A run succeeds with its workers; reclaimAfter later its parameter server is asked to end."""
+    """A run succeeds with its workers; its parameter server is asked to end `reclaimAfter` later.
+    """
     status = launched.phase("works-1", "Succeeded")
     launched.kubectl("wait", "tfc/works-1", "--for=condition=Complete", "--timeout=60s")
     assert status["counts"]["worker"] == {"desired": 2, "succeeded": 2}

@@ -92,8 +92,8 @@ if code == "kill":
 note("exit " + code)
 os._exit(int(code))
 """
-"""A step is an exit code, `serve` or `kill`. `0+15` waits 15 s first; `0@ps-0=3` waits until that
-task has exited with 3.
+"""The program of every task, which carries out its steps. A step is an exit code, `serve` or
+`kill`. `0+15` waits 15 s first; `0@ps-0=3` waits until that task has exited with 3.
 """
 
 
@@ -113,7 +113,7 @@ class Case:
     """Expected end of the TFCluster, if it differs from the TFJob's."""
     starts_here: Mapping[str, int] | None = None
     named: str = ""
-    """Field with which the import announces that difference."""
+    """Field that the import names as the cause of that difference."""
 
     @property
     def names(self) -> list[str]:

@@ -82,7 +82,7 @@ def _uids(tenant: Tenant) -> set[str]:
 
 
 def _serves(tenant: Tenant, name: str, tmp_path: Path) -> float:
-    """Launch a run and wait until the operator admits it; return when it did."""
+    """Launch a run, wait until the operator admits it, and return the time of the admission."""
     program = tmp_path / "brief.py"
     program.write_text("print(1)\n")
     tenant.launch(name, spec_of(program, lifecycle=Lifecycle(grace=1.0)))

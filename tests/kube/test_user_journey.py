@@ -22,12 +22,12 @@ SLOW = 240_000
 """Timeout in milliseconds for steps that start TensorFlow in several pods of one node."""
 VOLUMES = ("/data", "/home/jovyan", "/log")
 STEPS = EVENT_WRITER.read_text() + TRAIN.replace("from event_writer import", "#")
-"""The program for the sidebar. It needs no TensorFlow, which the examples before it use."""
+"""The program that is launched from the sidebar. Unlike the examples, it needs no TensorFlow."""
 context = pages.context
 
 
 class Way(LabPage):
-    """A page with a hub user's JupyterLab, without a server of the tests."""
+    """A page with a hub user's JupyterLab, which no server of the tests serves."""
 
     def __init__(self, page: Page, shots: Path) -> None:
         super().__init__(page, None, shots)  # type: ignore[arg-type]

@@ -101,5 +101,5 @@ def tasks_of(run: TFCluster) -> list[int]:
 
 
 def is_up(backend: LocalBackend, tasks: int = 1) -> Callable[[], bool]:
-    """Return whether this number of tasks have printed their first line."""
+    """Return a condition: whether this number of tasks have printed their first line."""
     return lambda: sum(1 for _ in backend.logs("digits")) == tasks

@@ -138,8 +138,8 @@ class Run:
 
 
 class Runs:
-    """Launches runs in their own folders, in an environment like a notebook's, which has secrets of
-    the hub and the kernel. `close` ends the remaining runs.
+    """Runs in their own folders. They are launched in an environment like a notebook's, which has
+    secrets of the hub and the kernel. `close` ends the remaining runs.
     """
 
     def __init__(self, folder: Path) -> None:

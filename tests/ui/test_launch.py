@@ -79,7 +79,7 @@ def test_a_notebook_drives_real_servers(lab: LabPage, form: Locator) -> None:
 
 @pytest.mark.same_page
 def test_this_machine_is_asked_for_no_pods(form: Locator) -> None:
-    """On this machine the form offers a Python, and no options that only pods have."""
+    """On this machine the form offers a choice of Python, and no options that only pods have."""
     expect(form.get_by_label("Python of kernel")).to_be_visible()
     expect(form.locator("summary")).to_have_text(["Resources", "Limits"])
 

@@ -46,8 +46,8 @@ def test_a_launch_in_a_cell_is_drawn_and_goes_on_by_itself(lab: LabPage) -> None
 
 
 def test_a_cell_that_waits_brings_one_card_up_to_date(lab: LabPage) -> None:
-    """`--wait` updates one card until the run has ended; the variable alone shows another card. A
-    shell lists the run that the cell launched.
+    """`--wait` updates one card until the run has ended; a cell with only the variable shows
+    another card. A shell lists the run that the cell launched.
     """
     lab.notebook(f"{LOAD}run = %tfcluster launch hello.py --workers 1 --name once --wait", "run")
     lab.run_cell(0)

@@ -340,8 +340,8 @@ def test_the_server_was_restarted(
 
 @pytest.mark.same_page
 def test_the_page_comes_before_its_process(lab: LabPage) -> None:
-    """TensorBoard's page appears while its process starts, and disappears if that takes long; it
-    keeps the focus.
+    """TensorBoard's page appears while its process starts; a notice replaces the page if the start
+    takes long. Once the page is back, it has the focus.
     """
     lab.console.allow("api/tensorboards")
     notice = lab.page.locator(".tfc-Board-notice:visible")

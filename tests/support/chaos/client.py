@@ -42,14 +42,17 @@ ACTS = {
     "http.client.send",
     "subprocess.Popen",
 }
-"""Audit events that count, besides opening a file to write. Ref: docs.python.org, audit events."""
+"""Audit events that count as operations, besides opening a file to write. Ref: docs.python.org,
+audit events.
+"""
 AFTERWARDS = {"_says_something", "load", "getresponse"}
-"""Functions that count once the supervisor has started or a request was sent."""
+"""Functions whose calls count as operations once the supervisor has started or a request was sent.
+"""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 def dies(at: int, how: str) -> None:
-    """End this process just before its operation of this number."""
+    """End this process just before its operation number `at`."""
     left = at
 
     def count() -> None:
@@ -138,7 +141,7 @@ def client(wish: dict[str, Any], tell: int) -> None:
 
 
 def begin(wish: dict[str, Any]) -> tuple[int, int]:
-    """Start the process of a request; return it and the source of its result."""
+    """Start the process of a request; return its id, and the file descriptor of its result."""
     hear, tell = os.pipe()
     if "namespace" in wish:
         for name in ("client.api_client", "config", "utils.keepalive"):

@@ -255,7 +255,9 @@ class Chaos(World):
         self.seen.pop(run.metadata.uid, None)
 
     def _remove_by_hand(self, step: Step) -> None:
-        """Remove a run with `rm`, sometimes with its logs: the next run gets its number."""
+        """Remove a run with `rm`, sometimes with its logs, so that the next run gets the same
+        number.
+        """
         if run := self.newest(step.cluster):
             self.forget(run.metadata.name)
             output = self.abandon(run)

@@ -51,7 +51,7 @@ class Hub:
     """
 
     prefix: Sequence[str] = ()
-    """Returns the prefix of the hub's command, which executes the command."""
+    """A command that executes the hub's command, which is appended to it."""
 
     def __init__(
         self,

@@ -50,7 +50,7 @@ class FastOperators:
     Args:
         kubectl: the namespace that they look after.
         folder: where the policy `policy.yaml` is, and their logs are written.
-        speed: seconds that pass for schedules in one.
+        speed: seconds that pass for schedules in one real second.
     """
 
     def __init__(self, kubectl: Kubectl, folder: Path, speed: float) -> None:
@@ -105,7 +105,7 @@ class FastOperators:
 
 
 def status_of(kubectl: Kubectl, name: str) -> Object:
-    """Return the status of a schedule, by its Python names."""
+    """Return the status of a schedule, with Python's names of fields."""
     found = kubectl.get("tfclusterschedule", name)
     return resource_form.read(ScheduleStatus, found.get("status") or {})
 

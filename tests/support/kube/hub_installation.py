@@ -165,7 +165,7 @@ def _patch(kind: str, name: str, *operations: Object) -> Object:
 
 
 def apply(cluster: UnderTest, text: str) -> None:
-    """Apply `rendered`, and wait until its four Deployments are ready."""
+    """Apply the output of `rendered`, and wait until the four Deployments in it are ready."""
     every = ["apply", "--server-side", "--force-conflicts", "-f", "-"]
     cluster.kubectl(*every, stdin=text, seconds=180)
     inside = cluster.kubectl.within(NAMESPACE)

@@ -58,7 +58,7 @@ def _api(kubeconfig: str) -> Api:
 
 @dataclass(frozen=True)
 class Kubectl:
-    """kubectl with a kubeconfig, in a namespace; if it is empty, in the kubeconfig's own."""
+    """kubectl with a kubeconfig, in `namespace`; if empty, in the kubeconfig's namespace."""
 
     program: Path
     kubeconfig: str
@@ -134,8 +134,8 @@ class Kubectl:
 
     @property
     def api(self) -> Api:
-        """Return a connection of the same account, which, like kubectl, writes without reading
-        first.
+        """Return a connection of the same account. Unlike kubectl, it changes an object without
+        reading it first.
         """
         return _api(self.kubeconfig)
 

@@ -72,7 +72,9 @@ class Tenant:
         )
 
     def launch(self, name: str, spec: Spec) -> None:
-        """POST a run, `digits-1`, as a client does. No other test module may use its name."""
+        """POST a run with a name such as `digits-1`, as a client does. No other test module may use
+        its name.
+        """
         module = os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[0]
         other = self.users.setdefault(name, module)
         assert other == module, f"{other} launches {name} in this namespace, too: rename one"
@@ -82,7 +84,7 @@ class Tenant:
         )
 
     def status(self, name: str) -> Object:
-        """Return the status of a run, by its Python names."""
+        """Return the status of a run, with Python's names of fields."""
         return _status(self.kubectl.get("tfcluster", name))
 
     def wait(

@@ -1,8 +1,8 @@
 """Locks for test processes that share one cluster.
 
-Many processes share the cluster. A process that needs it alone waits until the others have released
-it, and new sharers wait behind. A lock is a kernel lock on a file, so it is released when its
-process dies.
+Many processes share the cluster. A process that needs the cluster exclusively waits until the
+others have released it; processes that want to share it later wait behind that process. A lock is a
+kernel lock on a file, so it is released when its process dies.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class Turn:
 
     @property
     def held(self) -> bool:
-        """Whether this process holds the lock, shared or alone."""
+        """Whether this process holds the lock, shared or exclusively."""
         return self._how != fcntl.LOCK_UN
 
     def share(self) -> None:
-        """Take the lock together with others."""
+        """Take the lock, shared with others."""
         self._take(fcntl.LOCK_SH)
 
     def alone(self) -> None:
-        """Take the lock alone, without sharers."""
+        """Take the lock exclusively."""
         self._take(fcntl.LOCK_EX)
 
     def give(self) -> None:
@@ -54,8 +54,8 @@ class Turn:
 
 
 CLUSTER, OPERATOR = pytest.StashKey[Turn](), pytest.StashKey[Turn]()
-"""The lock of the cluster under test, taken for a file of tests, and of its operator, for a
-test.
+"""The locks of the cluster under test, which is taken for a file of tests, and of its operator,
+which is taken for one test.
 """
 HUB = pytest.StashKey[Turn]()
 """The lock of the hub on that cluster, taken for a test."""

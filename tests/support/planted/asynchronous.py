@@ -20,7 +20,7 @@ printing = threading.Lock()
 
 
 def say(text):
-    """Print a line, unless another thread prints one."""
+    """Print a line, after any line that another thread is printing."""
     with printing:  # waits for ever if the caller holds the lock: the planted fault
         print(text, flush=True)
 

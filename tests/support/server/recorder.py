@@ -21,7 +21,7 @@ PREFIX = sys.argv[3]
 
 
 class Recorder(BaseHTTPRequestHandler):
-    """Answers the paths `echo` and those of the proxy's tests, below the prefix."""
+    """A handler for the path `echo` and the paths of the proxy's tests, all below the prefix."""
 
     protocol_version = "HTTP/1.1"
     go = threading.Event()
@@ -98,7 +98,7 @@ class Recorder(BaseHTTPRequestHandler):
         self.answer(b"")
 
     def page_big(self, query: str) -> None:
-        """Send this number of MiB until the client stops reading."""
+        """Send `query` MiB, or less if the client stops reading."""
         size, piece = int(query) << 20, bytes(1 << 16)
         self.send_response(200)
         self.send_header("Content-Length", str(size))

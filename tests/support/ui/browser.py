@@ -1,8 +1,8 @@
 """The base of browser tests for any backend of their Lab: Chromium, pages, pictures.
 
-A page shares nothing with another test. A test fails on an error in its page's console. Its last
-picture is kept; if it fails, so is a trace. The conftest of this folder and the Kubernetes suite
-import the fixtures, and provide the Lab and the `profile`.
+A page shares nothing with another test. A test fails on an error in its page's console. The last
+picture of each test is kept; if the test fails, a trace is kept too. The conftest of this folder
+and the Kubernetes suite import the fixtures, and provide the Lab and the `profile`.
 """
 
 from __future__ import annotations

@@ -34,13 +34,13 @@ def launch_sleeping(lab: LabPage, name: str) -> None:
 
 
 def open_logs(lab: LabPage, name: str, **more: str) -> Locator:
-    """Open the tab; return its lines."""
+    """Open the tab with a run's output; return the element of its lines."""
     lab.execute("tfcluster:logs", name=name, **more)
     return lab.page.get_by_role("log", name=f"Output of {name}")
 
 
 def tab(lab: LabPage) -> Locator:
-    """Return the whole tab in front."""
+    """Return the visible tab with a run's output."""
     return lab.page.locator(".tfc-LogsWidget:visible")
 
 
@@ -60,12 +60,12 @@ def output_of(run: TFCluster) -> list[dict[str, Any]]:
 
 
 def card(lab: LabPage) -> Locator:
-    """Return the cards of the notebook in front."""
+    """Return the cards in the visible notebook."""
     return lab.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .tfc-RunCard")
 
 
 def launch_the_active_cell(lab: LabPage) -> None:
-    """Launch the cell in front from the form, and check its output."""
+    """Launch the active cell from the form, and check the run's output."""
     lab.notebook("%%tfcluster launch --workers 9\nprint('from a cell')", kernel=False)
     lab.cell().locator(".cm-content").click()
     form = opened(lab)
