@@ -156,7 +156,8 @@ def test_a_killed_proxy_comes_back_with_everything_behind_it(hub: Hub, admin: Vi
             return False
 
     hub.until(back, "the proxy", 40)
-    hub.one(NOTEBOOK).suspend()  # the hub waits for the proxy longer than its check interval
+    # JupyterHub waits for the end of this notebook longer than for its next check of the proxy.
+    hub.one(NOTEBOOK).suspend()
 
     hub.end()
 

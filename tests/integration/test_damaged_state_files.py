@@ -124,7 +124,7 @@ def test_a_copied_folder_ends_no_run(
     (output / "checkpoint").write_text("kept")
     tasks = tasks_of(run)
     runs, copy = backend.state_dir / "runs", "digits-backup"
-    if where == "another state folder":  # the record is valid in the copy
+    if where == "another state folder":  # the copy keeps its name, so its record is valid
         runs, copy = tmp_path / "copied" / "runs", "digits"
         runs.mkdir(parents=True)
     subprocess.run(["cp", "-r", folder_of(run).path.parent, runs / copy], check=True)

@@ -68,7 +68,7 @@ def test_a_run_starts_when_those_before_it_have_succeeded(
     home.wait("train-1", lambda s: waits(s, "there is no run prepare-1 yet"), "it says so")
     apply(("prepare-1", 600, 0, ()), ("later-1", 600, 0, on("train-1")))
     home.wait("train-1", lambda s: waits(s, "Waiting for prepare-1 to succeed."), "it waits")
-    home.phase("prepare-1", "Running")  # this run came later, and was not delayed
+    home.phase("prepare-1", "Running")  # created after train-1, but not delayed by it
     assert home.left_of("train-1") == ["tfcluster/train-1"]
     home.operator.stop()
     worker = home.pods("prepare-1")[0]["metadata"]["name"]

@@ -197,7 +197,7 @@ def test_tls_by_a_secret(cluster: UnderTest, hub: Hub, alice: Visitor, entrance:
     certificate = entrance.secret(hub.kubectl, "hub-tls", host)
     file = paths.ROOT / "k8s" / "overlays" / "hub-ingress" / "ingress.yaml"
     made = yaml.safe_load(file.read_text())
-    made["metadata"]["name"] = "hub-with-tls"  # another Ingress serves other tests
+    made["metadata"]["name"] = "hub-with-tls"  # the Ingress `hub` serves other tests
     made["spec"]["ingressClassName"] = cluster.description.ingress_class
     made["spec"]["tls"] = [{"hosts": [host], "secretName": "hub-tls"}]
     (rule,) = made["spec"]["rules"]

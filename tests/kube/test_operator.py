@@ -175,7 +175,7 @@ def test_a_deleted_worker_is_replaced(launched: Tenant, hurt: dict[str, list[Obj
         return {pod["metadata"]["name"] for pod in launched.pods("heals-1", "worker")}
 
     assert other["metadata"]["name"] in pod_names()
-    # a Job replaces a pod whose containers have ended; the kubelet may remove the pod later
+    # a Job replaces a pod once its containers have ended; the kubelet may remove that pod later
     wait_until(lambda: victim["metadata"]["name"] not in pod_names(), "the deleted pod is gone")
     assert any("deleted" in event["message"] for event in status["events"])
 
@@ -283,8 +283,7 @@ def test_a_record_goes_when_its_time_is_over(launched: Tenant) -> None:
 def test_a_run_succeeds_with_its_workers_and_frees_its_ps(
     launched: Tenant, watched: Watched
 ) -> None:
-    """A run succeeds with its workers; its parameter server is asked to end `reclaimAfter` later.
-    """
+    """A run succeeds with its workers. `reclaimAfter` later, its parameter server has to end."""
     status = launched.phase("works-1", "Succeeded")
     launched.kubectl("wait", "tfc/works-1", "--for=condition=Complete", "--timeout=60s")
     assert status["counts"]["worker"] == {"desired": 2, "succeeded": 2}

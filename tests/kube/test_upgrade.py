@@ -162,7 +162,7 @@ def test_a_run_goes_on_without_an_api_server(
     told = _refusal(KubernetesBackend(namespace=ticking.name).list)
     assert isinstance(told, BackendUnavailable)
     assert "running tasks continue" in str(told)
-    # the API server stays away for the whole time
+    # keep the API server away for AWAY seconds
     time.sleep(max(0.0, AWAY - (time.monotonic() - went)))
     without_api()
     back = time.time()

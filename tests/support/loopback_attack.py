@@ -200,7 +200,8 @@ def attack(tries: int, server: Victim | None = None) -> list[Tally]:
     reset, status, tallies = grpc_call(RESET), grpc_call(STATUS), []
 
     def told(form: str, tried: int, answered: int) -> None:
-        connect(0, "127.0.0.1", server.port, "wait", 1, status, STATUS_OK)  # this empties the queue
+        # The server answers this call after all connections in its queue.
+        connect(0, "127.0.0.1", server.port, "wait", 1, status, STATUS_OK)
         ended = not server.lives()
         if ended:
             server.renew()

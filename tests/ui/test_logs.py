@@ -76,7 +76,8 @@ def test_a_hundred_thousand_lines_are_scrolled_and_searched(lab: LabPage) -> Non
 
     log.press("/")
     lab.page.keyboard.type("line 49999 of")
-    expect(tab(lab).get_by_text(re.compile(r"^\d of 2$"))).to_be_visible()  # both logs are loaded
+    # Both tasks' logs are loaded, and the line is found in each.
+    expect(tab(lab).get_by_text(re.compile(r"^\d of 2$"))).to_be_visible()
     lab.page.keyboard.press("Escape")
     lines = log.locator("[data-line]")
     assert lines.count() < MOST_DRAWN

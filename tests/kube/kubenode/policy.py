@@ -17,8 +17,8 @@ from .commands import say, succeeds
 from .config import flags
 from .node import ENVIRONMENT, Node
 
-# The server's own nftables rule has the action `queue`; without CONFIG_NFT_QUEUE in the kernel it
-# logs an error every second. These iptables rules feed the same queue.
+# The server's own nftables rule has the action `queue`; without CONFIG_NFT_QUEUE in the kernel, the
+# server logs an error every second. The iptables rules `RULES` feed the same queue.
 PROBE = "add table inet probe; add chain inet probe p; add rule inet probe p queue num 100"
 JUDGE = "-m conntrack --ctstate NEW -j NFQUEUE --queue-num 100"
 TABLE = "kube-network-policies"

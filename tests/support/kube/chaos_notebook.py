@@ -207,7 +207,7 @@ class WithNotebook(Room):
         deleted.
         """
         for cell in self.notebook.cells:
-            own = re.search(r"^Traceback", cell.said, re.MULTILINE)  # a task's line has a prefix
+            own = re.search(r"^Traceback", cell.said, re.MULTILINE)  # lines of tasks have a prefix
             assert not own, (str(cell.output), cell.said)
         place = self.notebook.place
         there = {each.metadata.name for each in place.records.every()}

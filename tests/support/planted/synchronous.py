@@ -31,7 +31,7 @@ class Texts:
         while True:
             texts = self._make()
             with self._lock:
-                self._made.put(texts)  # with the lock, also while the queue is full
+                self._made.put(texts)  # waits for a full queue while it holds the lock
 
     def take(self):
         """Return the next batch."""

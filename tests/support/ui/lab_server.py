@@ -271,7 +271,7 @@ class LabServer:
         try:
             self.ask("DELETE", path)
         except urllib.error.HTTPError as error:
-            if error.code != 404:  # it ended meanwhile
+            if error.code != 404:  # what `path` names has ended meanwhile
                 raise
 
     def close(self) -> None:
