@@ -99,7 +99,7 @@ COOKIES = (
 def _refused(answer: bytes, what: str, may_lead: bool = False) -> None:
     (status,) = statuses(answer) or [0]
     leads = may_lead and status in {301, 302} and b"login" in answer.lower()
-    leads |= may_lead and status == 302 and b"/hub/" in answer  # to the sign-in page
+    leads |= may_lead and status == 302 and b"/hub/" in answer  # redirected to the sign-in page
     leads |= what.startswith("OPTIONS ") and not body(answer)  # the allowed methods are no secret
     assert leads or 400 <= status < 500, f"{what}: {status} {body(answer)[:200]!r}"
 

@@ -115,7 +115,7 @@ class Target:
         hub = self.hub
         assert hub.process is not None
         with suppress(subprocess.TimeoutExpired):
-            hub.process.wait(0.5)  # a killed hub has ended by now, and its notebook ends with it
+            hub.process.wait(0.5)  # returns if the hub was killed; its notebook then ends too
             hub.process = None
             hub.start()
         self.until(self._serves, "the owner has a notebook again")

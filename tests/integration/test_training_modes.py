@@ -246,8 +246,8 @@ with tf.Graph().as_default() as graph:
     ("server", "through"),
     [
         ("native", "serves on"),
-        # This case is long, because tests/unit covers it for a cluster of one worker:
-        # runtime/test_tf_server.py the worker's program, client/test_connection.py the clients.
+        # This case is long: for a cluster of one worker, tests/unit covers the worker's program
+        # (runtime/test_tf_server.py) and the clients (client/test_connection.py).
         pytest.param("python", "through tf.distribute.Server", marks=pytest.mark.long),
     ],
 )

@@ -289,7 +289,7 @@ def runnable(manifest: Object, name: str, case: Case, image: str) -> Object:
     """Return a manifest with the tests' program, without the nodes, GPUs, queues, servers and
     folders that this cluster lacks.
     """
-    # This also separates the parts that task types share through YAML's aliases.
+    # JSON, unlike deepcopy, also separates parts that task types share through YAML's aliases.
     made: Object = json.loads(json.dumps(manifest))
     made["metadata"] = {"name": name}
     made.pop("status", None)

@@ -169,7 +169,7 @@ class Hub:
             self.manager.stop(run.metadata.name, "the test is over")
         deadline = time.monotonic() + 90
         while (left := self.processes("")) and time.monotonic() < deadline:
-            time.sleep(0.05)  # no child processes of ours, so no signal reports their end
+            time.sleep(0.05)  # these are not child processes: no signal reports their end
         for process in left:
             process.kill()
         assert not left, f"the hub left processes behind: {left}\n{self.said()}"

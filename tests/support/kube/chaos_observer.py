@@ -157,7 +157,7 @@ def _members() -> Iterator[Member]:
         with suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             if any(word.endswith(b"/runtime.zip") for word in words):
-                # The task's environment, in the container of that process.
+                # /proc/PID/root is the root folder of that process's container.
                 given = Path("/proc", str(pid), "root", "tfcluster", "task.json")
                 told = json.loads(given.read_bytes())
                 space = namespace_of(pid)

@@ -291,7 +291,7 @@ class LabServer:
         while found := [p for p in psutil.process_iter() if _carries(p.pid, mark)]:
             if time.monotonic() > deadline:
                 break
-            time.sleep(0.05)  # no child processes of ours, so no signal reports their end
+            time.sleep(0.05)  # these are not child processes: no signal reports their end
         return found
 
 
