@@ -1,4 +1,4 @@
-"""Hostile archives, downloads and folders, given as the program of a launch."""
+"""Hostile archives, downloads and folders, launched as programs."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def folders(target: Target, drawn: random.Random) -> None:
 
 
 def pipes(target: Target, drawn: random.Random) -> None:
-    """A pipe in place of a program or beside it never blocks a launch."""
+    """A pipe in place of a program, or in the program's folder, never blocks a launch."""
     with target.state() as folder:
         named = folder / "job" / drawn.choice(("main.py", "x.py", "data"))
         named.parent.mkdir()

@@ -122,7 +122,7 @@ def test_an_administrator_pauses_a_schedule_and_its_owner_cannot_resume_it(
     hub: Hub, admin: Visitor, page: Page, shots: Path
 ) -> None:
     """The page lists schedules with their last due times; a pause asks for a reason, which the
-    owner reads; a command resumes it, and the audit log has both.
+    owner reads; a command resumes the schedule, and the audit log has the pause and the resumption.
     """
     sign_in_to(page, hub, "schedules")
     expect(page.get_by_text("There are no schedules yet.")).to_be_visible(timeout=90_000)

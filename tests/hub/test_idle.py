@@ -84,7 +84,9 @@ def test_work_is_use(works: Future[tuple[str, bool]]) -> None:
 
 
 def test_second_notebook(hub: RealHub) -> None:
-    """If named notebooks are enabled, one runs beside the first, and a further one is refused."""
+    """If named notebooks are enabled, a user may have one next to the unnamed notebook, and a
+    second one is refused.
+    """
     bob = hub.visitor("bob")
     assert bob.run(bob.spawn("second"), "print(6 * 7)") == "42\n"
     refused = bob.ask("POST", "hub/api/users/bob/servers/third")

@@ -201,8 +201,8 @@ def test_admin_group(dex: tuple[Provider, RealHub]) -> None:
 
 
 def test_outsider(dex: tuple[Provider, RealHub]) -> None:
-    """A user of the provider who is in no allowed group is told so and does not become a hub
-    user.
+    """A user of the provider who is in no allowed group gets that as the reason of the refusal, and
+    does not become a hub user.
     """
     visitor, answer = signed_in(dex[1], "eve")
     assert answer.status_code == 403

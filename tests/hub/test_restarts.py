@@ -44,7 +44,7 @@ def test_a_second_start_tells_where_the_first_is(hub: Hub, admin: Visitor) -> No
 
 @dataclass(frozen=True)
 class Restart:
-    """What was observed around one restart of the hub, which Ctrl-C ended."""
+    """What was observed when Ctrl-C had ended the hub, and when the hub started again."""
 
     lab: str
     """URL of the owner's notebook before the restart."""

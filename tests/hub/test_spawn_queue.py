@@ -49,7 +49,9 @@ def progress(answer: requests.Response) -> Iterator[str]:
 
 
 def test_one_waits_for_the_other(hub: RealHub, gate: Path, wait_for: Callable[..., None]) -> None:
-    """The second user is told to wait, and their notebook starts once the first one listens."""
+    """The second user is told to wait, and their notebook starts once the first user's notebook
+    listens.
+    """
     ada, bob = hub.visitor("ada"), hub.visitor("bob")
     assert ada.ask("POST", "hub/api/users/ada/server").status_code == 202
     wait_for(gate.with_name("open.ada").exists, "the first starts", within=60)

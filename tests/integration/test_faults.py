@@ -138,7 +138,9 @@ def kernel(runs: Runs, tmp_path: Path) -> Iterator[KernelManager]:
 
 
 def test_a_run_outlives_the_kernel_that_launched_it(runs: Runs, kernel: KernelManager) -> None:
-    """A run launched from a cell outlives its killed kernel, and has none of its secrets."""
+    """A run that a cell launched continues after its kernel is killed, and has none of the kernel's
+    secrets.
+    """
     client = kernel.blocking_client()
     client.start_channels()
     client.wait_for_ready(timeout=PATIENCE)

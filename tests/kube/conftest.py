@@ -117,7 +117,7 @@ def _rank(item: pytest.Item) -> int:
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, bool | None, bool | None]:
-    """Lock the cluster during a file, and the operator during a test."""
+    """Lock the cluster while a file of tests runs, and the operator while one test runs."""
     cluster, operator = item.config.stash[CLUSTER], item.config.stash[OPERATOR]
     hub_turn = item.config.stash[HUB]
     names = getattr(item, "fixturenames", ())

@@ -85,7 +85,8 @@ def stop(tenant: Tenant, *names: str) -> None:
 @pytest.mark.needs("quota", "rwx")
 def test_two_launches_and_room_for_one(bounded: Tenant, program: Any) -> None:
     """If only one of two launched runs fits, the other waits with its reason, its place, and the
-    run that uses the resources. It starts by itself when they are free, and the third run after it.
+    run that uses the resources. The waiting run starts automatically when the resources are free,
+    and then the third run.
     """
     for name in ("first-1", "second-1", "third-1"):
         bounded.launch(name, workers(program, 1, "3Gi"))

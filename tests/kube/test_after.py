@@ -61,8 +61,9 @@ def waits(status: dict[str, object], words: str) -> bool:
 def test_a_run_starts_when_those_before_it_have_succeeded(
     home: Tenant, apply: Callable[..., None]
 ) -> None:
-    """A manifest may be applied before the run that it names. Its run has no pods and delays no
-    other run. It starts by itself when the named run has succeeded, even if the operator was away.
+    """A manifest may be applied before the run that it names. The manifest's run then has no pods
+    and delays no other run. It starts automatically when the named run has succeeded, even if the
+    operator was away.
     """
     apply(("train-1", 0, 0, on("prepare-1")))
     home.wait("train-1", lambda s: waits(s, "there is no run prepare-1 yet"), "it says so")

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.needs("registry", "node-inside")
 
 @pytest.fixture(scope="module")
 def image(cluster: UnderTest) -> str:
-    """An image with Python but without TensorFlow, which keeps it small."""
+    """A small image, with Python but without TensorFlow."""
     assert cluster.own
     built = images.build("operator")
     registry.push(built, cluster.own.first)

@@ -31,7 +31,9 @@ def groups(tenant: Tenant) -> dict[str, str]:
 
 
 def one_runs_and_one_waits(tenant: Tenant, program: Path, said: str) -> tuple[str, str]:
-    """Launch two clusters that each fit alone; return the one that runs and the one that waits."""
+    """Launch two clusters of which only one fits at a time; return the one that runs and the one
+    that waits.
+    """
     both = ("one-1", "two-1")
     for name in both:
         tenant.launch(name, wish(program, workers=3, ps=1, cpu=5))

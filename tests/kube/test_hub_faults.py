@@ -40,10 +40,10 @@ def standing(hub: Hub, carol: Visitor) -> Standing:
 
 
 def test_a_spawn_in_trouble_says_why(hub: Hub) -> None:
-    """The progress page says why a server cannot start as soon as Kubernetes knows.
+    """As soon as Kubernetes knows why a server cannot start, the progress page says so.
 
-    One server asks for a size that no node has. The other server asks for a missing image; its
-    start is given up, and the user is told what to do.
+    One server asks for a size that no node has. The other server asks for a missing image; the hub
+    gives up its start, and tells the user what to do.
     """
     large, lost = hub.new_user("large"), hub.new_user("lost")
     hub.spawn(large, profile="huge")

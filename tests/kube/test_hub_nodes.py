@@ -240,8 +240,8 @@ def test_a_notebook_on_a_lost_node_starts_elsewhere(
     run: tuple[str, Object],
     lose: Callable[[], None],
 ) -> None:
-    """The hub gives up a notebook whose node is lost, and its page says so. After a new start it
-    runs on another node with its files. Its cluster has continued meanwhile.
+    """The hub gives up a notebook whose node is lost, and the notebook's page says so. After a new
+    start the notebook runs on another node with its files, and its cluster has continued.
     """
     (first, second), own = nodes, f"user/{notebook.name}"
     assert _pod(hub, notebook)["spec"]["nodeName"] == second

@@ -89,7 +89,7 @@ def shared_lab(
 
 @pytest.fixture
 def server(shared_lab: KubernetesLab) -> Iterator[KubernetesLab]:
-    """The shared JupyterLab; it ends what the test started."""
+    """The shared JupyterLab; everything that the test started is ended afterwards."""
     yield shared_lab
     shared_lab.clean()
 
@@ -254,7 +254,7 @@ def test_a_run_that_waits_says_for_what(lab: LabPage, narrow: None) -> None:
 
 def test_a_session_from_outside_is_refused(lab: LabPage) -> None:
     """A user who connects to In-Graph servers from outside the cluster is told to connect in a
-    notebook there.
+    notebook of the cluster.
     """
     lab.server.launch(None, workers=1, ps=0, mode="in-graph", name="drive")
     phase(lab, "drive-1", "Running")

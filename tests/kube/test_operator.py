@@ -142,7 +142,7 @@ def test_a_failure_names_the_task_and_its_last_lines(launched: Tenant) -> None:
 
 
 def test_a_stop_ends_every_task(launched: Tenant) -> None:
-    """`spec.stop` ends all tasks of a run; it is Stopped with the given reason."""
+    """`spec.stop` ends all tasks of a run; the run is then Stopped, with the given reason."""
     launched.phase("stops-1", "Running")
     asked = '{"spec":{"stop":{"reason":"lunch","by":"alice","time":"2026-01-31T12:00:00Z"}}}'
     launched.kubectl("patch", "tfcluster", "stops-1", "--type=merge", "-p", asked)
@@ -306,7 +306,7 @@ def test_an_operator_that_returns_catches_up(
     launched: Tenant, watched: Watched, program: Path
 ) -> None:
     """An operator that returns catches up with a run whose workers ended meanwhile. It reclaims the
-    parameter server, dates the success from the worker's exit, and leaves other runs alone.
+    parameter server, dates the success from the worker's exit, and changes no other run.
     """
     launched.launch("away-1", spec_of(program, LONG, "0", ps=1, lifecycle=SHORT))
     launched.phase("away-1", "Running")

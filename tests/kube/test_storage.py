@@ -42,7 +42,7 @@ READ = 'while text=$(cat /data/note) && [ "$text" != end ]; do :; done; [ "$text
 
 
 def using(found: Object, name: str = CLAIM, node: str = "") -> Object:
-    """Return a pod with a claim at /data, on `node` if it is given."""
+    """Return a pod with a claim at /data, on `node` unless it is empty."""
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
     found["spec"].update(volumes=[volume])
     if node:

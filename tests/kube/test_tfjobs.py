@@ -93,7 +93,7 @@ note("exit " + code)
 os._exit(int(code))
 """
 """The program of every task, which carries out its steps. A step is an exit code, `serve` or
-`kill`. `0+15` waits 15 s first; `0@ps-0=3` waits until that task has exited with 3.
+`kill`. `0+15` waits 15 s first; `0@ps-0=3` waits until ps-0 has exited with 3.
 """
 
 

@@ -49,7 +49,7 @@ class Way(LabPage):
 
     def run_until(self, text: str | re.Pattern[str], cells: int) -> None:
         """Run `cells` cells from the selected one on, including text cells, and wait for the output
-        of the last one.
+        of the last cell.
         """
         for _cell in range(cells):
             self.execute("notebook:run-cell-and-select-next")

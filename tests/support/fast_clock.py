@@ -1,4 +1,4 @@
-"""The clock process on a fast clock, which tests can kill."""
+"""The clock process of schedules, with a fast clock; tests can kill it."""
 
 from __future__ import annotations
 

@@ -62,7 +62,9 @@ class Run:
     def until(
         self, true: Callable[[Status], object], what: str, within: float = PATIENCE
     ) -> Status:
-        """Return the first status for which a condition holds; it is read at least every 0.2 s."""
+        """Return the first status for which a condition holds; the status is read at least every
+        0.2 s.
+        """
         deadline = time.monotonic() + within
         status = self.status
         for seen in self.manager.follow(self.name):

@@ -110,7 +110,7 @@ def test_what_a_program_prints_is_text_and_colours(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_following_stops_when_one_scrolls_up(lab: LabPage) -> None:
-    """The newest line stays in view until the user scrolls up; a button goes back."""
+    """The newest line stays in view until the user scrolls up; a button goes back to it."""
     (lab.server.root / "slow.py").write_text(SLOW)
     lab.server.launch("slow.py", workers=1, name="slow")
     log = open_logs(lab, "slow-1")

@@ -121,8 +121,8 @@ def test_it_reloads_while_the_run_is_active_and_says_so(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_it_waits_for_the_first_point(lab: LabPage) -> None:
-    """A tab that is opened before the first point says so. The curve appears by itself, also for a
-    user who looked at the graph meanwhile, and after the end of the run.
+    """A tab that is opened before the first point says so. The curve appears by itself, even if the
+    user has opened the graph in between, and even after the end of the run.
     """
     for name in ("digits", "looked"):
         lab.server.launch("sleep.py", name=name, workers=1, ps=0)
@@ -378,7 +378,7 @@ def test_a_tab_that_loads_behind_another(lab: LabPage) -> None:
 
 @pytest.fixture
 def recorder(server: LabServer) -> Iterator[Path]:
-    """A stand-in for a TensorBoard, which shows the requests that reach it."""
+    """A stand-in for a TensorBoard; it shows the requests that reach it."""
     folder = server.root / "recorded"
     folder.mkdir()
     file = RegistryEntry(registry_folder(server.state), str(folder)).file("json")

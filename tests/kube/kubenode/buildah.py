@@ -1,8 +1,8 @@
 """Run buildah without installing it, in its own namespaces on a Debian tree that contains it.
 
 Its storage is in the cache, so that layers are built once. Builds use the machine's trusted
-certificates, its proxies, and the package sources of its pip and npm. None of these gets into an
-image.
+certificates, its proxies, and the package sources of the machine's pip and npm; none of these
+settings gets into an image.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The whole cluster, which `kube-up` starts in the right order and `kube-down` removes.
 
-A repeated start is safe: running servers are left alone, and leftovers of a crash are removed
+A repeated start is safe: running servers are not touched, and leftovers of a crash are removed
 first. After the removal, no process, mount, loop device or cgroup may be left.
 """
 

@@ -34,7 +34,8 @@ def ask(kubectl: Kubectl, **words: Any) -> Object:
 
 def task(job: Object, index: int) -> Object:
     """Return a task of a Job as a separate pod for a real node. The pod has the task's name and
-    files. It belongs neither to the Job nor to the Service, which have the fake pod.
+    files. It belongs neither to the Job nor to the Service, because these have a fake pod for the
+    same task.
     """
     spec = copy.deepcopy(job["spec"]["template"]["spec"])
     name = f"{job['metadata']['name']}-{index}"

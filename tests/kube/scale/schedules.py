@@ -123,7 +123,7 @@ def _round(site: Site, side: _Side) -> dict[str, float]:
 
 
 def _use(site: Site, side: _Side, seconds: float = WINDOW) -> _Use:
-    """Return what a side uses in a window of time, which is the measurement."""
+    """Wait for a window of time, and return what a side has used in it."""
     cpu, requests = cpu_of(side.pid()), _requests(site)
     time.sleep(seconds)
     return _Use(cpu_of(side.pid()) - cpu, _requests(site) - requests, memory_of(side.pid()))

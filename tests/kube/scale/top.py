@@ -104,7 +104,7 @@ print(sum(shown))
 
 
 def top(site: Site, rounds: int) -> list[Row]:
-    """Launch 600 tasks, put their samples on the volume, and look at them."""
+    """Launch 600 tasks, put their samples on the volume, and run `tfcluster top`."""
     there = clusters.described(Cluster().state / "cluster.toml")
     with site.namespace("top") as namespace, phases(site.api, namespace) as told:
         kube = site.kubectl.within(namespace)

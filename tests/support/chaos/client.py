@@ -78,7 +78,7 @@ def dies(at: int, how: str) -> None:
 
 
 def ambush(cluster: str, after: float) -> None:
-    """Kill a supervisor of this name some seconds after it starts; do nothing if none starts."""
+    """Kill a supervisor of `cluster` `after` seconds after its start; do nothing if none starts."""
     mark = f"/runs/{cluster}/".encode()
     deadline = time.monotonic() + 2.0
     while time.monotonic() < deadline:

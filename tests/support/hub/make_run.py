@@ -51,7 +51,7 @@ class Hub:
     """
 
     prefix: Sequence[str] = ()
-    """A command that executes the hub's command, which is appended to it."""
+    """A command that executes the command of the hub, which follows it as arguments."""
 
     def __init__(
         self,

@@ -1,5 +1,4 @@
-"""A machine with more accounts than this one, such as ada and bob or a class, in which commands can
-be started.
+"""Commands on a machine with more accounts than this one, such as ada and bob, or a class.
 
 This machine stays unchanged: the accounts, their homes and their access to the Python under test
 exist only in a mount namespace, which ends with its last process.

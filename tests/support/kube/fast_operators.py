@@ -48,8 +48,8 @@ class FastOperators:
     """Two operators that both lead, each by a Lease of its own.
 
     Args:
-        kubectl: the namespace that they look after.
-        folder: where the policy `policy.yaml` is, and their logs are written.
+        kubectl: a kubectl in the namespace that the operators serve.
+        folder: the folder of the policy, `policy.yaml`, and of the operators' logs.
         speed: seconds that pass for schedules in one real second.
     """
 

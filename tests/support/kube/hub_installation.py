@@ -48,7 +48,8 @@ services = c.JupyterHub.services.get_value([])
 culler["command"][culler["command"].index("--cull-every=60")] = "--cull-every=5"
 """
 OWN_DISK = "tests-own-disk"
-"""A group whose claims have this storage class, which test_console_usage.py creates."""
+"""The name of a group, and of the storage class of its claims. test_console_usage.py creates both.
+"""
 HUGE = {"name": "huge", "title": "Too large", "cpu": 512, "memory": "4Ti"}
 
 

@@ -1,4 +1,4 @@
-"""A tiny HTTP server in place of a TensorBoard, which reports the requests that reach it.
+"""A tiny HTTP server that takes the place of a TensorBoard, and reports the requests that reach it.
 
   python recorder.py REGISTRY_FILE FOLDER PREFIX
 
