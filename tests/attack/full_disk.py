@@ -93,7 +93,7 @@ def inside(seed: str) -> None:
 
 
 def fill(folder: Path, drawn: random.Random) -> None:
-    """Fill the disk, with a file that grows and with many small ones."""
+    """Fill the disk: with a file that grows, and with many small files."""
     name = folder / f"full-{drawn.getrandbits(40):x}"
     with name.open("ab", buffering=0) as file:
         for block in (1 << 16, 4096, 1):

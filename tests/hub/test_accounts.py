@@ -182,7 +182,9 @@ def test_an_administrator_invites_in_the_console_and_each_is_noted(
 
 
 def test_nobody_is_invited_who_would_get_no_notebook(hub: Hub, admin: Visitor) -> None:
-    """An invitation without a system account is refused with the reason, in console and shell."""
+    """An invitation of a user without a system account is refused with the reason, in console and
+    shell.
+    """
     console, name = opened(admin), "tfc-nobody-at-all"
     reason = "has no system account" if os.geteuid() == 0 else "was started by"
 

@@ -301,7 +301,9 @@ def test_provider_away(dex: tuple[Provider, RealHub]) -> None:
 
 
 def test_hub_that_cannot_ask(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A hub without required settings does not start, and names all of them without a traceback."""
+    """A hub that lacks required settings does not start; the message names all of them, without a
+    traceback.
+    """
     hub = RealHub(tmp_path_factory.mktemp("hub"), environ={"TFCLUSTER_HUB_SIGN_IN": "oidc"})
     with pytest.raises(AssertionError, match="the hub ended"):
         hub.start()

@@ -276,7 +276,7 @@ def test_a_cluster_without_tfcluster(backend: KubernetesBackend) -> None:
 def test_a_namespace_that_no_operator_serves(
     user: Path, kube: Kubectl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A launch in a namespace without an operator is refused with what is missing."""
+    """A launch in a namespace without an operator is refused; the message says what is missing."""
     monkeypatch.setenv("KUBECONFIG", kube.kubeconfig)
     told = words_of(KubernetesBackend(namespace=kube.namespace).options)
     assert "does not serve namespace" in str(told) and "tfcluster.dev/tenant=true" in str(told)

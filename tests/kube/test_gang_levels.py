@@ -1,5 +1,5 @@
-"""Volcano queues that close, and runs preempted by runs of a higher priority, with and without
-Volcano.
+"""Volcano queues that close, and runs that are preempted by runs of a higher priority, by Volcano
+or by Kubernetes' scheduler.
 """
 
 from __future__ import annotations

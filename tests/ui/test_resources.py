@@ -85,7 +85,7 @@ def test_rows_of_tasks_have_small_lines(lab: LabPage) -> None:
 
 
 def test_a_tab_shows_what_each_type_uses(lab: LabPage) -> None:
-    """The tab of a run has graphs with outlying tasks and with events, opens the logs of a task,
+    """The tab of a run has graphs that show outlying tasks and events, opens the logs of a task,
     and is restored with the layout.
     """
     trains(lab)

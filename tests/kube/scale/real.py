@@ -19,7 +19,7 @@ IMAGE_PULL = 600.0
 
 
 def asker(image: str) -> Object:
-    """Return a pod with Python that waits for commands, with a task's DNS options."""
+    """Return a pod with Python and a task's DNS options, which waits for commands."""
     made = workloads.pod("asker", image)
     made["spec"]["dnsConfig"] = {"options": [{"name": "ndots", "value": "2"}]}
     return made
