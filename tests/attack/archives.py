@@ -24,9 +24,9 @@ from .cases import Attempt
 from .target import Target
 
 LIMIT = 200_000
-"""Most bytes that a program may have here."""
+"""Maximum size in bytes of a program in these attacks."""
 MOST = 64 << 20
-"""Most bytes of memory that refusing a program may take."""
+"""Maximum bytes of memory that the refusal of a program may take."""
 
 
 def _refused(target: Target, source: Callable[[Site, Path], str]) -> None:

@@ -36,7 +36,7 @@ disk.
 
 
 def full(target: Target, drawn: random.Random) -> None:
-    """On a full disk a task's end is shown, stop and delete work, and status names the disk."""
+    """On a full disk, `status` shows a task's end and names the disk; `stop` and `delete` work."""
     alone = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
     if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
         raise NotTried("this user may make no mount namespace (unshare)")

@@ -91,13 +91,13 @@ class Target:
         return self.newcomer(GUEST)
 
     def signed_in(self, name: str, password: str = PASSWORD) -> Visitor:
-        """Return this user, signed in with a new browser."""
+        """Return the user called `name`, signed in with a new browser."""
         visitor = Visitor(self.url)
         visitor.sign_in(name, password)
         return visitor
 
     def newcomer(self, name: str, password: str = PASSWORD) -> Visitor:
-        """Return a user who was just invited, signed in."""
+        """Invite a user, and return the user with a signed-in browser."""
         link = self.hub.accounts("invite", name).strip()
         answer = self.hub.visitor().set_password(link, password)
         assert answer.status_code == 302, answer.text

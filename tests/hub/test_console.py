@@ -389,8 +389,8 @@ def test_a_former_administrator_with_an_open_page_is_out_at_once(
 
 
 def test_the_command_line_does_the_same(hub: Hub, admin: Visitor, tmp_path: Path) -> None:
-    """`tfcluster admin` does what the console does, with a token; without one it says how to make
-    one.
+    """With a token, `tfcluster admin` does what the console does; without a token, it says how to
+    make one.
     """
     hub.launch(SLEEP, "line", workers=1)
     hub.until(lambda: hub.manager.status("line").status.phase.value == "Running", "running")

@@ -221,7 +221,7 @@ def test_closing_the_terminal_ends_it_cleanly(
 
 
 def test_an_administrator_shuts_it_down_from_the_page(hub: Hub, admin: Visitor) -> None:
-    """`Shutdown Hub` is a clean end like Ctrl-C, and is reported as one."""
+    """`Shutdown Hub` ends the hub as cleanly as Ctrl-C does, with the same message."""
     assert admin.api("POST", "shutdown", {"proxy": True, "servers": True}).status_code == 202
     assert hub.process is not None and hub.process.wait(60) == 0
     hub.process = None

@@ -145,7 +145,9 @@ def test_a_copied_folder_ends_no_run(
 def test_a_supervisor_writes_its_files_again(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """A running run's supervisor rewrites its record, status, lock and the tasks' description."""
+    """The supervisor of a running run rewrites the run's record, status and lock, and the tasks'
+    description.
+    """
     run = launch(SLEEP, worker=1)
     wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
     folder = folder_of(run)

@@ -303,7 +303,7 @@ def test_hours_outlive_their_records_and_a_budget_refuses(
     new_tenant: Callable[[], Tenant], program: Any
 ) -> None:
     """A used-up budget refuses launches by any client, and lets running runs continue. The operator
-    keeps the hours of a deleted record where its user cannot change them.
+    keeps the hours of a deleted record in a place that the user cannot change.
     """
     tenant = new_tenant()
     inside, name = tenant.kubectl, tenant.name

@@ -52,7 +52,7 @@ def user(new_tenant: Callable[[], Tenant], tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def backend(user: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesBackend]:
-    """The backend with that kubeconfig; its runs are deleted afterwards."""
+    """The backend with the kubeconfig of the fixture `user`; its runs are deleted afterwards."""
     monkeypatch.setenv("KUBECONFIG", str(user))
     yield KubernetesBackend()
     left = KubernetesBackend()  # this connection bypasses the relay

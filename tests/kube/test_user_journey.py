@@ -27,7 +27,7 @@ context = pages.context
 
 
 class Way(LabPage):
-    """A page with a hub user's JupyterLab, which no server of the tests serves."""
+    """A page with a hub user's JupyterLab. The hub serves it, not a server of the tests."""
 
     def __init__(self, page: Page, shots: Path) -> None:
         super().__init__(page, None, shots)  # type: ignore[arg-type]

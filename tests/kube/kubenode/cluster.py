@@ -75,7 +75,7 @@ class Cluster:
             options: names of OPTIONS.
 
         Raises:
-            NodeError: the machine cannot do it, a build failed, or a server did not start.
+            NodeError: the machine cannot run a node, a build failed, or a server did not start.
         """
         sandbox.check_machine()
         with locked(self.state.with_suffix(".lock"), waiting_for=f"the cluster {self.name}"):

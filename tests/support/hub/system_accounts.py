@@ -75,7 +75,8 @@ def _is_of(process: psutil.Process, uids: Collection[int]) -> bool:
 def entered(
     folder: Path, needed: Sequence[Path] = (), accounts: Mapping[str, int] = UIDS
 ) -> list[str]:
-    """Return the prefix of a command that runs on that machine and keeps its process number.
+    """Return the prefix of a command that runs on the machine with more accounts, and keeps its
+    process number.
 
     `folder` gets the machine's files and `homes` the new homes; `needed` are folders that root's
     processes still see.

@@ -50,7 +50,7 @@ class Cell:
 
     @property
     def lines(self) -> list[str]:
-        """The lines of tasks in its output."""
+        """The lines of tasks in the cell's output."""
         return LINE.findall(self.said)
 
 

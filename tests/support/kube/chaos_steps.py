@@ -27,7 +27,7 @@ from tfcluster_magic.spec import Lifecycle, Mode, Phase, Replicas, ReplicaSet, R
 SMALL = Resources(memory="100Mi")
 SERVES = Resources(memory="1Gi")
 AT_ONCE = 4
-"""Maximum records deleted at the same time at the end."""
+"""Maximum number of records that are deleted at the same time at the end."""
 PACE = 0.6
 """Maximum seconds to the next step; it starts at once when a record changes."""
 
