@@ -108,7 +108,7 @@ def assert_learned(run: Run, task: str, least: float = 0.95) -> None:
 
 
 def checkpoint(run: Run) -> int:
-    """Return the step of the newest checkpoint; -1 without one."""
+    """Return the step of the newest checkpoint; -1 if there is none."""
     found = run.output.glob("model.ckpt-*.index")
     return max((int(path.stem.rpartition("-")[2]) for path in found), default=-1)
 

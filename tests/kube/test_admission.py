@@ -194,9 +194,9 @@ ADVICE = (
 
 
 def test_a_number_of_workers_is_advised_where_it_helps(kube: Kubectl) -> None:
-    """A number of workers is advised only if fewer of them would help, because they request the
-    scarce resource. Only the test publishes limits here. Limits that do not match the published
-    offer, as after an older operator, refuse nothing.
+    """The message advises a number of workers only if fewer workers would help, because the workers
+    request the scarce resource. Only the test publishes limits in this namespace. Limits that do
+    not match the published offer, as after an older operator, refuse nothing.
     """
     kube("create", "namespace", "advice")
     place = kube.within("advice")

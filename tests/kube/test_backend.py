@@ -150,7 +150,9 @@ else:
 def test_an_active_run_is_resumed_with_another_size(
     backend: KubernetesBackend, tmp_path: Path
 ) -> None:
-    """`rerun --workers 2 --resume` stops the run, and the next one starts from its checkpoints."""
+    """`rerun --workers 2 --resume` stops the run, and the next run starts from the checkpoints of
+    the stopped run.
+    """
     program = tmp_path / "counts.py"
     program.write_text(COUNTS)
     manager = ClusterManager(backend)
@@ -165,7 +167,7 @@ def test_an_active_run_is_resumed_with_another_size(
 
 
 def test_a_watch_outlives_a_cut(backend: KubernetesBackend, relay: Relay, hello: Path) -> None:
-    """Deletions and launches during a cut are reported after it."""
+    """Deletions and launches while the connection is cut are reported once it is back."""
     direct = KubernetesBackend()
     direct.create(LaunchRequest(cluster="first", spec=stuck(hello)))
     watch = (change for change in backend.watch() if change is not None)
@@ -254,7 +256,9 @@ def test_a_token_that_is_no_longer_good(
 def test_missing_rights(
     user: Path, kube: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A missing right is named with resource and namespace, and the administrator to ask."""
+    """If a right is missing, the message names the resource and the namespace, and says whom to
+    ask.
+    """
     kube.apply(*tenants.rights([], kube.namespace))
     path = tenants.kubeconfig(kube, tmp_path / "kubeconfig")
     monkeypatch.setenv("KUBECONFIG", str(path))

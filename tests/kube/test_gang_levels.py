@@ -126,8 +126,8 @@ def test_a_run_in_a_closed_queue_says_so_and_begins_when_it_opens(
 def test_a_waiting_run_says_that_its_queue_closed(
     cluster: UnderTest, there: Tenant, program: Path, queue: str
 ) -> None:
-    """A run continues while its queue closes; a waiting run says so, and starts once the queue is
-    open and has room.
+    """A run continues while its queue closes; a waiting run says that its queue is closed, and
+    starts once the queue is open and has room.
     """
     operate(cluster, there, gang="auto")
     there.launch("runs-1", wish(program, workers=3, ps=1, cpu=5))

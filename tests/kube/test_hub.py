@@ -157,7 +157,7 @@ def test_an_http_route_has_its_gateways_certificate(
     cluster: UnderTest, hub: Hub, route: Object, entrance: Entrance
 ) -> None:
     """On a TLS listener the HTTPRoute answers with the Gateway's certificate; a route on the plain
-    listener redirects browsers there.
+    listener redirects browsers to https.
     """
     certificate = entrance.secret(hub.kubectl, "gateway-tls", ROUTED)
     tls = {"certificateRefs": [{"name": "gateway-tls"}]}

@@ -52,7 +52,7 @@ Write = Callable[..., None]
 
 
 def pool(name: str) -> Object:
-    """Return the selector and tolerations of a pool, in the form of both policies and of a pod."""
+    """Return the selector and tolerations of a pool, in the form that policies and pods share."""
     allowed = {"key": POOL, "operator": "Equal", "value": name, "effect": "NoSchedule"}
     return {"nodeSelector": {POOL: name}, "tolerations": [allowed]}
 
@@ -108,7 +108,7 @@ def write(hub: Hub) -> Iterator[Write]:
 
 @pytest.fixture(scope="module")
 def eva(cluster: UnderTest, hub: Hub) -> Iterator[Visitor]:
-    """A user whose group reads the shared data `digits`, without a notebook yet."""
+    """A user without a notebook, whose group reads the shared data `digits`."""
     found = hub.newcomer("eva")
     theirs = hub.namespace(found.name).namespace
     volume = digits(cluster, theirs)

@@ -84,7 +84,7 @@ def test_a_tfjob_is_launched_and_its_tasks_get_what_it_says(
     """Each task type of an imported TFJob gets its command, folder and variables, including
     variables from a Secret with other key names.
 
-    The run succeeds when the chief is done, and its parameter server ends after it.
+    The run succeeds when the chief is done, and its parameter server ends after the chief.
     """
     tenant, kubeconfig = user
     manifest = {

@@ -271,7 +271,7 @@ def test_a_session_from_outside_is_refused(lab: LabPage) -> None:
 
 def test_a_run_with_output_on_an_unmounted_volume(lab: LabPage) -> None:
     """If the output's volume is not mounted, TensorBoard and the output of deleted pods say so, and
-    where to read it.
+    say where to read the output.
 
     A delete with the output is refused before it stops anything; a delete without it removes the
     run and its pods.

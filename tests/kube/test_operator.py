@@ -223,7 +223,8 @@ def test_a_run_of_a_deleted_name_waits_for_the_old_pods(launched: Tenant, progra
 def test_a_later_run_of_the_same_name_runs_its_own_program(
     tenant: Tenant, cluster: UnderTest, tmp_path: Path
 ) -> None:
-    """A run never gets the program of a deleted run of its name, even on a node that still has it.
+    """A run never gets the program of a deleted run of its name, even on a node that still has that
+    program.
 
     Kubelet keeps the files of a run while any pod names them, and then slightly longer than the API
     shows that pod.

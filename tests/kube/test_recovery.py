@@ -122,7 +122,7 @@ class Training:
         return self._read(f"cat {self._folder}/{task}.log")
 
     def checkpoint(self) -> int:
-        """Return the step of the newest checkpoint; -1 without any."""
+        """Return the step of the newest checkpoint; -1 if there is none."""
         found = re.findall(r"model\.ckpt-(\d+)\.index", self._read(f"ls {self._folder}"))
         return max(map(int, found), default=-1)
 

@@ -46,7 +46,7 @@ def operator(cluster: UnderTest, installed: Installed | None) -> Installed:
 def ticking(
     new_tenant: Callable[[], Tenant], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Tenant]:
-    """A run that prints the time all the time."""
+    """A run that prints the time continuously."""
     tenant = new_tenant()
     tenants.move_in(tenant.kubectl)
     program = tmp_path_factory.mktemp("program") / "tick.py"

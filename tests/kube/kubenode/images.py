@@ -75,7 +75,8 @@ class Image:
 
 
 def build(name: str) -> Image:
-    """Return an image of NAMES or OF_ONE_TEST with its current content; build it if it is new.
+    """Return an image of NAMES or OF_ONE_TEST with its current content; build it if the storage
+    lacks it.
 
     Raises:
         NodeError: a step of its Dockerfile failed; the message has the step's last lines.
@@ -105,7 +106,9 @@ def build(name: str) -> Image:
 
 
 def remove_older(name: str) -> None:
-    """Delete all but the KEPT newest versions of an image; nodes then forget the deleted ones."""
+    """Delete all but the KEPT newest versions of an image; nodes then remove the deleted versions,
+    too.
+    """
     versions = (storage() / "built").glob(f"{name}-{'[0-9a-f]' * 12}")
     for built in sorted(versions, key=lambda version: version.stat().st_mtime)[:-KEPT]:
         # it was deleted by hand, or is the base of another image

@@ -107,7 +107,7 @@ class Module:
 
     @property
     def resources(self) -> Mapping[str, tuple[str, Sequence[str]]]:
-        """The files that are copied beside the programs."""
+        """The files that are copied next to the programs."""
         return RESOURCES.get(self.name, {})
 
     @property

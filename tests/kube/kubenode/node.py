@@ -148,7 +148,7 @@ class Node:
         self.start(server, command["arguments"], command["env"])
 
     def forget(self, server: str) -> None:
-        """Remove a stopped server from the list of ended ones."""
+        """Remove a stopped server from the list of ended servers."""
         self._note(server).unlink()
 
     def _note(self, server: str) -> Path:

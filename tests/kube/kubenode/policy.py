@@ -77,6 +77,8 @@ def unenforced(node: Node, first: Node) -> Iterator[None]:
 
 
 def can_queue(node: Node) -> bool:
-    """Return whether the kernel accepts an nftables rule that queues. The rule is only checked."""
+    """Return whether the kernel accepts an nftables rule that queues packets. The rule is checked,
+    but not added.
+    """
     check = node.inside(["nft", "--check", PROBE])
     return succeeds(check, seconds=20, env=ENVIRONMENT)

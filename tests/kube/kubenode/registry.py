@@ -1,8 +1,8 @@
 """The nodes' image registry, `registry:5000`: Debian's docker-registry on node-1.
 
-Pushed images stay in the cache, so that later pushes transfer only new layers. It serves plain HTTP
-without a password, and only inside the nodes. The registry PRIVATE serves the same images only with
-USER and PASSWORD.
+Pushed images stay in the cache, so that later pushes transfer only new layers. `registry:5000`
+serves plain HTTP without a password, and only inside the nodes. The registry PRIVATE serves the
+same images only with USER and PASSWORD.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def _launches(site: Site) -> tuple[list[float], list[float], list[float]]:
 
 
 class Churn:
-    """A user who launches and deletes all the time, in several threads."""
+    """A user who launches and deletes runs continuously, in several threads."""
 
     def __init__(self, site: Site) -> None:
         self._site, self._enough = site, threading.Event()
@@ -174,7 +174,7 @@ class Churn:
 
     @contextmanager
     def going(self) -> Iterator[None]:
-        """Launch and delete in the block, in a separate namespace."""
+        """Launch and delete runs during the block, in a separate namespace."""
         namespace = self._site.new_name("churn")
         self._site.make_namespace(namespace)
         self._site.wait_furnished(namespace)

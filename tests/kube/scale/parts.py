@@ -1,8 +1,9 @@
 """The cost of each part of a task's pod for the API server, measured by leaving the part out.
 
 The unit is the memory that the API server allocates until the pods are running. Half the cost of
-600 tasks is the API server's work, which is proportional to this memory. Seconds on a shared
-machine vary by half within minutes. A part that is left out here may still be needed.
+600 tasks is the API server's work, which is proportional to this memory. Seconds are no unit for
+this, because on a shared machine they vary by half within minutes. A part that is left out here may
+still be needed.
 """
 
 from __future__ import annotations
