@@ -151,7 +151,7 @@ def outdated(run: TFCluster) -> list[dict[str, Any]]:
 
 def test_what_is_saved_follows_the_run_while_the_page_is_open(lab: LabPage) -> None:
     """Each phase is written into the document, so a save at any time stores the newest. A hidden
-    window waits until it is visible.
+    window writes only once it is visible.
     """
     lab.run(f"{LOAD}%tfcluster launch sleep.py --workers 2 --name digits")
     expect(card(lab)).to_contain_text("2 of 2 running")

@@ -12,7 +12,7 @@ from support.ui.page import LabPage
 from tfcluster_magic.spec import Phase
 
 FONTS = r"\.woff2"
-"""TensorBoard requests fonts that its package lacks."""
+"""Fonts that TensorBoard requests but its package lacks."""
 
 
 def panel(lab: LabPage) -> Locator:

@@ -26,7 +26,7 @@ from tfcluster_magic.tensorboard.process import RegistryEntry, registry_folder
 
 RECORDER = TESTS / "support" / "server" / "recorder.py"
 FONTS = r"\.woff2"
-"""TensorBoard requests fonts that its package lacks."""
+"""Fonts that TensorBoard requests but its package lacks."""
 
 
 @pytest.fixture

@@ -112,8 +112,8 @@ class Notebook:
         return len(found)
 
     def delete(self, back: int, *how: str) -> None:
-        """Delete the pod; its user gets a new pod at the step `back`, or not by itself if `back` is
-        0.
+        """Delete the pod. Its user gets a new pod at the step `back`; if that is 0, no step creates
+        one.
         """
         with suppress(NodeError):
             words = ("delete", "pod", tenants.POD, "--wait=false", "--request-timeout=5s")
@@ -129,7 +129,7 @@ class Notebook:
                 self.launched.add(found.group(1))
 
     def stand(self, room: Room) -> None:
-        """Wait for a pod that answers; replace one that ended with its node."""
+        """Wait until the pod answers; replace a pod that ended with its node."""
 
         def stands() -> bool:
             try:

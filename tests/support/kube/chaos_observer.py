@@ -117,7 +117,7 @@ class Member:
 
 
 class Members:
-    """Every task's processes; two of one task at the same time are a problem."""
+    """Every task's processes; two processes of one task at the same time are a problem."""
 
     def __init__(self, is_ours: Callable[[str], bool]) -> None:
         """Watch tasks; `is_ours` returns whether the run with a uid belongs to this test."""

@@ -29,7 +29,7 @@ SERVES = Resources(memory="1Gi")
 AT_ONCE = 4
 """Maximum number of records that are deleted at the same time at the end."""
 PACE = 0.6
-"""Maximum seconds to the next step; it starts at once when a record changes."""
+"""Maximum seconds to the next step, which starts at once when a record changes."""
 
 
 class Chaos(WithNotebook):
@@ -284,8 +284,8 @@ class Chaos(WithNotebook):
         self.check()
 
     def _has_stopped(self) -> bool:
-        """Return whether every run has ended; stop the others, because no client may have done
-        so.
+        """Return whether every run has ended; stop active runs, because the client that should have
+        stopped them may have been killed.
         """
         left = [run for place in self.places for run in place.records.every()]
         left = [run for run in left if run.status.released_at is None]

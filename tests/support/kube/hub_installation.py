@@ -1,7 +1,7 @@
 """Installation of this clone's hub on the tests' cluster: k8s/overlays/hub-* with current images.
 
 `rendered` returns the objects that an administrator would apply, `apply` applies them. Beyond the
-overlays, the hub has one more service, whose token `hubs.Hub.api` uses.
+overlays, the hub has one more service, whose token `hub.Hub.api` uses.
 """
 
 from __future__ import annotations

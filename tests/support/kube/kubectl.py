@@ -140,7 +140,7 @@ class Kubectl:
         return _api(self.kubeconfig)
 
     def wait_until_furnished(self) -> None:
-        """Wait until the namespace has its service account, because pods are refused before. A
+        """Wait until the namespace has its service account, because pods are refused until then. A
         controller manager that lost the API server returns only when its Lease has expired.
         """
         words = ("wait", "--for=create", "serviceaccount/default", "--timeout=120s")

@@ -256,7 +256,9 @@ def installed(
 
 
 def as_processes() -> bool:
-    """Return whether the operator runs outside the cluster; read before tests clear variables."""
+    """Return whether the operator runs outside the cluster; the variable is read before tests clear
+    variables.
+    """
     return _AS_PROCESSES
 
 

@@ -66,7 +66,7 @@ class Recorder(BaseHTTPRequestHandler):
         self.answer(b"", 302, Location=query.replace("PORT", str(self.server.server_port)))
 
     def page_greedy(self, _query: str) -> None:
-        """Answer with every header by which a board could act for the origin."""
+        """Answer with every header by which a board could act with the rights of the origin."""
         self.answer(
             b"x",
             Set_Cookie="of-the-board=1",
