@@ -19,7 +19,7 @@ from support.hub.visitor import Visitor
 from support.polling import wait_until
 
 PATIENCE = 90_000
-"""Milliseconds, for a busy machine."""
+"""Timeout in milliseconds, for a busy machine."""
 USERS = "services/admin/users"
 PEOPLE = {
     "mia": ["ml", "staff"],
@@ -201,8 +201,8 @@ def test_admin_group(dex: tuple[Provider, RealHub]) -> None:
 
 
 def test_outsider(dex: tuple[Provider, RealHub]) -> None:
-    """A user of the provider who is in no allowed group gets that as the reason of the refusal, and
-    does not become a hub user.
+    """A user of the provider who is in no allowed group is refused with that reason, and does not
+    become a hub user.
     """
     visitor, answer = signed_in(dex[1], "eve")
     assert answer.status_code == 403
