@@ -79,7 +79,9 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests that a user's cluster cannot run, and set every test's timeout."""
+    """Deselect tests that a user's cluster cannot run, and set the timeout of each test without a
+    timeout of its own.
+    """
     theirs = config.stash[THEIRS]
     limit = SECONDS + 30 * (config.getoption("chaos_steps") or 0)
     for key, name in ((CLUSTER, "cluster"), (OPERATOR, "operator"), (HUB, "hub")):
@@ -101,7 +103,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if lacking:
             left_out[item.nodeid] = sorted(lacking)
             continue
-        item.add_marker(pytest.mark.timeout(limit, func_only=True))
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(limit, func_only=True))
         chosen.append(item)
     config.stash[LEFT_OUT] = left_out
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])

@@ -27,7 +27,9 @@ OVERLAPS = {"allows": "Allow", "forbids": "Forbid", "replaces": "Replace"}
 PROGRAM = "import os, sys, time\ntime.sleep(float(sys.argv[1]))\n"
 
 
-@pytest.mark.parametrize("minutes", [60, 300])
+@pytest.mark.parametrize(
+    "minutes", [60, pytest.param(300, marks=pytest.mark.timeout(2700, func_only=True))]
+)
 def test_each_due_time_runs_once_while_everything_is_killed(
     cluster: UnderTest, new_tenant: Callable[[], Tenant], tmp_path: Path, minutes: int
 ) -> None:

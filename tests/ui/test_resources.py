@@ -152,7 +152,7 @@ def test_a_saved_notebook_has_what_was_used(lab: LabPage) -> None:
 
     wait_until(lambda: "asked for 0.5 CPU" in saved()["text/html"], "what was used, in the file")
     for kind in ("text/html", "text/plain"):
-        used = r"worker: asked for 0\.5 CPU, used 0(\.\d)?; peak of memory \d"
+        used = r"worker: asked for 0\.5 CPU, used 0(\.\d+)?; peak of memory \d"
         assert re.search(used, saved()[kind])
 
 

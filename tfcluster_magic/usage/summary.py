@@ -269,13 +269,27 @@ _GIB, _MIB = 1 << 30, 1 << 20
 
 
 def memory_words(used: float, asked: float | None) -> str:
-    """Return `2.1 of 8 GiB`, `40 MiB`."""
-    size, unit = (_GIB, "GiB") if max(used, asked or 0) >= _GIB else (_MIB, "MiB")
+    """Return `2.1 of 8 GiB`, `300 MiB of 2 GiB`, `40 MiB`."""
+    size, unit = _size_unit(used)
     if asked is None:
         return f"{_short(used / size)} {unit}"
+    asked_size, asked_unit = _size_unit(asked)
+    if used and unit != asked_unit:
+        return _("{used} of {asked}").format(
+            used=memory_words(used, None), asked=memory_words(asked, None)
+        )
     return _("{used} of {asked} {unit}").format(
-        used=_short(used / size), asked=_short(asked / size), unit=unit
+        used=_short(used / asked_size), asked=_short(asked / asked_size), unit=asked_unit
     )
+
+
+def _size_unit(amount: float) -> tuple[int, str]:
+    return (_GIB, "GiB") if amount >= _GIB else (_MIB, "MiB")
+
+
+def _cores(number: float) -> str:
+    """Return `1.3`, `0.02`: below one core, with two decimals."""
+    return _short(number) if number >= 1 else f"{number:.2f}".rstrip("0").removesuffix(".")
 
 
 def _short(number: float) -> str:
@@ -308,7 +322,7 @@ def _type_line(each: TypeUsage, total: int) -> str:
     values = {
         "type": each.task_type.value,
         "asked": f"{each.cpu_requested or 0:g}",
-        "used": _short(each.cpu),
+        "used": _cores(each.cpu),
         "memory": memory_words(each.memory_peak, each.memory_requested),
         "task": each.peak_task,
         "gpus": each.gpus_requested,

@@ -135,6 +135,15 @@ export function sizeWords(bytes: number): string {
   return `${amount(bytes / size)} ${unit}`;
 }
 
+/** Format two numbers of bytes; the first has a unit only if that of the second is another. */
+export function sizePair(
+  used: number,
+  asked: number
+): readonly [string, string] {
+  const same = used === 0 || sizeUnit(used)[0] === sizeUnit(asked)[0];
+  return [same ? sizeOf(used, asked) : sizeWords(used), sizeWords(asked)];
+}
+
 /** Format bytes without a unit, in that of `most`: `1.9` of `8 GiB`. */
 export const sizeOf = (bytes: number, most: number): string =>
   amount(bytes / sizeUnit(most)[1]);

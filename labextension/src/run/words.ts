@@ -11,7 +11,7 @@ import {
   duration,
   shortDuration,
   significant,
-  sizeOf,
+  sizePair,
   sizeWords
 } from './quantities';
 
@@ -270,7 +270,6 @@ export function hourWords(run: IRun, now: number): string[] {
 /** Return `asked for 4 CPU, used 1.3 · peak of memory 2.1 of 8 GiB (worker-0)`. */
 export function usedWords(usage: ITypeUsage, trans: TranslationBundle): string {
   const { cpu, cpuRequested, memoryPeak, memoryRequested } = usage;
-  const most = Math.max(memoryPeak, memoryRequested ?? 0);
   return [
     cpuRequested === null
       ? trans.__('used %1 CPU', cores(cpu))
@@ -283,8 +282,7 @@ export function usedWords(usage: ITypeUsage, trans: TranslationBundle): string {
         )
       : trans.__(
           'peak of memory %1 of %2 (%3)',
-          sizeOf(memoryPeak, most),
-          sizeWords(memoryRequested),
+          ...sizePair(memoryPeak, memoryRequested),
           usage.peakTask
         )
   ].join(' · ');
