@@ -3,7 +3,7 @@ them.
 
 On the own node every test runs or fails. On a user's cluster, tests that need a feature missing
 from its description are deselected, and the summary lists them. Several processes may share the
-cluster (pytest-xdist). A file that would disturb others has the cluster alone.
+cluster (pytest-xdist). While a file that would disturb others runs, no other file uses the cluster.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ ORDER = (
     *("hub_faults", "console", "console_archive", "render", "isolation", "attempts"),
     *("modes", "notebook", "admission", "backend", "storage", "security"),
 )
-"""Files that run first: files that need the cluster alone, next to the file that does not need it,
-then the longest files. So two processes end together.
+"""The files that run first, so that two processes end at about the same time: the files that need
+the cluster for themselves, among them one that has a cluster of its own, then the longest files.
 """
 
 
@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
         f"needs(*abilities): what a cluster must be able to do: {', '.join(clusters.ABILITIES)}",
     )
     config.addinivalue_line("markers", "alone: this file would disturb others on its cluster")
-    # A node outlives the process that starts it on purpose.
+    # By design, a node outlives the process that starts it.
     config.addinivalue_line(
         "filterwarnings", r"ignore:subprocess \d+ is still running:ResourceWarning"
     )
@@ -120,7 +120,7 @@ def _rank(item: pytest.Item) -> int:
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, bool | None, bool | None]:
-    """Lock the cluster during a file, and the operator during a test."""
+    """Lock the cluster while a file of tests runs, and the operator while one test runs."""
     cluster, operator = item.config.stash[CLUSTER], item.config.stash[OPERATOR]
     hub_turn = item.config.stash[HUB]
     names = getattr(item, "fixturenames", ())
@@ -171,7 +171,9 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Collect the deselected tests of a process, because this process prints the summary."""
+    """Collect the deselected tests of a worker process, because the main process prints the
+    summary.
+    """
     left_out = getattr(node, "workeroutput", {}).get("left_out", {})
     node.config.stash.setdefault(LEFT_OUT, {}).update(left_out)
 
@@ -213,7 +215,9 @@ def _one_message() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path) -> Path:
-    """Keep the user's home, with the node's cache. A cluster checks for its own remains."""
+    """Replace the fixture of the other tests. The user's home stays, because it has the node's
+    cache, and a cluster itself checks what is left of it.
+    """
     return tmp_path
 
 

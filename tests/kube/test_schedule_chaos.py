@@ -22,7 +22,7 @@ from support.kube.under_test import UnderTest
 
 pytestmark = [pytest.mark.alone, pytest.mark.long, pytest.mark.needs("node-inside")]
 SPEED = 12.0
-"""A due time of each minute comes every five seconds."""
+"""Factor of the fast clock: a schedule for every minute is due every five real seconds."""
 OVERLAPS = {"allows": "Allow", "forbids": "Forbid", "replaces": "Replace"}
 PROGRAM = "import os, sys, time\ntime.sleep(float(sys.argv[1]))\n"
 
