@@ -16,7 +16,7 @@ from tfcluster_magic.hub import clocks
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_by_the_signals_of_the_hub(tmp_path: Path, number: signal.Signals) -> None:
     """The service ends at SIGINT, which JupyterHub sends first, and at SIGTERM, so a hub that is
-    stopped does not wait for it.
+    stopped does not wait for the service.
     """
     variables = {
         clocks.STATE: str(tmp_path),
