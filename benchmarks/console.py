@@ -152,7 +152,7 @@ def _typed(context: BrowserContext, at: str, quick: bool) -> tuple[list[float], 
         page.wait_for_timeout(3000 if quick else 10_000)
         api = [one for one in asked if "/services/admin/api/" in one]
         table = [one for one in api if one.endswith(("api/clusters", "api/users"))]
-        ratio = len(api) / max(1, len(table))  # before a letter is typed
+        ratio = len(api) / max(1, len(table))  # requests before a letter is typed
         found = []
         page.locator("#filter").focus()
         for letter in LETTERS:

@@ -25,9 +25,7 @@ def start(quick: bool) -> list[Row]:
 
 
 def memory(quick: bool) -> list[Row]:
-    """Measure the proportional memory of the idle cluster with its supervisor, against bare
-    servers.
-    """
+    """Measure the memory (PSS) of an idle cluster with its supervisor, against servers alone."""
     with workbench() as bench:
         ours, theirs = interleaved(1 if quick else 3, lambda: _idle(bench), _idle_servers)
     return [compared("in_graph_memory", "MiB", ours, theirs, at_most=0.5)]

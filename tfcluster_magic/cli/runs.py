@@ -244,7 +244,7 @@ def top_command(
     Examples:
       tfcluster top digits
       tfcluster top --sort memory -o json digits-2
-    """  # noqa: D301 - click reads \b
+    """  # noqa: D301 - click interprets \b
     cluster = terminal.manager.status(ref)
     if form != "table":
         terminal.emit(document(terminal.manager.usage(cluster), form))

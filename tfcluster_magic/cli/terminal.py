@@ -71,7 +71,8 @@ class Terminal:
     def use_backend(self, name: str) -> None:
         """Use the backend called `name` from now on."""
         if self.manager.backend_name != name:
-            parent = self.manager.parent  # the parent has the configuration
+            # Both managers have the same parent, from which they read their configuration.
+            parent = self.manager.parent
             self._manager = ClusterManager(parent=parent, backend_name=name)
 
     def colours(self) -> bool:
@@ -113,7 +114,7 @@ class Terminal:
         if self.is_terminal():
             text = "\n".join(sanitize_text(last_overwrite(line)) for line in text.split("\n"))
         elif raw:
-            colours = True  # otherwise click strips them
+            colours = True  # True, because click would strip colours from a pipe
         try:
             click.echo(text, color=colours)
         except BrokenPipeError:

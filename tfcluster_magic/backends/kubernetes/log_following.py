@@ -1,10 +1,11 @@
 """Logs of all tasks of a run, read once or followed: from pods while they exist, then from /log.
 
 Each line is yielded once, although pods are created and deleted. The lines of one task come in the
-order of printing; lines of several tasks do as far as polling allows. `None` is yielded at least
-twice a second, however slow the API server or a node is. A notice names the tasks that cannot be
-read. A few connections poll the tasks in turn, so that 600 tasks can be followed. If /log is not
-mounted, the last lines of a deleted pod may be missing, which is reported.
+order of printing. The lines of several tasks are sorted by time, but a line that is polled too late
+comes later. `None` is yielded at least twice a second, however slow the API server or a node is. A
+notice names the tasks that cannot be read. A few connections poll the tasks in turn, so that 600
+tasks can be followed. If /log is not mounted, the last lines of a deleted pod may be missing, which
+is reported.
 
 This module polls and does not use streams (`follow=true`). For each of 600 tasks, a stream would
 need a thread and a connection in this process, and two connections in the API server. Also, a

@@ -234,7 +234,7 @@ class OperatorStatus:
         else:
             if not silent:
                 self._away = None
-            elif self._away is None:  # keep the first time: others may differ by 1 s
+            elif self._away is None:  # keep the first time, because later ones may differ by 1 s
                 self._away = time.time() - silent, self._place
         self._not_before = time.monotonic() + rest
 
@@ -326,9 +326,9 @@ def claim_volumes(offer: LaunchFacts) -> list[FolderUsage]:
     """Return the usage of those claims of the namespace that this process mounts at the same paths
     as tasks.
 
-    The usage is measured in the mounted folders. Reading the kubelet's figures would require a
-    right with which an account can also enter any pod, and a kubelet knows nothing of storage
-    classes whose volumes are folders of a larger disk.
+    The usage is measured in the mounted folders. The kubelet's figures are not used: an account
+    that may read them may also run commands in any pod. They are also wrong for storage classes
+    whose volumes are folders of a larger disk.
     """
     policy, claims = offer.policy, offer.names.claims or {}
     places = (

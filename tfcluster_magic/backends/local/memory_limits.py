@@ -214,7 +214,7 @@ CHECK_INTERVAL = 0.5
 
 
 class MemoryGuard:
-    """The limits of one run's tasks."""
+    """The memory limits of one run's tasks."""
 
     def __init__(
         self, uid: str, limits: Mapping[str, int], parent: ControlGroupParent | None

@@ -2,7 +2,7 @@
 
 `<state>/notifications/rules.json` holds the rules with their secrets, readable only by the user.
 `deliveries.json` in the same folder holds the messages and their states. This module sends a
-message only on request.
+message only if `test` or `send` is called.
 """
 
 from __future__ import annotations

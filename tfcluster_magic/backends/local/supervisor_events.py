@@ -25,8 +25,8 @@ from ...spec import Stop, TaskExit
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _EPOCH = time.time() - time.clock_gettime(_STEADY)
 _JUMP = 1.0
-"""Threshold in seconds: a larger difference between the two clocks counts as a jump of the
-machine's clock, not as the time between two reads.
+"""Threshold in seconds: if the machine's clock and the steady clock differ by more, the machine's
+clock was set. A smaller difference comes from reading them one after the other.
 """
 
 

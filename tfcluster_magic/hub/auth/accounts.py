@@ -50,8 +50,9 @@ KEYBOARD_ROWS = (
 RUN = 3
 """Threshold: more neighbouring characters than this form a sequence."""
 BESIDE = 4
-"""Minimum number of characters that are hard to guess: this many letters beside a name, or twice as
-many digits and signs beside a name or a common word. Each sequence counts as one character.
+"""Minimum number of characters of a password, if each sequence counts as one character. A password
+that contains a name needs this many other letters, or twice as many other characters; a common word
+needs twice as many digits and signs around it.
 """
 
 
@@ -109,8 +110,8 @@ def _is_common(typed: str) -> bool:
 
 
 def _is_sequence(typed: str) -> bool:
-    """Return whether a password is repetitive, or short once each sequence counts as one
-    character.
+    """Return whether a password repeats a few characters, or is too short if each sequence in it
+    counts as one character.
     """
     for size in range(1, len(typed) // 2 + 1):
         if size <= BESIDE and typed == (typed[:size] * len(typed))[: len(typed)]:

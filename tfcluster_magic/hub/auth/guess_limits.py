@@ -81,7 +81,8 @@ class SignInLimits:
     Args:
         each: tries for an account from one address or known browser, within `window`.
         strangers: tries for an account from all unknown browsers, within `long_window`.
-        noisy: tries from an address within `window`, after which it gets the slow queue.
+        noisy: tries from an address within `window`; further tries from the address wait in the
+            queue NOISY.
         window, long_window: lengths of the windows, in seconds.
         clock: returns monotonic seconds.
     """

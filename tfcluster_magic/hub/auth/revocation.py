@@ -134,7 +134,8 @@ def _own_token(user: Any, spawner: Any) -> int | None:
 
 async def delete_user(app: Any, name: str, *, with_data: bool) -> bool:
     """Delete a hub user. Return False, and delete nothing, while one of the user's notebooks is
-    starting or stopping. `with_data` becomes `loses_data` of the user's spawners.
+    starting or stopping. With `with_data`, the user's spawners delete the user's data, too
+    (`loses_data`).
     """
     user = app.users.get(name)
     if user is None:

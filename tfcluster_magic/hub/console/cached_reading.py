@@ -137,8 +137,9 @@ class CachedReading(Generic[T]):
 # console asks the site and does not rely on these rows.
 
 RUNS_FRESH, RUNS_OLD, RUNS_LAST = 1.5, 3.0, 10.0
-"""Ages of a reading in seconds. Until RUNS_FRESH it is current. From RUNS_OLD on, callers wait for
-a new reading. From RUNS_LAST on, a page shows the old reading while a new one is made.
+"""Ages of a reading in seconds. A reading is current until RUNS_FRESH. If it is older than
+RUNS_OLD, callers wait for a new reading. If it is older than RUNS_LAST, a page does not wait: it
+shows the old reading while a new one is made.
 """
 RUNS_PATIENCE = 0.1
 """Maximum seconds that a page waits for the new reading before it shows the old one."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from .packer import pack
 
 PORT = 8889  # as `tenancy.namespace_objects.ARCHIVE_PORT`; importing it would load a lot
-TOKEN = "TFCLUSTER_ARCHIVE_TOKEN"  # noqa: S105 - the name of a variable
+TOKEN = "TFCLUSTER_ARCHIVE_TOKEN"  # noqa: S105 - the name of an environment variable
 MOUNT = Path("/archive")
 """Folder of the mounted claims, each in a folder with its name."""
 UNUSED = 300.0
