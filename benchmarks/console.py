@@ -158,7 +158,7 @@ def _typed(context: BrowserContext, at: str, quick: bool) -> tuple[list[float], 
         for letter in LETTERS:
             page.keyboard.type(letter)
             found.append(_read(page, "__filtered"))
-            page.wait_for_timeout(700)  # let rows reach different ages
+            page.wait_for_timeout(700)  # so that rows have another age at each letter
         return found, ratio
     finally:
         page.close()

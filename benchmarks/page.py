@@ -57,7 +57,7 @@ def start(quick: bool) -> list[Row]:
         _lab(Path(nothing)) as without,
     ):
         for server in (with_it, without):
-            _started(browser, server)  # the first start fills caches
+            _started(browser, server)  # not measured: the first start fills caches
         pairs = [(_started(browser, with_it), _started(browser, without)) for _ in range(rounds)]
     added = median(ours - plain for ours, plain in pairs)
     plain = median(plain for _, plain in pairs)
@@ -67,7 +67,7 @@ def start(quick: bool) -> list[Row]:
 
 @contextmanager
 def _browser() -> Iterator[Browser]:
-    # the other benchmarks need no browser
+    # imported here, because the other benchmarks need no browser
     from playwright.sync_api import sync_playwright
 
     from tools import browser as chromium

@@ -1,7 +1,8 @@
 """The group of verbs: imports a command when it is used, and shows help in the user's language.
 
-Help is declared in English and translated when it is shown. Lines with wide characters fit the
-terminal. Messages of click are translated if this module lists them.
+Help is declared in English and translated when it is shown. Lines are wrapped by their width on the
+terminal, where a Chinese character takes two columns. Messages of click are translated if this
+module lists them.
 """
 
 from __future__ import annotations

@@ -182,13 +182,13 @@ class Terminal:
         """Show how to use an In-Graph cluster."""
         self.say(report.connect_help(cluster, self.paint))
 
-    def board(self, url: str, what: str, view: View) -> None:  # noqa: ARG002 - used by a cell's terminal
+    def board(self, url: str, what: str, view: View) -> None:  # noqa: ARG002 - the terminal of a cell uses it
         """Print the address of a TensorBoard; `view` is what it shows."""
         self.note(f"{what}:")
         self.say(url)
 
     @contextmanager
-    def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:  # noqa: ARG002 - used by a cell's terminal
+    def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:  # noqa: ARG002 - the terminal of a cell uses it
         """Return a context manager for printing the output of a followed run. Only the output of
         `tasks` is printed; an empty sequence means all tasks.
         """

@@ -154,7 +154,8 @@ class TimeSorter:
 # tasks fail. Another notice comes when all tasks can be read again.
 
 REPORT_AFTER = 3.0
-"""Seconds without an answer before the first notice."""
+"""Maximum seconds without an answer from a task; after this time the first notice names the task.
+"""
 REPORT_AGAIN_AFTER = 30.0
 """Minimum seconds between a notice and the next one, which names further tasks."""
 OWN_PREFIX = "tfcluster: "
@@ -237,7 +238,7 @@ class RunLogs:
     """The logs of one run.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         cluster: the run.
         tasks: the tasks to read.
         folder: the run's output folder, if it is mounted here.

@@ -86,7 +86,7 @@ def position_after(lines: Sequence[str], given: Sequence[str]) -> int | None:
 # -- the log ---------------------------------------------------------------------------------------
 
 _SILENCE = 10.0
-"""Seconds without a byte after which a kubelet counts as silent."""
+"""Seconds without a byte after which a request for a log fails."""
 _RECENT = 2000
 """Maximum lines of a usual request (`tailLines`). With `sinceTime` alone, a kubelet would read the
 whole file.

@@ -84,7 +84,7 @@ Now = Callable[[], float]
 
 
 class Clock:
-    """The clock of a state folder.
+    """The work of the clock process, for one state folder.
 
     Args:
         state_dir: the folder of records.
@@ -462,7 +462,7 @@ def main(path: str, now: Now = time.time) -> None:
     state_dir = Path(path)
     try:
         while (fd := schedule_store.take_clock_lock(state_dir)) is not None:
-            with contextlib.suppress(OSError):  # a full disk
+            with contextlib.suppress(OSError):  # a full disk: go on without the pid
                 os.ftruncate(fd, 0)
                 os.pwrite(fd, str(os.getpid()).encode(), 0)
             clock = Clock(state_dir, now)

@@ -134,7 +134,7 @@ def remove_groups(parent: Path, uid: str, within: float = 5.0) -> list[Path]:
             break
         for path in left:
             processes.kill(_members(path))
-        time.sleep(0.01)  # a killed process counts until the kernel has removed it
+        time.sleep(0.01)  # a killed process stays in its group until the kernel has removed it
     return left
 
 

@@ -46,7 +46,7 @@ def has_rules(state_dir: Path) -> bool:
 
 
 class DeliveryFile:
-    """The deliveries of a state folder."""
+    """The file of deliveries in a state folder."""
 
     def __init__(self, state_dir: Path) -> None:
         self.path = state_dir / "notifications" / "deliveries.json"

@@ -258,12 +258,12 @@ class AccountStore:
 
     def removed(self) -> dict[str, bool]:
         """Return the users that the hub must delete, and whether to delete their data too. Raises
-        as `read`.
+        AccountsUnreadable.
         """
         return self._read().removed
 
     def resets(self) -> dict[str, str]:
-        """Return the id of each unfinished reset, by account. Raises as `read`."""
+        """Return the id of each unfinished reset, by account. Raises AccountsUnreadable."""
         return self._read().resets
 
     def _read(self) -> Accounts:
@@ -280,7 +280,9 @@ class AccountStore:
             ) from None
 
     def password(self, name: str) -> str | None:
-        """Return the stored password hash of an account; None if it has none. Raises as `read`."""
+        """Return the stored password hash of an account; None if it has none. Raises
+        AccountsUnreadable.
+        """
         account = self.read().get(name)
         return account.password if account else None
 

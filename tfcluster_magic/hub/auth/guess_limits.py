@@ -1,6 +1,6 @@
 """Limits on guesses of passwords: which tries are refused, and in which queue a try is checked.
 
-An attacker who guesses cannot lock out the account's owner.
+An attacker who guesses passwords cannot lock out the account's owner.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ class SignInLimits:
 
 
 def network(address: str) -> str:
-    """Return the key of an address. For IPv6 it is the /64, because one customer controls all of
-    it.
+    """Return the key under which tries from an address are counted. For IPv6 it is the /64, because
+    one customer controls all of it.
     """
     try:
         found = ip_address(address)

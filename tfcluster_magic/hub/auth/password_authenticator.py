@@ -117,7 +117,7 @@ class AccountsAuthenticator(Authenticator):
 
     async def check(self, handler: Any, name: str, password: str) -> str | None:
         """Return the stored hash if the password matches, else None; remember the browser on
-        success. Raises as `authenticate`.
+        success. Raises the errors of `authenticate`.
         """
         before = _session(handler.db, name)
         stored = await asyncio.to_thread(self._stored, name)

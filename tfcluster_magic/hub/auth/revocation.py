@@ -25,8 +25,8 @@ from .accounts import AccountStore
 EVERY = 1.0
 """Poll interval in seconds; other processes write the file and send no signal."""
 WITHIN = 5.0
-"""Timeout in seconds of a request to a notebook. A notebook that misses the request asks the hub
-within a minute anyway.
+"""Timeout in seconds of a request to a notebook. A notebook that does not get the request asks the
+hub within a minute anyway.
 """
 
 
@@ -92,7 +92,7 @@ class Revocation:
                 method="POST",
                 body="",
                 request_timeout=WITHIN,
-                follow_redirects=False,  # the notebook's owner controls its answer
+                follow_redirects=False,  # the notebook's owner chooses the answer
                 decompress_response=False,
                 streaming_callback=lambda _chunk: None,
             )

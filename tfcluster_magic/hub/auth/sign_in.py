@@ -169,7 +169,7 @@ class AllowList:
             found.update(names)
 
     def remove(self, name: str) -> None:
-        """Remove a name. Raises as `add`."""
+        """Remove a name. Raises TFClusterError or OSError."""
         if name in self.names():
             with self._change() as found:
                 found.discard(name)

@@ -26,7 +26,7 @@ requests.
 
 
 class CachedReading(Generic[T]):
-    """A cache of the newest reading; for one event loop.
+    """A cache of the newest reading, to be used in one event loop.
 
     Args:
         read: makes a new reading.
@@ -156,7 +156,7 @@ class CachedRuns(Model, frozen=True):
 
 
 class RunCache:
-    """The runs of a site; for one event loop."""
+    """A cache of the runs of a site, to be used in one event loop."""
 
     def __init__(self, site: Site, keep: float = RUNS_KEPT) -> None:
         self._site = site
@@ -164,7 +164,7 @@ class RunCache:
 
     @property
     def version(self) -> int:
-        """A number that changes with the runs."""
+        """A number that changes whenever the runs change."""
         return self._listing.version
 
     def expire(self) -> None:
@@ -205,7 +205,7 @@ STORAGE_FRESH = 30.0
 
 
 class StorageCache:
-    """The newest measurement of a site's storage; for one event loop."""
+    """A cache of the newest measurement of a site's storage, to be used in one event loop."""
 
     def __init__(self, site: Site) -> None:
         self._measuring = CachedReading(site.storage, STORAGE_FRESH, STORAGE_FRESH)

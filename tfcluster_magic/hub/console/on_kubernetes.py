@@ -45,7 +45,7 @@ class KubernetesSitePolicy:
     """Policy and overrides of a hub's site on Kubernetes.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         home: the hub's namespace.
         prefix: prefix of users' namespaces.
         hub: the hub's API.

@@ -1,7 +1,7 @@
 """The program of an archive's pod: sends a user's claims as a tar.gz to a client with the token.
 
 It writes nothing and connects to nobody. It sends the data once and then ends; it also ends if no
-client comes. The last chunk of the answer means that the archive is complete.
+client comes. The answer is sent in chunks; its last chunk shows that the archive is complete.
 
     POST /   Authorization: token …   {"records": {name: text}, "missed": {name: why}}
 """

@@ -46,7 +46,9 @@ from ..sites.base import Site
 
 @dataclass
 class Console:
-    """The objects that the routes share. `bar` has the title and address of each page."""
+    """The objects that the routes share. `bar` has the title and address of each page in the
+    navigation bar.
+    """
 
     site: Site
     audit: AuditLog
