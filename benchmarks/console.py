@@ -75,7 +75,9 @@ document.addEventListener(
 
 
 def pages(quick: bool) -> list[Row]:
-    """Measure both pages: time to the first rows, from a keystroke to matching rows, requests."""
+    """Measure both pages: the time to the first rows, the time from a keystroke to matching rows,
+    and the number of requests.
+    """
     users, runs, rounds = (20, 80, 2) if quick else (USERS, RUNS, 3)
     measured: list[Row] = []
     with _site(users, runs) as (hub, note), _browser() as browser:
@@ -141,7 +143,9 @@ def _cold(context: BrowserContext, at: str, after: float) -> tuple[float, float]
 
 
 def _typed(context: BrowserContext, at: str, quick: bool) -> tuple[list[float], float]:
-    """Return the milliseconds for each keystroke, and the API requests for each refresh."""
+    """Return the milliseconds from each keystroke to matching rows, and the number of API requests
+    for each refresh of the table.
+    """
     page = context.new_page()
     try:
         page.add_init_script(WATCH)

@@ -13,7 +13,9 @@ LAUNCH = ("launch", "--mode", "in-graph", "--workers", "2", "--ps", "1", "--name
 
 
 def start(quick: bool) -> list[Row]:
-    """Measure the time from launch until all ports accept, as a command and in a cell."""
+    """Measure the time from the launch, by a command and in a cell, until all tasks accept
+    connections.
+    """
     rounds = 1 if quick else 5
     with workbench() as bench:
         ours, theirs = interleaved(rounds, lambda: _command(bench), _servers)

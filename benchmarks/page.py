@@ -32,7 +32,9 @@ STARTS = 7
 
 
 def busy(quick: bool) -> list[Row]:
-    """Measure the main thread's load by the sidebar while 10 of 200 runs change each second."""
+    """Measure the load of the sidebar on the page's main thread while 10 of 200 runs change each
+    second.
+    """
     seconds = 5.0 if quick else 20.0
     with _browser() as browser, _lab(BUILT) as server:
         page = browser.new_page()

@@ -179,7 +179,9 @@ class Schedules(abc.ABC):
         """Remove a schedule with its history; its runs stay. Raises NotFound."""
 
     def track_problem(self) -> Problem | None:
-        """Return why this backend cannot read programs again at each due time; None if it can."""
+        """Return why schedules of this backend cannot read their programs again at each due time;
+        None if they can.
+        """
         return None
 
     @staticmethod
@@ -312,8 +314,8 @@ class Backend(abc.ABC):
         return ""
 
     def outage(self) -> str:
-        """Return a sentence that says why requests are not carried out now; empty if they are
-        carried out, or if this is unknown.
+        """Return a sentence that says why requests, such as launches and stops, are not carried out
+        now; empty if they are carried out, or if this is unknown.
         """
         return ""
 

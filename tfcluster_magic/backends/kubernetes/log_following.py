@@ -348,8 +348,9 @@ class RunLogs:
                 time.sleep(_TICK)
 
     def _problem(self, runs: Informer, pods: Informer) -> ApiError | None:
-        """Return the error because of which no changes arrive now; None if there is none. Raise the
-        error if the server refuses requests for longer than `REFUSAL_PATIENCE` seconds.
+        """Return the error that keeps the informers from receiving changes now; None if there is
+        none. Raise the error if the server refuses requests for longer than `REFUSAL_PATIENCE`
+        seconds.
         """
         found = next(((i, i.problem) for i in (runs, pods) if i.problem is not None), None)
         if found is None:

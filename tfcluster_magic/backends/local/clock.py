@@ -205,7 +205,7 @@ class Clock:
         return min(wakes, default=float("inf"))
 
     def _outcome(self, occurrence: Occurrence) -> RunOutcome:
-        """Return the outcome of an occurrence's run so far."""
+        """Return the outcome, so far, of the run of a due time."""
         cluster, number = names.parse_ref(occurrence.run)
         folder = self._runs.folder(cluster, number or 0)
         stamp, at = _stamps(folder), time.monotonic()
@@ -273,8 +273,8 @@ def _stamps(folder: RunFolder) -> tuple[state_files.Stamp | None, ...]:
 
 
 def carry_out(schedules: LocalSchedules, name: str, stop: tuple[str, ...], now: Now) -> None:
-    """Stop the runs in `stop`, evaluate the usage of the last run, and launch the occurrences that
-    a schedule's status requests. Only one process does so at a time.
+    """Stop the runs in `stop`, evaluate the usage of the last run, and launch the runs that a
+    schedule's status requests. Only one process does so at a time.
     """
     from .backend import LocalBackend  # a launch imports much that the clock process does not need
 
@@ -393,7 +393,8 @@ def _create(
 
 @contextlib.contextmanager
 def _own_launch(schedule: Schedule) -> Iterator[ScheduledLaunch]:
-    """Yield a schedule's launch without advice, from the snapshot or from the current files.
+    """Yield a schedule's launch without advice. If the schedule tracks its program (`track`), the
+    launch is made again from the current files; otherwise it uses the stored snapshot.
 
     Raises:
         InvalidRequest: the files are no longer a valid launch.

@@ -157,7 +157,7 @@ class SupervisorEvents:
 
 def _parse_report(line: bytes) -> TaskReport:
     report = state_files.decode(line, TaskReport, exact=True)
-    # the fields of the termination message are in the same object as the report's own
+    # a report of an exit also has the fields of the termination message
     if report.event == "exit":
         fields = state_files.decode(line, dict[str, object])
         message = {k: v for k, v in fields.items() if k not in TaskReport.__struct_fields__}

@@ -19,7 +19,7 @@ class Throttle:
     """Counts of tries by key: an account, an address or a browser.
 
     Args:
-        tries: how many tries are allowed within the window.
+        tries: maximum tries of a key within the window.
         window: length of the window, in seconds.
         clock: returns monotonic seconds.
     """
@@ -79,10 +79,10 @@ class SignInLimits:
     """Limits of sign-in tries.
 
     Args:
-        each: tries for an account from one address or known browser, within `window`.
-        strangers: tries for an account from all unknown browsers, within `long_window`.
-        noisy: tries from an address within `window`; further tries from the address wait in the
-            queue NOISY.
+        each: maximum tries for an account from one address or known browser, within `window`.
+        strangers: maximum tries for an account from all unknown browsers, within `long_window`.
+        noisy: maximum tries from an address within `window`; further tries from the address wait in
+            the queue NOISY.
         window, long_window: lengths of the windows, in seconds.
         clock: returns monotonic seconds.
     """
