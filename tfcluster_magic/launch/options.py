@@ -285,7 +285,9 @@ OPTIONS: tuple[Option, ...] = (
         "imageTimeout",
         "give up starting when the registry does not give the image for this long [2m]",
     ),
-    _limit("--max-duration", "Longest run", "maxDuration", "end the run after this long [24h]"),
+    _limit(
+        "--max-duration", "Maximum duration", "maxDuration", "end the run after this long [24h]"
+    ),
     _limit(
         "--idle-timeout",
         "Idle timeout",

@@ -460,7 +460,7 @@ _OF_POD: Reasons = {
     **dict.fromkeys(("serviceAccountName", "serviceAccount"), (_POLICY, True)),
     **dict.fromkeys(
         ("hostNetwork", "hostPID", "hostIPC", "hostAliases", "hostUsers"),
-        (mark("tasks use neither network nor processes nor names of their node"), True),
+        (mark("tasks do not use the network, processes or names of their node"), True),
     ),
     "initContainers": (
         mark("no container runs before a task: do this in the program or image"),

@@ -422,10 +422,10 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "{tasks:commas} ended after it", "{tasks:commas} ended after it, too"
         ),
         "FlagRefused": mark_plural(
-            "TFCluster passed {flags:commas}, which the program refuses. Launch it without: "
-            "`tfcluster rerun {name} --pass-flags {word}`",
-            "TFCluster passed {flags:commas}, which the program refuses. Launch it without them: "
-            "`tfcluster rerun {name} --pass-flags {word}`",
+            "TFCluster passed {flags:commas}, which the program refuses. Launch it without the "
+            "flag: `tfcluster rerun {name} --pass-flags {word}`",
+            "TFCluster passed {flags:commas}, which the program refuses. Launch it without the "
+            "flags: `tfcluster rerun {name} --pass-flags {word}`",
         ),
         "SeeLogs": mark("Output of {task}: `tfcluster logs {name} {task}`"),
         "FewerTasks": mark("Use fewer tasks or smaller batches, or set a limit for each task"),
@@ -562,7 +562,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "SupervisorKilled": mark("Its supervisor was killed from outside"),
         "SaidNothing": mark("it printed nothing"),
         "LeftoversEnded": mark("{what}; its remaining tasks ended, too."),
-        "StoppedUnsaid": mark("Stopped. {what} before it could record that."),
+        "StoppedUnsaid": mark("Stopped. {what} before it could record the stop."),
         "SupervisorLost": mark(
             "{what}; its tasks ended with it. Logs are kept; "
             "start again with `tfcluster rerun {name}`."
@@ -631,7 +631,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "{who:and} waits for {peers:commas}", "{who:and} wait for {peers:commas}"
         ),
         "PeersNotUp": mark("waits for {peers:commas}"),
-        "PeerSilent": mark("TensorFlow in it gets no answer from {peer}"),
+        "PeerSilent": mark("its TensorFlow gets no answer from {peer}"),
         "PortNotOpenedYet": mark(
             "it runs and has not opened its port yet: importing TensorFlow takes a while"
         ),
@@ -685,8 +685,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "make the claim again with a class of `kubectl get storageclass`"
         ),
         "ClaimProvisionerSilent": mark(
-            "the claim {claim} has no volume yet: {provisioner}, which makes it, has not done so; "
-            "ask the administrator whether it runs"
+            "the claim {claim} has no volume yet, because its provisioner {provisioner} has not "
+            "created one: ask the administrator whether the provisioner runs"
         ),
         "ClaimPending": mark("the claim {claim} has no volume yet: {why}"),
         "ClaimWithoutClass": mark(
@@ -779,7 +779,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
     },
     "Why a notebook's pod does not start": {
         "NotebookQuotaUsedUp": mark(
-            "the quota {name} of your namespace is used up: it asks for {requested}, "
+            "the quota {name} of your namespace is used up: the pod asks for {requested}, "
             "and {used} of {limited} is taken"
         ),
         "ClusterRulesRefused": mark("the cluster's rules refuse its pod: {why}"),
@@ -1133,7 +1133,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         ),
         "AdviceMemoryGrows": mark(
             "The memory of {task} grows by {speed}B a minute and has reached {peak}B of "
-            "{limit}B: keep less in it, or raise the limit"
+            "{limit}B: keep less in memory, or raise the limit"
         ),
         "AdviceMemoryNearlyOut": mark(
             "{task} has used {percent} % of its memory ({peak}B of {limit}B): raise the limit"

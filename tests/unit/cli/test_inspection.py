@@ -519,7 +519,7 @@ def test_stacks_of_a_stall_are_shown_after_the_end(
     )
     run("stop", "hangs", "--yes")
     shown = run("stack", "hangs").out
-    assert "worker-0 did nothing since " in shown
+    assert "worker-0 has done nothing since " in shown
     assert 'hangs.py", line 4 in <module>' in shown
 
 
