@@ -59,23 +59,26 @@ class OperatorMetrics:
         self.status_writes = 0
         more: dict[str, Any] = {"namespace": METRIC_PREFIX, "registry": self.registry}
         self.queue = Histogram(
-            "queue_wait_seconds", "From the POST of a run to its start.", buckets=QUEUES, **more
+            "queue_wait_seconds",
+            "Time from the POST of a run to its start.",
+            buckets=QUEUES,
+            **more,
         )
         self.first = Histogram(
             "first_task_seconds",
-            "From the start of a run until its first task was up.",
+            "Time from the start of a run until its first task was up.",
             buckets=STARTS,
             **more,
         )
         self.all = Histogram(
             "all_tasks_seconds",
-            "From the start of a run until all of its tasks were up.",
+            "Time from the start of a run until all of its tasks were up.",
             buckets=STARTS,
             **more,
         )
         self.reclaim = Histogram(
             "reclaim_delay_seconds",
-            "From the time at which tasks of an ended run should be deleted until all are deleted.",
+            "Time from when the tasks of an ended run should be deleted until all are deleted.",
             buckets=RECLAIMS,
             **more,
         )

@@ -72,7 +72,7 @@ class Reason(str, enum.Enum):
     START_FAILED = "StartFailed"
     """A task could not be started."""
     DEPENDENCY_FAILED = "DependencyFailed"
-    """A run that it waited for (`after`) can no longer succeed or end as required."""
+    """A run that this run waited for (`after`) can no longer succeed or end as required."""
     QUEUE_TIMEOUT = "QueueTimeout"
     """Waited longer than `queueTimeout`."""
     START_TIMEOUT = "StartTimeout"
