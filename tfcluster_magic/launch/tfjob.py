@@ -324,7 +324,9 @@ _UNKNOWN = mark("a TFJob has no such field")
 _POLICY = mark("the administrator's policy decides it for all tasks")
 _OF_JOB: Reasons = {
     "enableDynamicWorker": (
-        mark("the number of workers does not change during a run, and one that fails ends it"),
+        mark(
+            "the number of workers does not change during a run, and a failed worker ends the run"
+        ),
         True,
     ),
 }

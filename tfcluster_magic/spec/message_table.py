@@ -254,7 +254,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
     },
     "Where a run writes, and what it found": {
         "WritesElsewhere": mark(
-            "It writes to {folder}: TensorBoard and progress read it there, and `tfcluster "
+            "It writes to {folder}: TensorBoard and progress read that folder, and `tfcluster "
             "delete` does not remove it."
         ),
         "WritesLost": mark(
@@ -548,8 +548,9 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "with `tfcluster delete {name}`"
         ),
         "RecordDamagedRunning": mark(
-            "Its record {path} cannot be read: {why}. While the run goes on, it rewrites the "
-            "record; end it with `tfcluster stop {name}`, remove it with `tfcluster delete {name}`"
+            "Its record {path} cannot be read: {why}. While the run is active, it rewrites "
+            "the record. To end the run: `tfcluster stop {name}`; to remove it: `tfcluster delete "
+            "{name}`"
         ),
         "StatusDamaged": mark(
             "Its status {path} cannot be read; while the run is active, it writes the status again."
