@@ -35,7 +35,7 @@ SERVER = "etc/jupyter/jupyter_server_config.d"
 
 
 class BuildGuard(Command):
-    """Compile the guard into the build folder, or beside its source for an editable install."""
+    """Compile the guard into the build folder; for an editable install, next to its source."""
 
     user_options: ClassVar[list[tuple[str, str | None, str]]] = []
     editable_mode = False
@@ -49,9 +49,7 @@ class BuildGuard(Command):
         self.set_undefined_options("build_py", ("build_lib", "build_lib"))
 
     def run(self) -> None:
-        """Compile to a new file and rename it; running processes keep the library that they have
-        mapped.
-        """
+        """Compile to a new file and rename it, because running processes still use the old one."""
         target = LIBRARY if self.editable_mode else Path(str(self.build_lib)) / LIBRARY
         target.parent.mkdir(parents=True, exist_ok=True)
         fresh = target.with_suffix(f".so.{os.getpid()}")

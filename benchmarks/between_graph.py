@@ -1,6 +1,6 @@
 """Between-Graph training with 1 parameter server and 2 workers, against the same tasks started by
-hand. Both sides run `programs/train.py` unchanged. It records its own steps, so both sides are
-measured in the same way.
+hand. Both sides run `programs/train.py` unchanged. The program records its own steps, so both sides
+are measured in the same way.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ WORKERS = ("worker-0", "worker-1")
 
 @dataclass(frozen=True)
 class Training:
-    """One round of one side."""
+    """The figures of one round, with TFCluster or by hand."""
 
     first_step: float  # seconds from the command to the first step of any worker
-    spread: float  # seconds from that to the first step of the last worker
+    spread: float  # seconds from then to the first step of the last worker
     rate: float  # steps/s of all workers while all of them train
 
 

@@ -1,9 +1,9 @@
 """The admin console in Chromium, on a real hub with 500 users and 2000 clusters.
 
-If root runs it, each user has a system account with their clusters; otherwise all clusters belong
-to the account that runs the hub. One cluster in ten runs, and its record is read on every refresh.
-A page is opened after a pause without visitors. `cold` waits until no reader process is left, and
-measures the time to cached rows and the time to fresh rows.
+If root runs this benchmark, each user has a system account with their clusters; otherwise all
+clusters belong to the account that runs the hub. One cluster in ten is running, and its record is
+read on every refresh. A page is opened after a pause without visitors. `cold` waits until no reader
+process is left, and measures the time to cached rows and the time to fresh rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tests.support.hub.make_run import Hub
 
 USERS, RUNS, RUNNING = 500, 2000, 10
-"""Of this number of clusters, one is running."""
+"""Number of users, and of clusters; one cluster in `RUNNING` is running."""
 FIRST, FILTER = 1000.0, 200.0
 """Goals in milliseconds: until the first rows are visible, and from a keystroke to matching rows.
 """
@@ -240,7 +240,9 @@ def _samples(hub: Hub) -> list[dict[str, Any]]:
 def _records(
     homes: Mapping[str, Path], runs: int, done: dict[str, Any], running: dict[str, Any]
 ) -> list[Path]:
-    """Write this number of clusters, spread evenly; return the lock files of the running ones."""
+    """Write the records of `runs` clusters, spread evenly over the users; return the lock files of
+    the running clusters.
+    """
     locks, names = [], list(homes)
     for number in range(runs):
         sample = done if number % RUNNING else running

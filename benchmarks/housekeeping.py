@@ -47,8 +47,8 @@ def supervisor(quick: bool) -> list[Row]:
 
 
 def sampling(quick: bool) -> list[Row]:
-    """Measure the CPU time of the process that starts each task of a training and samples it, with
-    the steps that the program prints.
+    """Measure the CPU time of the processes that start and sample the tasks of a training, one for
+    each task. They also read the steps that the program prints.
     """
     seconds = 20.0 if quick else 120.0
     program = str(by_hand.PROGRAMS / "train.py")

@@ -1,6 +1,6 @@
 """The hub while a whole class signs in, against plain JupyterHub with its dummy authenticator.
 
-Both have the same proxy, database and number of users on this machine. The difference is the
+Both hubs have the same proxy, database and number of users on this machine. The difference is the
 product's configuration, including real password hashing.
 """
 
@@ -159,7 +159,9 @@ async def _asked(
 
 
 async def _start(hub: RealHub, token: str, name: str, after: float, times: Times) -> None:
-    """Start a notebook and wait two minutes until it is ready, else record an error."""
+    """Start a notebook and wait at most two minutes until it is ready; record an error if it is
+    not.
+    """
     await asyncio.sleep(after)  # users arrive one after another
     headers = {"Authorization": f"token {token}"}
     url = f"{hub.url}hub/api/users/{name}"
@@ -173,5 +175,5 @@ async def _start(hub: RealHub, token: str, name: str, after: float, times: Times
         times.seconds.append(time.monotonic() - began)
         if answer.code == 200 and b'"ready": true' in answer.body:
             return
-        await asyncio.sleep(1)  # the interval of the hub's own page
+        await asyncio.sleep(1)  # as often as the hub's own page asks
     times.errors.append(f"no notebook of {name}: {answer.code}")

@@ -165,7 +165,7 @@ class _Server:
                 told += 1
 
         listening = asyncio.create_task(listen())
-        writer = subprocess.Popen(  # noqa: ASYNC220 - it starts nothing that waits
+        writer = subprocess.Popen(  # noqa: ASYNC220 - Popen does not wait
             [
                 sys.executable,
                 "-m",
@@ -175,7 +175,7 @@ class _Server:
                 str(seconds + 2),
             ]
         )
-        while changing and not told:  # noqa: ASYNC110 - it reads as it comes
+        while changing and not told:  # noqa: ASYNC110 - `listen` counts meanwhile
             await asyncio.sleep(0.05)  # the writer is starting
         before, first = cpu_seconds(self.process.pid), told
         await asyncio.sleep(seconds)  # the interval that is measured

@@ -42,9 +42,9 @@ def one_cpu(quick: bool) -> list[Row]:
 
 @contextmanager
 def quota(cores: float) -> Iterator[list[str] | None]:
-    """Yield a command prefix that runs a command under a quota of this number of cores; None if
-    quotas are unavailable. The group gets priority over other processes, so that it can use its
-    whole quota.
+    """Yield the words that run the command after them under a quota of `cores` cores; None if
+    quotas are unavailable. The control group gets priority over other processes, so that the
+    command can use its whole quota.
     """
     version_1 = VERSION_1.is_dir()
     group = (VERSION_1 if version_1 else VERSION_2) / f"tfcluster-bench-{os.getpid()}"

@@ -1,4 +1,6 @@
-"""Facts about processes from the kernel (memory, CPU time, ports), and a wait for any of them."""
+"""Facts about processes from the kernel (memory, CPU time, ports), and a function that waits for
+one.
+"""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ def compared(
     at_least: float | None = None,
     note: str = "",
 ) -> Row:
-    """Return a row with the medians of both sides. The goal is for the median of each round's
-    ratio.
+    """Return a row with the medians of both sides. The goal applies to the median of the ratios of
+    all rounds.
     """
     ratio = median(own / other for own, other in zip(ours, theirs, strict=True))
     goal, met = _goal("ratio", ratio, at_most, at_least)

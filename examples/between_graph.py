@@ -30,7 +30,7 @@ FLAGS = flags.FLAGS
 
 
 def network(x):
-    """Scores of the ten digits, from 64 pixels through 128 hidden units."""
+    """Return the scores of the ten digits, computed from 64 pixels through 128 hidden units."""
     w1 = tf.get_variable("w1", [digits.PIXELS, 128])
     b1 = tf.get_variable("b1", [128], initializer=tf.zeros_initializer())
     w2 = tf.get_variable("w2", [128, digits.CLASSES])
@@ -63,7 +63,8 @@ def train(cluster, server, data):
         save_checkpoint_steps=200,
         save_summaries_steps=50,
         hooks=[tf.train.StopAtStepHook(last_step=FLAGS.steps)],
-        # Each worker sees the parameter servers and itself only: another may be lost.
+        # A worker connects only to the parameter servers, so it continues if another worker is
+        # lost.
         config=tf.ConfigProto(device_filters=["/job:ps", this_worker]),
     ) as session:
         for i, (batch_x, batch_y) in enumerate(digits.batches(data, seed=FLAGS.task_index)):
@@ -75,7 +76,7 @@ def train(cluster, server, data):
 
 
 def evaluate(held_out):
-    """Share of the held-out digits that the last checkpoint reads correctly."""
+    """Return the share of the held-out digits that the last checkpoint reads correctly."""
     x, y = held_out
     with tf.Graph().as_default(), tf.Session() as session:
         scores = network(tf.constant(x))
@@ -84,7 +85,7 @@ def evaluate(held_out):
 
 
 def main(_):
-    tf.logging.set_verbosity(tf.logging.ERROR)  # TensorFlow 1 tells every step of a session
+    tf.logging.set_verbosity(tf.logging.ERROR)  # TensorFlow 1 logs every step of a session
     cluster = tf.train.ClusterSpec({"ps": FLAGS.ps_hosts, "worker": FLAGS.worker_hosts})
     server = tf.train.Server(cluster, job_name=FLAGS.job_name, task_index=FLAGS.task_index)
     if FLAGS.job_name == "ps":

@@ -2,16 +2,16 @@
 
     python examples/in_graph_keras.py --epochs 5
 
-The model's weights live on the parameter servers, its steps run on the workers, the callbacks run
-here.
+The model's weights live on the parameter servers, its steps run on the workers, and its callbacks
+run in this program.
 """
 
 import argparse
 import os
 
-# Keras 3 cannot train on this strategy; tf_keras, the Keras before it, can.
+# Keras 3 cannot train on this strategy; tf_keras, which is Keras 2, can.
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
-# TensorFlow complains at length when the cluster that it is connected to ends.
+# Without this, TensorFlow logs many errors when the cluster that it is connected to ends.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import digits
@@ -23,7 +23,7 @@ STEPS_PER_EPOCH = 100
 
 
 def train(cluster, epochs, log_path):
-    """Train on a connected cluster; the share of held-out digits that are read correctly."""
+    """Train on a connected cluster; return the share of held-out digits that are read correctly."""
     data, (held_out_x, held_out_y) = digits.load()
     dataset = tf.data.Dataset.from_tensor_slices(data).shuffle(digits.TRAIN).repeat().batch(64)
     strategy = cluster.strategy()

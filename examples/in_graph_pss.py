@@ -1,16 +1,16 @@
-"""In-Graph with ParameterServerStrategy: a loop of its own, scheduled onto the workers.
+"""In-Graph with ParameterServerStrategy: a custom training loop, scheduled onto the workers.
 
     python examples/in_graph_pss.py --steps 600
 
-Variables live on the parameter servers. The client schedules steps; whichever worker is free runs
-the next one, so a lost worker costs its step and no more. Works with any Keras, because it uses
-none.
+Variables live on the parameter servers. The client schedules steps, and whichever worker is free
+runs the next one. If a worker is lost, only its step runs again. The program works with any version
+of Keras, because it uses none.
 """
 
 import argparse
 import os
 
-# TensorFlow complains at length when the cluster that it is connected to ends.
+# Without this, TensorFlow logs many errors when the cluster that it is connected to ends.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import digits
@@ -21,7 +21,7 @@ from tfcluster_magic import Cluster, ClusterManager
 
 
 def train(cluster, steps, log_path):
-    """Train on a connected cluster; the share of held-out digits that are read correctly."""
+    """Train on a connected cluster; return the share of held-out digits that are read correctly."""
     data, (held_out_x, held_out_y) = digits.load()
     strategy = cluster.strategy()
     coordinator = cluster.coordinator()

@@ -3,8 +3,8 @@
     python examples/in_graph_tf1.py --steps 600
 
 Parameter servers and workers run bare TensorFlow servers. This program launches them, feeds each
-worker a batch, lets a parameter server average the gradients, and stops the cluster again. In a
-notebook the first lines of main() are `cluster = %tfcluster launch --mode in-graph --ps 1
+worker a batch, lets a parameter server average the gradients, and stops the cluster. In a notebook,
+the first lines of main() are replaced by `cluster = %tfcluster launch --mode in-graph --ps 1
 --workers 2`.
 """
 
@@ -19,7 +19,7 @@ from tfcluster_magic import Cluster, ClusterManager
 
 
 def build(workers):
-    """A graph with one copy of the network on each worker (a tower), and its variables on ps-0."""
+    """Build the graph: a copy of the network (a tower) on each worker, the variables on ps-0."""
     with tf.device("/job:ps/task:0"):
         w1 = tf.get_variable("w1", [digits.PIXELS, 128])
         b1 = tf.get_variable("b1", [128], initializer=tf.zeros_initializer())
@@ -58,7 +58,7 @@ def build(workers):
 
 
 def train(cluster, steps, log_path):
-    """Train on a connected cluster; the share of held-out digits that are read correctly."""
+    """Train on a connected cluster; return the share of held-out digits that are read correctly."""
     data, (held_out_x, held_out_y) = digits.load()
     workers = cluster.resolver().cluster_spec().num_tasks("worker")
     with tf.Graph().as_default() as graph:

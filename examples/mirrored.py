@@ -2,7 +2,7 @@
 
     tfcluster launch --workers 1 examples/mirrored.py -- --epochs 12
 
-The program is plain TensorFlow with Keras 3, which runs as it is on one machine.
+The program is plain TensorFlow with Keras 3, and runs unchanged without TFCluster.
 """
 
 import argparse

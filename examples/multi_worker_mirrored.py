@@ -3,16 +3,16 @@ their gradients.
 
     tfcluster launch --workers 2 examples/multi_worker_mirrored.py -- --epochs 8
 
-There are no parameter servers. When a worker is lost all of them start again together, and
-BackupAndRestore takes training up at the epoch it had reached. The program is plain TensorFlow:
-it reads TF_CONFIG.
+There are no parameter servers. When a worker is lost, all workers start again together, and
+BackupAndRestore continues the training at the epoch that it had reached. The program is plain
+TensorFlow: it reads TF_CONFIG.
 """
 
 import argparse
 import json
 import os
 
-# Keras 3 cannot train on this strategy; tf_keras, the Keras before it, can.
+# Keras 3 cannot train on this strategy; tf_keras, which is Keras 2, can.
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 import digits
@@ -63,7 +63,7 @@ def main():
 
     with strategy.scope():
         model = make_model()
-    # One folder for all workers: they must take up training at the same epoch.
+    # All workers share one folder, because they must continue at the same epoch.
     callbacks = [tf.keras.callbacks.BackupAndRestore(os.path.join(arguments.log_path, "backup"))]
     if is_chief:
         callbacks.append(tf.keras.callbacks.TensorBoard(arguments.log_path))

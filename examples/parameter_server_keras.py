@@ -11,7 +11,7 @@ checkpoint on held-out digits. The program is plain TensorFlow: it reads its rol
 import argparse
 import os
 
-# Keras 3 cannot train on this strategy; tf_keras, the Keras before it, can.
+# Keras 3 cannot train on this strategy; tf_keras, which is Keras 2, can.
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 import digits
@@ -59,7 +59,7 @@ def coordinate(resolver, arguments, checkpoints):
     with strategy.scope():
         model = make_model()
         last = tf.train.latest_checkpoint(checkpoints)
-        if last:  # this is a restart: go on where the last attempt was
+        if last:  # this is a restart: continue at the last checkpoint
             model.load_weights(last)
     done = int(last.rpartition("-")[2]) if last else 0
     print(f"epochs done before: {done}", flush=True)
@@ -82,7 +82,9 @@ def coordinate(resolver, arguments, checkpoints):
 
 
 def evaluate(arguments, checkpoints):
-    """Measure each checkpoint as it appears, without a strategy: it is not in the cluster."""
+    """Measure each checkpoint as it appears, without a strategy: the evaluator is not in the
+    cluster.
+    """
     _, held_out = digits.load()
     model = make_model()
     model.optimizer.build(model.trainable_variables)  # checkpoints hold the optimizer's state too

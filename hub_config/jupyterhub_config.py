@@ -1,8 +1,8 @@
 """JupyterHub's configuration on one machine (`make run`) and on Kubernetes (k8s/hub).
 
-This file only chooses between the two by TFCLUSTER_HUB, by default `embedded`; the settings are in
-tfcluster_magic/hub. What comes after the choice is yours: you may add any setting of JupyterHub,
-and pages in `templates/` beside this file replace ours of the same name.
+TFCLUSTER_HUB chooses between the two: `embedded` (the default) or `on_kubernetes`. Both are modules
+of tfcluster_magic/hub. You may set any option of JupyterHub at the end of this file. Pages in
+`templates/` beside this file replace ours of the same name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tfcluster_magic.errors import TFClusterError
 
-c = get_config()  # noqa: F821  given by the loader
+c = get_config()  # noqa: F821  defined by JupyterHub's loader
 world = os.environ.get("TFCLUSTER_HUB") or "embedded"
 try:
     importlib.import_module(f"tfcluster_magic.hub.{world}").configure(c)

@@ -1,4 +1,4 @@
-"""All errors that users see, as one tree, and text without control sequences of terminals.
+"""All errors that users see, and removal of terminals' control sequences from text.
 
 The message of an error says what was requested, what is allowed, and what to do.
 
@@ -35,9 +35,9 @@ class Problem:
     """One problem of a request: the `field` (a JSON path, or the subject), the `value` given, and
     what is `allowed`.
 
-    `fits` is a value that would be accepted, if there is one. If the operator can refuse a run for
-    it, the clauses are messages, which the record keeps; otherwise they may be text. `str` of a
-    message is its text in the current language.
+    `fits` is a value that would be accepted, if there is one. `field` and `allowed` are messages if
+    the operator may refuse a run because of this problem, because the run's record stores messages;
+    otherwise they may be text. `str` of a message is its text in the current language.
     """
 
     field: Clause
@@ -90,7 +90,7 @@ class UsageError(TFClusterError):
 
 
 class TooLarge(UsageError):
-    """The request is larger than is accepted; none of it was used."""
+    """The request has more bytes than are accepted; nothing was done."""
 
     http_status = 413
 
@@ -263,9 +263,10 @@ def last_overwrite(text: str) -> str:
     return parts[-1] if parts else ""
 
 
-# TensorFlow's own log lines: I and W of its C++ code; never E or F, nor lines of a Python file or
-# of absl. A line about waiting for another task is left out, because it says why nothing happens.
-# labextension/src/logs/noise.ts has the same patterns; a test compares them.
+# These patterns match TensorFlow's own log lines: I and W of its C++ code, but not E or F, and no
+# lines of a Python file or of absl. They do not match a line about waiting for another task,
+# because this line says why nothing happens. labextension/src/logs/noise.ts has the same patterns;
+# a test compares them.
 
 TENSORFLOW_LOG_PATTERNS = (
     # 2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] …

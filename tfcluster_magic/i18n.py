@@ -26,7 +26,8 @@ ENGLISH = "en"
 VARIABLE = "TFCLUSTER_LANGUAGE"
 LOCALE_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "locale")
 
-# The first one that is set counts, as in gettext. LANGUAGE may list several, separated by colons.
+# The first of these variables that is set counts, as in gettext. LANGUAGE may list several
+# languages, separated by colons.
 _VARIABLES = (VARIABLE, "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
 _UNTRANSLATED = ("c", "posix", ENGLISH)
 _TRADITIONAL = {"tw", "hk", "mo", "hant"}  # these readers use traditional Chinese, not simplified
@@ -61,7 +62,9 @@ def ngettext(one: str, many: str, number: float) -> str:
 
 @contextmanager
 def language(wanted: str | None) -> Iterator[None]:
-    """Use this language (`zh-CN`, `zh_CN.UTF-8`) inside the block; None means the environment's."""
+    """Use a language (`zh-CN`, `zh_CN.UTF-8`) inside the block; `None` stands for the language of
+    the environment.
+    """
     before = _requested.set(wanted)
     try:
         yield
@@ -70,8 +73,8 @@ def language(wanted: str | None) -> Iterator[None]:
 
 
 def choose(wanted: str | None) -> None:
-    """Use this language from now on in this context and in tasks that it starts. Call this for a
-    request handler whose end the caller does not see.
+    """Use a language from now on in this context and in asyncio tasks that it starts. Call this for
+    a request whose end the caller does not see, so that `language` cannot be used.
     """
     _requested.set(wanted)
 
@@ -91,7 +94,9 @@ def current_language() -> str:
 
 
 def accepted_languages(header: str) -> str | None:
-    """Convert an Accept-Language header for `language`, best first; None if it has none."""
+    """Return the languages in an Accept-Language header, best first, as an argument of `language`;
+    None if the header has none.
+    """
     ranked = []
     for position, entry in enumerate(header.split(",")):
         tag, _semicolon, quality = entry.partition(";")

@@ -33,8 +33,8 @@ from .i18n import _
 T = TypeVar("T")
 
 MOST_BYTES = 8 << 20
-"""Maximum bytes of a state file that is read or written; no argument list of a process is
-longer.
+"""Maximum bytes of a state file that is read or written. The longest possible content, the argument
+list of a process, is shorter.
 """
 MOST_NUMBER = 2.5e11
 """Maximum fractional number in a state file: as seconds since 1970, the year 9892."""
@@ -113,7 +113,7 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def read_tail(path: Path, most: int, *, owned: bool = True) -> bytes:
-    """Return the last `most` bytes of a file of any size; nothing if it cannot be read."""
+    """Return the last `most` bytes of a file of any size; b"" if the file cannot be read."""
     try:
         fd = open_regular(path, owned=owned)
     except (FileNotFoundError, Unreadable):
@@ -128,16 +128,17 @@ def read_tail(path: Path, most: int, *, owned: bool = True) -> bytes:
 
 _AT_ONCE = 16
 READ_WITHIN = 1.5
-"""Seconds after which the files that have not been read are left out: a volume may hang."""
+"""Seconds after which files that have not been read yet are left out, because a volume may hang."""
 _hanging: dict[Path, threading.Thread] = {}
-"""The thread that still reads each file. No other thread reads the file, and the number of such
-threads is limited for each folder, because repeated reads would fill the process with threads.
+"""For each file whose reading hangs: the thread that reads it. No other thread reads the file, and
+the number of such threads is limited for each folder. Otherwise repeated reads would fill the
+process with threads.
 """
 
 
 def read_together(files: Mapping[str, Path], read: Callable[[str], T | None]) -> dict[str, T]:
-    """Return what `read` finds for each of `files`, several at once. A file for which it returns
-    None, and one that could not be read in time, is left out.
+    """Return the result of `read` for each key of `files`, reading several files at the same time.
+    Keys whose result is None, or whose file could not be read in time, are left out.
     """
     for path, reader in list(_hanging.items()):
         if not reader.is_alive():
@@ -234,11 +235,12 @@ def write(
     mode: int = 0o600,
     owner: tuple[int, int] = OURS,
 ) -> None:
-    """Replace `path` with `content`; with `durable` it also survives a power cut. Raises OSError.
+    """Replace the file `path` by one with `content`. Raises OSError.
 
-    `alone`: the caller holds a lock, so the temporary file of a killed writer is reused. `spares`:
-    files made by `reserve`; one is used if the disk is full. `owner`: user and group to give the
-    file to; -1 means this process's own.
+    `durable`: the new content survives a power cut. `alone`: the caller holds a lock, so the
+    temporary file of a killed writer is reused. `spares`: files made by `reserve`; one of them is
+    used if the disk is full. `owner`: the file's user and group; -1 stands for those of this
+    process.
     """
     if len(content) > MOST_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
@@ -256,7 +258,7 @@ def write(
             _write_file(beside, content, 0, durable, mode, owner)
         try:
             os.replace(beside, path)
-        except IsADirectoryError:  # a folder stands in place of the state file
+        except IsADirectoryError:  # a folder has the path of the state file
             put_aside(path)
             os.replace(beside, path)
     except OSError:
@@ -296,7 +298,9 @@ def _claim_spare(spares: Iterable[Path], beside: Path, size: int) -> bool:
 
 
 def reserve(spare: Path) -> None:
-    """Reserve `SPARE_BYTES` of the disk for a `write` when it is full. Raises OSError."""
+    """Create the file `spare` of `SPARE_BYTES`, which `write` uses if the disk is full. Raises
+    OSError.
+    """
     fd = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -314,8 +318,8 @@ def reserve(spare: Path) -> None:
 
 
 def lock_file(path: Path) -> int:
-    """Open a lock file, or make it if it is missing. Anything else at `path` is put aside. Raises
-    OSError.
+    """Open a lock file, and create it if it is missing; return its descriptor. If `path` is no
+    regular file, it is put aside. Raises OSError.
     """
     how = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -334,8 +338,8 @@ def lock_file(path: Path) -> int:
 
 @contextlib.contextmanager
 def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock beside a state file against other processes that change it. Raises OSError.
-    With `shared`, other readers may hold it too.
+    """Hold the lock of the state file `path`, so that no other process that locks it changes the
+    file. With `shared`, several readers may hold the lock at the same time. Raises OSError.
     """
     fd = lock_file(path.with_suffix(".lock"))
     try:
@@ -375,7 +379,7 @@ Stamp = tuple[int, int, int]
 
 
 def stamp(path: Path) -> Stamp | None:
-    """Return a value that changes when the file changes or is replaced; None without a file."""
+    """Return a value that changes when the file changes or is replaced; None if it is missing."""
     try:
         found = os.lstat(path)
     except OSError:

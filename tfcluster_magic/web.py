@@ -1,11 +1,11 @@
 """Request bodies and problem responses of Tornado handlers, shared by the server and the console.
 
-Tornado reads the whole body before it calls a handler, unless the handler streams it: then
+Tornado reads the whole body before it calls a handler, unless the handler streams the body: then
 `prepare` runs once the headers have arrived. Our handlers derive from `StreamedBody`, authenticate
 the sender in `prepare`, and then call `expect_body`. A refused sender is answered at once, and the
-rest of the body is discarded: if the connection were closed while the sender writes, the answer
-would be lost and a proxy in between would answer 503. `ProblemResponses` answers every failure as
-`application/problem+json` (RFC 9457).
+rest of the body is discarded. If the connection were closed while the sender still writes, the
+answer would be lost, and a proxy in between would answer 503. `ProblemResponses` answers every
+failure as `application/problem+json` (RFC 9457).
 """
 
 from __future__ import annotations
@@ -175,7 +175,8 @@ class StreamedBody(RequestHandler):
                 connection.set_body_timeout(BODY_WITHIN)
                 self.request.connection = _Answered(connection, arrived)  # type: ignore[assignment]
             else:
-                connection.set_max_body_size(1 << 62)  # the connection closes: no second answer
+                # without this, Tornado would answer a large body with 400, after our own answer
+                connection.set_max_body_size(1 << 62)
         return super().finish(chunk)
 
     def on_connection_close(self) -> None:

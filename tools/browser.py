@@ -1,8 +1,9 @@
 """The browser of tests/ui: the machine's Chromium, and a font with Chinese characters.
 
-The script prints the path of a Chromium. If none is installed, it installs one on Debian and Ubuntu
-as root, and elsewhere says exactly what to do. It never downloads a browser outside the package
-manager, because the system's browser gets security updates. Standard library only.
+The script prints the path of a Chromium. If none is installed and root runs the script on Debian or
+Ubuntu, the script installs one; otherwise it prints what to do. It never downloads a browser
+outside the package manager, because the system's browser gets security updates. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def main() -> int:
 
 
 def shows_chinese() -> bool:
-    """Return whether a font has Chinese characters; also True if this cannot be found out."""
+    """Return whether a font has Chinese characters; also True if this is unknown."""
     lister = shutil.which("fc-list")
     if lister is None:
         return shutil.which("apt-get") is None
@@ -73,7 +74,7 @@ def install(apt: str, packages: list[str]) -> None:
             failed = f"{told}\napt-get {words[0]} failed; {advice(packages, has_apt=True)}"
             if find() is None:
                 sys.exit(failed)
-            print(failed, file=sys.stderr)  # without the font only the screenshots look wrong
+            print(failed, file=sys.stderr)  # continue: only screenshots need the font
             return
 
 

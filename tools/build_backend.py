@@ -1,9 +1,9 @@
 """The build backend: setuptools, plus a C compiler and JupyterLab's build tools if missing.
 
-`pip install .` needs nothing but Python and package registries. ziglang is added if no compiler
-works; the extension's builder and Node are added if the extension is neither built nor cached.
-`build-system.requires` cannot depend on what is on PATH; these hooks can. This module also chooses
-the compiler for setup.py.
+`pip install .` needs only Python and package registries. ziglang is added if no compiler works; the
+extension's builder and Node are added if the extension is neither built nor cached.
+`build-system.requires` cannot depend on what is on PATH, so these hooks add the packages. This
+module also chooses the compiler for setup.py.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def find_compiler() -> list[str] | None:
     """Return the command of a C compiler: $CC unchecked, else the first of cc, gcc and clang that
     works.
 
-    Each is tried on a small library, because containers often have a gcc without C headers. Return
-    None if no compiler works.
+    Each compiler is tried on a small library, because containers often have a gcc without C
+    headers. Return None if no compiler works.
     """
     if os.environ.get("CC"):
         return shlex.split(os.environ["CC"])

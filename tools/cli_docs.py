@@ -15,7 +15,7 @@ PAGE = ROOT / "docs" / "reference" / "cli.md"
 API_PAGE = ROOT / "docs" / "reference" / "api.md"
 VERB_ROUTE = "| `POST /clusters/{ref}/"
 AFTER_VERBS = VERB_ROUTE + "rerun`"
-"""The route whose row follows those of the verbs; it is written by hand."""
+"""The route whose row, which is written by hand, follows the rows of the verbs."""
 WIDTH = 96
 HEAD = """\
 # The command line and `%tfcluster`
@@ -59,7 +59,7 @@ def page() -> str:
 
 
 def _blocks(title: str, command: click.Command, context: click.Context) -> Iterator[str]:
-    """Yield the section of a command, and those of its subcommands."""
+    """Yield the section of a command, and the sections of its subcommands."""
     yield _block(title, command.get_help(context))
     for name, below in getattr(command, "commands", {}).items():
         inner = click.Context(below, info_name=name, parent=context, terminal_width=WIDTH)

@@ -1,7 +1,7 @@
 """Convert TFClusters of v1alpha1: `kubectl get tfc -A -o json | python tools/convert_records.py`.
 
 A run that has ended keeps its status, as a record; any other run starts again.
-docs/how-to/install-kubernetes.md describes the steps around it.
+docs/how-to/install-kubernetes.md describes the whole upgrade.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def _converted(found: Mapping[str, Any]) -> dict[str, Any]:
         "spec": resource_form.write(Spec, found["spec"]),
     }
     if status.phase.is_final and status.released_at is not None:
-        # The ledger keeps the usage under the old object's uid.
+        # The ledger already has this usage, under the uid of the old object; it must not be counted
+        # twice.
         made["status"] = custom_resource.write_status(replace(status, usage=None))
     return made
 

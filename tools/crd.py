@@ -1,7 +1,7 @@
 """Write k8s/crds/, the custom resources that an administrator applies: `python tools/crd.py`.
 
-They are generated from the models, like the variables of the admission policy for records
-(k8s/base/admission.yaml). A test checks that both are current.
+The script also writes the variables of the admission policy for records (k8s/base/admission.yaml).
+Both are generated from the models. A test checks that they are current.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The script behind `make run`: starts the hub on this machine and says how to use it.
+"""The script behind `make run`. It starts the hub on this machine and says how to use the hub.
 
-It prints one address; at the first start, the address is a link that sets a password. Ctrl-C ends
-hub, proxy and notebooks within seconds; running clusters keep running. Leftovers of a killed hub
-are removed. The script owns the hub's state folder and the hub process; the hub's settings are in
-tfcluster_magic/hub/embedded.py. It runs in .venv.
+The script prints one address; at the first start, the address is a link that sets a password.
+Ctrl-C ends hub, proxy and notebooks within seconds; running clusters keep running. Leftovers of a
+killed hub are removed. The script owns the hub's state folder and the hub process; the hub's
+settings are in tfcluster_magic/hub/embedded.py. It runs in .venv.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tfcluster_magic.paths import home_dir, private, state_dir
 CONFIG = ROOT / "hub_config" / "jupyterhub_config.py"
 START = 180.0  # seconds until the hub answers, on a slow disk
 LOG_KEPT = 4_000_000  # size of hub.log in bytes above which the next start rotates it
-FOREIGN = ("JUPYTERHUB_", "JPY_", "CONFIGPROXY_")  # prefixes of variables from a hub's own terminal
+FOREIGN = ("JUPYTERHUB_", "JPY_", "CONFIGPROXY_")  # variables that a notebook server sets
 PDEATHSIG = 1  # prctl(2)
 
 
@@ -101,8 +101,8 @@ def alone(state: Path) -> int:
 
 
 def end_leftover(note: Path) -> None:
-    """End the proxy of a killed hub. JupyterHub itself would end any process that has this pid
-    now.
+    """End the proxy of a killed hub. JupyterHub would end whatever process now has the pid in
+    `note`, so this function runs first.
     """
     try:
         pid = int(note.read_text())
@@ -156,7 +156,7 @@ def inner_ports(state: Path) -> list[int]:
 
 def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
     """Run the hub until it ends; Ctrl-C and SIGTERM end it cleanly."""
-    here = f"http://127.0.0.1:{port}"  # accept whatever name the browser uses
+    here = f"http://127.0.0.1:{port}"  # no fixed host name: a browser may use any
     url = f"{subdomain_host() or here}{base_url().rstrip('/')}"
     (state / URL).write_text(url)
     invitation = invite(state, url)
@@ -214,7 +214,7 @@ def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
         elif hub.poll() is None:
             print(f"The hub does not answer at {url}/ after {START:g} s. Log: {log}", flush=True)
         code = hub.wait()
-    (state / URL).replace(state / LAST_URL)  # any account may get the hub's port now
+    (state / URL).replace(state / LAST_URL)  # the URL is not ours now: any account may get the port
     (state / SHELL_TOKEN_FILE).unlink(missing_ok=True)
     end_leftover(state / "proxy.pid")  # JupyterHub may have started another proxy while ending
     if code == 0 or (asked and code == -signal.SIGTERM):  # 0 if an administrator shut the hub down
@@ -237,7 +237,9 @@ def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
 
 
 def invite(state: Path, url: str) -> str | None:
-    """Return a link that sets the owner's password; None if the owner has or needs none."""
+    """Return a link that sets the owner's password; None if the owner has a password, or signs in
+    without one.
+    """
     if elsewhere():
         return None
     store, name = AccountStore(state / FILE), owner()
@@ -271,7 +273,7 @@ def answered(url: str) -> bool:
 
 
 def welcome(workspace: Path, url: str, invitation: str | None, log: Path) -> str:
-    """Return what to open, who may sign in, and how to end it."""
+    """Return what to open, who may sign in, and how to end the hub."""
     name = owner()
     home = "" if workspace == home_dir() else f"TFCLUSTER_HOME={shlex.quote(str(workspace))} "
     if invitation:

@@ -1,7 +1,7 @@
 """The script behind `make install`: makes .venv with the pinned packages, tfcluster and its
 extension.
 
-It announces every step with its size, a second call takes a fraction of a second, and an
+The script announces every step with its size. A second call takes a fraction of a second. An
 environment from an interrupted call is rebuilt. The script owns .venv; tools/labextension.py owns
 the extension, tools/proxy.py the hub's proxy. Standard library only.
 """
@@ -57,11 +57,11 @@ LAB_SETTINGS = {  # otherwise JupyterLab's question about news covers part of th
 UNITS = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}
 PACKAGES = Path("lib", "python{}.{}".format(*sys.version_info[:2]), "site-packages")
 PARTS = (PACKAGES, Path("bin"), Path("etc"), Path("share"))  # parts of .venv with packages' files
-LEFT = {  # files that each environment has for itself
+LEFT = {  # files that are not shared: each environment has its own
     "bin": ("python*", "pip*", "activate*", "Activate*", "tfcluster"),
     "site-packages": ("*tfcluster_magic*",),
 }
-MADE_IN = "made-in.txt"  # the path in the scripts of kept packages
+MADE_IN = "made-in.txt"  # a file with the interpreter's path in the kept scripts
 KEPT = 2
 LONGEST_MAKING = 3600  # seconds; an older leftover is from a killed process
 LONGEST_SCRIPT = 120  # longest interpreter path that pip writes into a script's first line
@@ -86,7 +86,8 @@ def main() -> int:
             proxy.bring(VENV)
             return 0
         began = time.monotonic()
-        # Outside CI, a user may edit installed packages in place.
+        # Only CI shares packages between clones: elsewhere, a user may edit an installed file in
+        # place, which would change it in all clones.
         folder = kept(kind) if os.environ.get("CI") == "true" else None
         is_new = make_environment(kind)
         BUSY.touch()
@@ -120,7 +121,7 @@ def one_at_a_time() -> Iterator[None]:
 
 
 def digest(kind: str) -> str:
-    """Return a checksum of everything from which the environment is made."""
+    """Return a checksum of all files from which the environment is made."""
     total = hashlib.sha256(str(ROOT).encode())
     for name in [f"requirements/{kind}.txt", *SOURCES]:
         path = ROOT / name
@@ -205,7 +206,7 @@ def install_packages(kind: str) -> None:
 
 
 def kept(kind: str) -> Path:
-    """Return the folder where a build machine keeps these packages for this Python."""
+    """Return the folder where a build machine keeps the packages of `kind` for this Python."""
     pins = (ROOT / "requirements" / f"{kind}.txt").read_bytes()
     made_of = hashlib.sha256(f"{sys.version} {sysconfig.get_platform()} {SLOW}".encode() + pins)
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
@@ -213,7 +214,7 @@ def kept(kind: str) -> Path:
 
 
 def bring_packages(folder: Path, environment: Path = VENV) -> bool:
-    """Step 2, with packages kept by another clone. Return whether there were any."""
+    """Step 2, with packages that another clone has kept. Return whether there were any."""
     if not folder.exists() or len(str(environment / "bin" / "python")) > LONGEST_SCRIPT:
         return False
     began = time.monotonic()
@@ -231,7 +232,8 @@ def bring_packages(folder: Path, environment: Path = VENV) -> bool:
 
 def keep_packages(folder: Path, environment: Path = VENV) -> None:
     """Keep the packages of an environment, including compiled files, for other clones on this
-    machine. Module files are hard links, shared by all clones, so an edit must replace the file.
+    machine. Module files are hard links that all clones share, so an edit must replace the file and
+    not write into it.
     """
     if folder.exists():
         return
@@ -249,7 +251,7 @@ def keep_packages(folder: Path, environment: Path = VENV) -> None:
 
 
 def prune(home: Path) -> None:
-    """Remove all but the newest packages, and leftovers of killed processes."""
+    """Remove old sets of packages, except the newest `KEPT`, and leftovers of killed processes."""
     found = sorted(home.iterdir(), key=lambda each: each.stat().st_mtime)
     half = [each for each in found if each.name.startswith(".")]
     for old in [each for each in found if each not in half][:-KEPT]:
@@ -303,8 +305,8 @@ def prepare_jupyter() -> None:
     say("[4/6] Jupyter: %tfcluster is loaded in every notebook")
     config = VENV / "etc" / "ipython" / "ipython_config.py"
     config.parent.mkdir(parents=True, exist_ok=True)
-    # By the module's name, so that `%load_ext tfcluster_magic` in a notebook does not make IPython
-    # warn about a second load.
+    # The extension is named by its module, so that IPython does not take a notebook's `%load_ext
+    # tfcluster_magic` for a second load, and warn.
     name = f"{PACKAGE}.notebook.magic"
     config.write_text(f'c = get_config()\nc.InteractiveShellApp.extensions.append("{name}")\n')
     overrides = VENV / "share" / "jupyter" / "lab" / "settings" / "overrides.json"

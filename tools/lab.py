@@ -1,7 +1,7 @@
 """The script behind `make run HUB=0`: starts JupyterLab on this machine only, with the examples.
 
-It prints one address with a token, never overwrites an example that the user changed, and ends
-cleanly on Ctrl-C; running clusters keep running. The script owns its JupyterLab process and
+The script prints one address with a token, never overwrites an example that the user changed, and
+ends cleanly on Ctrl-C; running clusters keep running. The script owns its JupyterLab process and
 `<workspace>/examples`. It runs in .venv.
 """
 
@@ -51,7 +51,9 @@ def main() -> int:
 
 
 def copy_examples(workspace: Path) -> list[str]:
-    """Copy new and updated examples into the workspace; return the changed ones that were kept."""
+    """Copy new and updated examples into the workspace; return the names of examples that the user
+    changed, which are kept.
+    """
     return notebook.copy_examples(EXAMPLES, workspace)
 
 

@@ -101,7 +101,7 @@ def left_out() -> str | None:
 
 
 def built_from(folder: Path) -> str | None:
-    """Return the digest of the sources of a built folder; None without one."""
+    """Return the digest of the sources from which a folder was built; None if it has none."""
     try:
         return (folder / STAMP).read_text("ascii").strip()
     except OSError:
@@ -148,8 +148,8 @@ def requirements() -> list[str]:
 def toolbox() -> dict[str, str]:
     """Return an environment with `jlpm`, `jupyter-builder` and `node`; install them if needed.
 
-    The builder is looked for beside this Python, on PATH (in an isolated build) and in .venv. If it
-    is missing, an environment in build/ gets it.
+    The builder is searched in the environment of this Python, on PATH (in an isolated build) and in
+    .venv. If the builder is missing, it is installed into an environment in build/.
     """
     on_path = Path(shutil.which("jlpm") or "/nowhere").parent
     for folder in (Path(sys.executable).parent, on_path, ROOT / ".venv" / "bin", TOOLS / "bin"):
@@ -232,7 +232,7 @@ def link(environment: Path) -> None:
     ):
         there = environment / place
         there.parent.mkdir(parents=True, exist_ok=True)
-        if there.is_dir() and not there.is_symlink():  # link from a wheel that was installed before
+        if there.is_dir() and not there.is_symlink():  # from a wheel that was installed before
             shutil.rmtree(there)
         there.unlink(missing_ok=True)
         there.symlink_to(target)
@@ -245,7 +245,9 @@ def kept() -> Path:
 
 
 def remember() -> None:
-    """Copy the built folder into the cache and remove the oldest; a full disk is not an error."""
+    """Copy the built folder into the cache and remove the oldest builds; a full disk is not an
+    error.
+    """
     try:
         replace(kept(), BUILT)
         builds = sorted(kept().parent.iterdir(), key=lambda folder: folder.stat().st_mtime)

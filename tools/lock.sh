@@ -5,8 +5,8 @@ cd "$(dirname "$0")/.."
 uv=build/lock/bin/uv
 [ -x "$uv" ] || { "${PYTHON:-python3}" -m venv build/lock && build/lock/bin/pip install --quiet uv; }
 
-# With rfc3987-syntax, jsonschema makes 38 parsers at each start of Jupyter (2 s), for a format, "iri", that nothing here uses.
-pin() {  # file, then what from, extras, groups and constraints
+# With rfc3987-syntax, jsonschema makes 38 parsers at each start of Jupyter (2 s), for the format "iri", which nothing here uses.
+pin() {  # arguments: the file, then those of `uv pip compile`
 	file=requirements/$1
 	shift
 	{
@@ -14,7 +14,7 @@ pin() {  # file, then what from, extras, groups and constraints
 		"$uv" pip compile --quiet --universal --python-version 3.10 --no-header --annotation-style line \
 			--no-emit-package colorama --no-emit-package pywinpty \
 			--no-emit-package rfc3987-syntax --no-emit-package lark \
-			"$@" | sed '/^$/,$d' # the list ends at an empty line, then come remarks
+			"$@" | sed '/^$/,$d' # drops uv's remarks, which follow after an empty line
 	} > "$file.new"
 	mv "$file.new" "$file"
 }

@@ -1,4 +1,4 @@
-"""Write the table of messages for the docs and the page: `python tools/message_docs.py`.
+"""Write the table of messages for the docs and the Lab extension: `python tools/message_docs.py`.
 
 docs/reference/messages.md lists the code and the English text of every message about a run's state.
 labextension/src/api/messageTable.ts has the same texts for the JupyterLab extension, which makes

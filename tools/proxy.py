@@ -1,9 +1,9 @@
 """The installation of the hub's proxy, configurable-http-proxy, in .venv/share/tfcluster/proxy.
 
 It installs exactly the packages of hub_config/proxy/package-lock.json from the user's npm registry,
-once for each content of that file. Node and npm are the machine's, or are installed into .venv if
-missing or too old. The Python package of the same name is another program, which breaks kernels.
-Standard library only.
+again only if that file changes. Node and npm are the machine's, or are installed into .venv if
+missing or too old. The Python package configurable-http-proxy is a different program, which breaks
+kernels. Standard library only.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Run a script with a Python that TFCluster supports: $PYTHON if it is one, else the newest of python3.13 to python3.10.
+# Run a script with a Python that TFCluster supports: $PYTHON if it is supported, else the newest of python3.13 to python3.10.
 supported() { command -v "$1" >/dev/null 2>&1 && "$1" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; }
 for python in "${PYTHON:-python3}" python3.13 python3.12 python3.11 python3.10; do
 	supported "$python" && exec "$python" "$@"

@@ -1,7 +1,7 @@
 """The check before `make clean`: no process runs from this clone's .venv.
 
-A clock, TensorBoard, hub or run that is left would fail in files that are gone, and a clock would
-still launch its schedules. The script ends nothing. It runs in .venv.
+Without .venv, a clock, TensorBoard, hub or run that still runs would fail later, because its files
+are gone. A clock would still launch its schedules. The script ends nothing. It runs in .venv.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ADVICE = """\
 
 
 def running(environment: Path) -> dict[int, str]:
-    """Return the processes that run from the environment, but this one: pid and command line."""
+    """Return the command lines, by pid, of the other processes that run from the environment."""
     found = {}
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         pid = int(entry.parent.name)

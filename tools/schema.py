@@ -1,9 +1,10 @@
 """Write docs/reference/tfcluster.schema.json, the JSON Schema of a TFCluster, and
-tfcluster-project.schema.json, that of a project's tfcluster.yaml: `python tools/schema.py`.
+tfcluster-project.schema.json, the JSON Schema of a project's tfcluster.yaml: `python
+tools/schema.py`.
 
-Editors use them for cluster files and projects; programs use the first one for the output of `-o
-json`. The page's TypeScript is generated from the first one, so it also defines the request bodies
-of verbs (`VerbBodies`). Tests check that both are current.
+Editors check cluster files and projects with them; programs read the output of `-o json` with the
+first. The TypeScript of the Lab extension is generated from the first schema, so this schema also
+defines the request bodies of verbs (`VerbBodies`). Tests check that both are current.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Run one suite of tests. In CI, failed tests run again to tell broken from unsteady ones.
+"""Run one suite of tests. In CI, failed tests run again, to distinguish broken tests from unsteady
+ones.
 
   python tools/suite.py tests/ui -n 3 --dist worksteal
 
 The arguments are pytest's. A `-k` or `-m` that selects no test of this suite is not a failure. If
 CI=true, failed tests of up to `AT_MOST` files run a second time, alone, and browsers then record
-traces. If the tests of a file depend on each other (`--dist loadfile`), the whole file runs again
-if needed. A test that fails again is broken, and the suite fails. A test that passes the second
-time is listed as unsteady at the end, with its first failure above: it is a bug of the product or
-of the test (docs/how-to/develop.md). Outside CI every failure counts.
+traces. If the tests of a file may depend on each other (`--dist loadfile`) and fail again, the
+whole file runs once more. A test that fails again is broken, and the suite fails. A test that
+passes the second time is listed as unsteady at the end, with its first failure above: it is a bug
+of the product or of the test (docs/how-to/develop.md). Outside CI every failure counts.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
 AT_MOST = 3
-"""Largest number of files with failures that are retried, because one fixture may fail a whole
-file.
+"""If more files than this have failures, nothing runs again. Files are counted, not tests, because
+one fixture may fail all tests of a file.
 """
 TRACED = "TFC_TRACED_PAGES"
 """The variable that makes tests/support/ui record traces, which cost a sixth of a page's time."""
@@ -31,7 +32,7 @@ TESTS_FAILED, NONE_CHOSEN = 1, 5  # https://docs.pytest.org/en/stable/reference/
 def main(words: list[str], folder: Path = HERE) -> int:
     """Run the suite of `words` in `folder`; return the exit code for make."""
     suite = words[0].replace("/", "-") if words and not words[0].startswith("-") else "tests"
-    memory = folder / ".pytest_cache" / suite  # suites may run at the same time
+    memory = folder / ".pytest_cache" / suite  # one for each suite: suites may run at the same time
     pytest = [sys.executable, "-m", "pytest", "-o", f"cache_dir={memory}"]
     memory /= "v/cache/lastfailed"
     memory.unlink(missing_ok=True)  # from an earlier run

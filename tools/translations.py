@@ -89,13 +89,13 @@ def _template_messages() -> Iterator[tuple[str, str | tuple[str, ...], None]]:
         texts_of = console_texts if path.suffix == ".html" else script_texts
         for message in texts_of(path.read_text("utf-8")):
             yield str(path.relative_to(ROOT)), message, None
-    # the extension changes this list
+    # any type: mypy does not know the methods that `PageTexts` adds
     pages: Any = Environment(autoescape=True, extensions=[PageTexts])
     for path in sorted((PACKAGE / "hub" / "templates").glob("*.html")):
         place = str(path.relative_to(ROOT))
         for _line, _function, message in pages.extract_translations(path.read_text("utf-8")):
             texts = message if isinstance(message, tuple) else (message,)
-            # `_(name)` has no literal text
+            # the text is None for `_(name)`, which has no literal text
             forms = tuple(text for text in texts if text is not None)
             if forms:
                 yield place, forms[0] if len(forms) == 1 else forms, None
@@ -131,7 +131,7 @@ def _help_messages() -> Iterator[tuple[str, str, None]]:
 
     group = cli.tfcluster
     commands = [group, *(group.get_command(click.Context(group), verb) for verb in VERBS)]
-    for command in commands:  # the list grows meanwhile
+    for command in commands:  # the loop appends subcommands
         assert command is not None
         commands += getattr(command, "commands", {}).values()
         place = f"tfcluster_magic/cli ({command.name})"
@@ -160,7 +160,7 @@ def page_messages() -> Iterator[tuple[str, str | tuple[str, ...], str | None]]:
 
 
 def _shared_messages() -> Iterator[tuple[str, str | tuple[str, ...], None]]:
-    """Yield the messages about a run's state, from which the page makes sentences too."""
+    """Yield the messages about a run's state, which the Lab extension shows, too."""
     place = "tfcluster_magic/spec/message_table.py"
     for message in _called(place, (ROOT / place).read_text("utf-8")):
         yield place, message, None

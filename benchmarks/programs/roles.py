@@ -1,7 +1,8 @@
 """Tasks without TensorFlow that record their times, to show how fast TFCluster reacts.
 
 The parameter server and worker-1 stay; worker-0 ends after a second. With `--all`, every worker
-ends then. `<marks>/<task>.end` has the time of the end, `<marks>/<task>.pid` the process id.
+ends at that time. `<marks>/<task>.end` has the time of the end, `<marks>/<task>.pid` the process
+id.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Between-Graph training that records the time of each step until it is told to end.
 
-It runs unchanged by hand and in TFCluster. It writes `<marks>/<job>-<index>.first` at its first
-step, and `<marks>/<job>-<index>.steps` (a time for each step) once `<marks>/stop` exists.
+The program runs unchanged by hand and in TFCluster. It writes `<marks>/<job>-<index>.first` at its
+first step, and `<marks>/<job>-<index>.steps` (a time for each step) once `<marks>/stop` exists.
 """
 
 import argparse

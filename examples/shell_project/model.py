@@ -8,7 +8,7 @@ TRAIN = 1500
 
 
 def load():
-    """Real scans of handwritten digits: 1500 to train on and 297 held out, each as (x, y)."""
+    """Return real scans of handwritten digits: 1500 to train on, 297 held out, each as (x, y)."""
     x, y = load_digits(return_X_y=True)
     x, y = (x / 16).astype("float32").reshape(-1, 8, 8, 1), y.astype("int64")
     order = np.random.RandomState(0).permutation(len(x))
@@ -17,7 +17,7 @@ def load():
 
 
 def build():
-    """A small convolutional network."""
+    """Return a small convolutional network."""
     model = tf.keras.Sequential(
         [
             tf.keras.layers.Input((8, 8, 1)),

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What every task starts. A shell script prepares what Python cannot: variables that are read at import.
+# Every task starts this script. It sets a variable that Python programs read at import.
 #
 #     tfcluster launch --workers 2 examples/shell_project -- --epochs 8
 export TF_USE_LEGACY_KERAS=1 # Keras 3 cannot train on MultiWorkerMirroredStrategy

@@ -55,7 +55,7 @@ export const boardIcon = icon(
   '<path d="M3 3h2v16h16v2H3zm4 12 4-6 4 3 4.5-7 1.7 1.1-5.6 8.7-4-3-2.9 4.4z"/>'
 );
 
-/** Bars of what is used, below a line of what was asked for. */
+/** Bars for usage, below a line for what was requested. */
 export const resourcesIcon = icon(
   'resources',
   '<path d="M3 3h18v2H3zM4 12h4v9H4zm6-5h4v14h-4zm6 8h4v6h-4z"/>'

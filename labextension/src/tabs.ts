@@ -111,7 +111,7 @@ export interface ITabPluginOptions<W extends Widget> {
   readonly namespace: string;
   readonly command: string;
   readonly args: (content: W) => ReadonlyPartialJSONObject;
-  /** What tells the tabs of this kind apart, such as the name of a run. */
+  /** Returns the text by which tabs of this kind differ, such as the name of a run. */
   readonly key: (content: W) => string;
 }
 
@@ -123,9 +123,9 @@ export interface ITabPage<W extends Widget> {
   /** Whether the page is JupyterLab, which has room for several documents. */
   readonly isLab: boolean;
   /**
-   * Return the tab of this key; without one, or if it `isOld`, put a new one into the page.
-   * Whenever the signal `changes` of a new tab is emitted, the tab is stored again with its current
-   * arguments.
+   * Return the tab with this key. If there is no such tab, or if it `isOld`, put a new tab into the
+   * page. Whenever the signal `changes` of a new tab is emitted, the tab is stored again with its
+   * current arguments.
    */
   open(
     key: string,
@@ -192,6 +192,6 @@ export function tabPlugin<W extends Widget>(
   };
 }
 
-/** Return the name of the run that a command is called for; empty without one. */
+/** Return the name of the run for which a command is called; empty if there is none. */
 export const nameIn = ({ name }: ReadonlyPartialJSONObject): string =>
   typeof name === 'string' ? name : '';

@@ -11,7 +11,7 @@ declare const globalThis: { IS_REACT_ACT_ENVIRONMENT: boolean };
 globalThis.IS_REACT_ACT_ENVIRONMENT = true;
 
 const LINES = 100_000;
-/** Milliseconds, less than until the next drawing. */
+/** Options for waits: the interval is shorter than the time between two drawings. */
 const SOON = { interval: 1, timeout: 30_000 };
 /** Pixels of a row and of the window. */
 const [ROW, HEIGHT] = [10, 400];
@@ -90,8 +90,7 @@ it('brings what a search found into view, also when a drawing before that was dr
       () => expect(model.searcher.currentLine).toBe(number),
       SOON
     );
-    // nothing is selected, as before: React may render once more to find that out, and discards the
-    // result
+    // nothing is selected, as before; React may still render once more, and discard the result
     act(() => void document.dispatchEvent(new Event('selectionchange')));
     await drawn(() => expect(current()).toBe(`line ${number}.`));
     expect(log().scrollTop).toBe(number * ROW - HEIGHT / 2);

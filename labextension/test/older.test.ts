@@ -180,7 +180,7 @@ it('leaves the view as it is when the lines around a match cannot be read', asyn
   expect(model.rows.length).toBe(2);
   expect(around[0].searchParams.get('around')).toBe('worker-0:3');
 
-  // the user wants something else before the answer arrives
+  // the user requests something else before the answer arrives
   const asked = model.showAround(['worker-0', 'old', 1000, 7]);
   model.showNewest();
   await asked;

@@ -9,7 +9,7 @@ import type { IGraph, IRunGraphs, IUsage } from '../src/api/types';
 import * as layout from '../src/resources/layout';
 import { ResourcesModel } from '../src/resources/model';
 import { Resources } from '../src/resources/widget';
-import { cores, sizeOf, sizeWords } from '../src/run/quantities';
+import { cores, sizeOf, sizePair, sizeWords } from '../src/run/quantities';
 import { line } from '../src/run/TaskLines';
 import { aRun, FakeServer, trans } from './runs';
 
@@ -146,6 +146,9 @@ it('writes figures as the command line does', () => {
   ]);
   expect(sizeWords(410 * 2 ** 20)).toBe('410 MiB');
   expect(sizeOf(2.1 * GIB, 8 * GIB)).toBe('2.1');
+  expect(sizePair(2.1 * GIB, 8 * GIB)).toEqual(['2.1', '8 GiB']);
+  expect(sizePair(12 * 2 ** 20, 4 * GIB)).toEqual(['12 MiB', '4 GiB']);
+  expect(sizePair(0, 4 * GIB)).toEqual(['0', '4 GiB']);
 });
 
 it('has round numbers on its axes', () => {

@@ -58,7 +58,7 @@ export class FakeServer {
   requests: string[] = [];
   /** The bodies of requests that had one. */
   bodies: unknown[] = [];
-  /** Responses to requests other than for the list, such as `POST /tensorboards`. */
+  /** Responses to requests, except requests for the list, such as `POST /tensorboards`. */
   answers: Record<string, unknown> = {};
   /** If set, responses wait for it. */
   gate: Promise<void> | null = null;

@@ -48,7 +48,7 @@ def main() -> int:
             del os.environ[name]
     os.environ["TFCLUSTER_LANGUAGE"] = "en"
     folder = Path(tempfile.mkdtemp(prefix="tfcluster-attack-"))
-    folder.chmod(0o755)  # some cases let another account in
+    folder.chmod(0o755)  # some cases run as another account, which must enter
     target = Target(folder)
     try:
         held = attack(target, chosen, asked.seed, asked.tries, asked.minutes * 60, say)

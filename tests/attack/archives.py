@@ -1,4 +1,4 @@
-"""Hostile archives, downloads and folders, given as the program of a launch."""
+"""Hostile archives, downloads and folders, launched as programs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from .cases import Attempt
 from .target import Target
 
 LIMIT = 200_000
-"""Most bytes that a program may have here."""
+"""Maximum size in bytes of a program in these attacks."""
 MOST = 64 << 20
-"""Most bytes of memory that refusing a program may take."""
+"""Maximum bytes of memory that the refusal of a program may take."""
 
 
 def _refused(target: Target, source: Callable[[Site, Path], str]) -> None:
@@ -66,7 +66,8 @@ def _served(body: bytes, ending: str) -> Callable[[Site, Path], str]:
 def _packed(drawn: random.Random, files: dict[str, bytes]) -> tuple[bytes, str]:
     if drawn.random() < 0.5:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # two names that become the same
+            # zipfile warns if two names become the same
+            warnings.simplefilter("ignore", UserWarning)
             return zipped(files), ".zip"
     return tarred(files), drawn.choice((".tgz", ".tar.gz"))
 
@@ -157,7 +158,7 @@ def damaged(target: Target, drawn: random.Random) -> None:
     try:
         _refused(target, _served(bytes(raw), ending))
     except AssertionError as error:
-        if "it was taken: main.py" not in str(error):  # the altered bytes did not matter
+        if "it was taken: main.py" not in str(error):  # some altered archives are still valid
             raise
 
 
@@ -228,7 +229,7 @@ def folders(target: Target, drawn: random.Random) -> None:
 
 
 def pipes(target: Target, drawn: random.Random) -> None:
-    """A pipe in place of a program or beside it never blocks a launch."""
+    """A pipe in place of a program, or in the program's folder, never blocks a launch."""
     with target.state() as folder:
         named = folder / "job" / drawn.choice(("main.py", "x.py", "data"))
         named.parent.mkdir()

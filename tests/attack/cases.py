@@ -1,4 +1,6 @@
-"""Run attacks, each from a seed and within a time limit, and report what held."""
+"""Run attacks, each from a seed and within a time limit, and report which of them the product
+withstood.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,11 @@ if TYPE_CHECKING:
     from .target import Target
 
 Attempt = Callable[["Target", random.Random], None]
-"""One try. It returns if the product held, and otherwise raises NotTried or another error."""
+"""One try of an attack. It returns if the product withstood the attack, and otherwise raises
+NotTried or another error.
+"""
 LIMIT, LIMIT_KUBERNETES = 300, 1000
-"""Time limit of a try in seconds; a try that takes longer has not held."""
+"""Time limit of a try in seconds; a try that takes longer counts as failed."""
 
 
 class NotTried(Exception):
@@ -28,7 +32,7 @@ class NotTried(Exception):
 
 
 class Endless(BaseException):
-    """A try takes too long. No `except Exception` in it can catch this."""
+    """A try takes too long. No `except Exception` in the try can catch this error."""
 
 
 @dataclass
@@ -67,9 +71,10 @@ def attack(
     seconds: float = 1e9,
     say: Callable[[str], None] = lambda _text: None,
 ) -> bool:
-    """Try each case once, then again while there is time; return whether all held.
+    """Try each case once, then again while there is time; return whether the product withstood
+    every try.
 
-    Try n of a case depends only on `seed + n` and the name of the case, so it can be repeated
+    Try n of a case depends only on `seed + n` and the name of the case, so this try can be repeated
     without the others.
     """
     deadline = time.monotonic() + seconds

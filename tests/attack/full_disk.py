@@ -1,6 +1,6 @@
-"""A full disk below running runs, in a mount namespace of its own.
+"""An attack that fills the disk of running runs, in a mount namespace of its own.
 
-`python -m attack.full_disk SEED` runs inside it, on a small file system.
+`python -m attack.full_disk SEED` runs inside that namespace, on a small file system.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ while not os.path.exists({go!r}):
     time.sleep(0.05)
 """
 WITHIN = 60.0
-"""Seconds within which a task's end must be reported; reporting it only takes reading."""
+"""Seconds within which a task's end must be reported; the report itself writes nothing to the full
+disk.
+"""
 
 
 def full(target: Target, drawn: random.Random) -> None:
-    """On a full disk a task's end is shown, stop and delete work, and status names the disk."""
+    """On a full disk, `status` shows a task's end and names the disk; `stop` and `delete` work."""
     alone = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
     if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
         raise NotTried("this user may make no mount namespace (unshare)")
@@ -63,7 +65,7 @@ def inside(seed: str) -> None:
     """Run the attack on the small file system."""
     drawn = random.Random(seed)
     small = Path(os.environ["TFCLUSTER_STATE_DIR"]).parent
-    go = small.parent / "go"  # the program is on another disk
+    go = small.parent / "go"  # the file that ends the program is on another disk
     ends = launch("ends", UNTIL_TOLD.format(go=str(go)))
     stays = launch("stays")
     fill(small, drawn)
@@ -91,7 +93,7 @@ def inside(seed: str) -> None:
 
 
 def fill(folder: Path, drawn: random.Random) -> None:
-    """Fill the disk, with a file that grows and with many small ones."""
+    """Fill the disk: with a file that grows, and with many small files."""
     name = folder / f"full-{drawn.getrandbits(40):x}"
     with name.open("ab", buffering=0) as file:
         for block in (1 << 16, 4096, 1):

@@ -99,7 +99,7 @@ COOKIES = (
 def _refused(answer: bytes, what: str, may_lead: bool = False) -> None:
     (status,) = statuses(answer) or [0]
     leads = may_lead and status in {301, 302} and b"login" in answer.lower()
-    leads |= may_lead and status == 302 and b"/hub/" in answer  # a redirect to the sign-in
+    leads |= may_lead and status == 302 and b"/hub/" in answer  # redirected to the sign-in page
     leads |= what.startswith("OPTIONS ") and not body(answer)  # the allowed methods are no secret
     assert leads or 400 <= status < 500, f"{what}: {status} {body(answer)[:200]!r}"
 
@@ -163,11 +163,11 @@ def sockets(target: Target, drawn: random.Random) -> None:
         try:
             who.socket(path, redirect_limit=0, **origin).close()
         except websocket.WebSocketBadStatusException as refused:
-            # the answer is Jupyter's page, not a socket
+            # 200: the answer is a page of Jupyter, so no websocket was opened
             page = who is target.owner and refused.status_code == 200
             assert page or 400 <= refused.status_code < 500, f"{path}: {refused.status_code}"
         except websocket.WebSocketException as led:
-            assert "Redirect limit" in str(led), led  # to the sign-in
+            assert "Redirect limit" in str(led), led  # to the sign-in page
         else:
             raise AssertionError(f"a websocket opened at {path} for {who.name or 'a stranger'}")
 
@@ -210,7 +210,7 @@ def traversal(target: Target, drawn: random.Random) -> None:
             answer = exchange(doors[door][0], request("GET", path, headers))
             (status,) = statuses(answer) or [0]
             found = [word for word in (b"root:x:", b"TFCLUSTER_", b"scrypt$") if word in answer]
-            # Jupyter Server itself answers 500 to its owner's file names with a zero byte.
+            # Jupyter Server itself answers 500 if its owner asks for a name with a zero byte.
             broken = status >= 500 and "%00" not in path
             assert not broken and not found, f"{path} at {door}: {status} {found}"
 
@@ -281,7 +281,9 @@ def lengths(target: Target, drawn: random.Random) -> None:
 
 
 def kept_bodies(target: Target, drawn: random.Random) -> None:
-    """A large body from a visitor who is not signed in is refused before it is kept."""
+    """A large body from a visitor who is not signed in is refused before the server has it in
+    memory.
+    """
     most, block = 64 << 20, bytes(1 << 20)
     doors = target.doors
     door = drawn.choice(("notebook", "console", "hub"))
@@ -294,7 +296,7 @@ def kept_bodies(target: Target, drawn: random.Random) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(request("POST", path, {"Content-Length": str(most)}))
         try:
-            while sent < most - len(block):  # a complete body would be answered anyway
+            while sent < most - len(block):  # a complete body gets an answer in any case
                 connection.sendall(block)
                 sent += len(block)
         except OSError:
@@ -365,8 +367,8 @@ def addresses(target: Target, drawn: random.Random) -> None:
             path = doors[kind][1] + drawn.choice(routes[kind]).replace("{}", drawn.choice(odd))
             method = drawn.choice(("GET", "GET", "POST", "DELETE"))
             headers = cookies(target.owner, doors[kind][1] + "/")
-            # The proxy itself answers 500 to an address that is not valid UTF-8, and passes nothing
-            # on.
+            # The proxy itself answers 500 to an address that is not valid UTF-8, and does not
+            # forward the request.
             door = drawn.choice(("front", kind)) if "%" not in path else kind
             answer = exchange(doors[door][0], request(method, path, headers), quiet=2.0)
             wrong = [status for status in statuses(answer) if status >= 500]

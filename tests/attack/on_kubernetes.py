@@ -63,7 +63,7 @@ def neighbours(target: Target, drawn: random.Random) -> None:
 
 
 def hostile(target: Target, drawn: random.Random) -> None:
-    """Attacks on the operator hold: the tests with the marker `hostile` pass."""
+    """The operator withstands attacks: the tests with the marker `hostile` pass."""
     del target, drawn
     _tests([str(FILES), "-m", "hostile"])
 

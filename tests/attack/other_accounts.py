@@ -19,7 +19,7 @@ from .target import Target
 OWNER, NEIGHBOUR = 65534, 65533
 TRIES = 10
 BOUND = (("127.0.0.1", "4"), ("::1", "6"), ("127.0.0.1", "6 mapped"))
-"""The address to which an intruder connects, and the one at which the server listens."""
+"""Pairs: the address to which an intruder connects, and how the server listens."""
 WAITING = ("half-closed", "patient")
 """The ways in which an intruder waits for an answer."""
 BECOME = """
@@ -88,8 +88,8 @@ with socket.create_connection((sys.argv[2], int(sys.argv[3])), timeout=60) as co
 
 
 def _python(script: str, account: int, *words: str) -> list[str]:
-    """Return a command for Python as this account. It starts as root, which can read the
-    environment.
+    """Return a command that runs a Python script as this account. Python starts as root and then
+    becomes the account, which may be unable to read Python's files.
     """
     return [sys.executable, "-I", "-S", "-c", script, str(account), *words]
 
@@ -130,7 +130,7 @@ def _intrude(form: tuple[str, str], way: str, drawn: random.Random) -> None:
             _begin(server)
         attacks = _python(INTRUDER, NEIGHBOUR, host, port, way, str(TRIES))
         subprocess.run(attacks, timeout=200, check=True)
-        if late:  # the intruders have gone when the server looks
+        if late:  # the server accepts connections only after the intruders have left
             _begin(server)
         command = _python(OWN, OWNER, host, port)
         served = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=90, check=False)

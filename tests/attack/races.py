@@ -68,7 +68,7 @@ def one_name(target: Target, drawn: random.Random) -> None:
 
 
 def one_run(target: Target, drawn: random.Random) -> None:
-    """A run that is stopped, deleted and run again at once ends in one of these states."""
+    """If a run is stopped, deleted and rerun at the same moment, no answer is a server error."""
     name = f"r{drawn.getrandbits(32):x}"
     target.hub.launch(SLEEP, name, workers=1)
     browsers = [target.signed_in_again() for _ in range(4)]

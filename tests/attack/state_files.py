@@ -1,4 +1,4 @@
-"""Damaged state files below running runs: every command still works, for every run."""
+"""Damage to state files of running runs; every command must still work, for every run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .target import Target
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
 OF_STATE = ("hours.json", "launch.lock")
 MEMORY = 4 << 30
-"""Most bytes of address space for each process."""
+"""Maximum bytes of address space for each process."""
 SECONDS = 60
 """Seconds after which a command counts as hung."""
 

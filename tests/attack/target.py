@@ -28,7 +28,9 @@ GUEST = "guest"
 TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:\s+.*\n)*.*\n.*\n")
 """A traceback in a log, with the lines after it, which usually name the request."""
 OURS = "/tfcluster_magic/"
-"""Shows that a traceback is our fault; JupyterHub logs its own when it answers 400."""
+"""A path in every traceback that is our fault. JupyterHub logs a traceback of its own when it
+answers 400.
+"""
 PATIENCE = 120.0
 """Timeout in seconds for everything here on a busy machine."""
 
@@ -89,13 +91,13 @@ class Target:
         return self.newcomer(GUEST)
 
     def signed_in(self, name: str, password: str = PASSWORD) -> Visitor:
-        """Return this user, signed in with a new browser."""
+        """Return the user called `name`, signed in with a new browser."""
         visitor = Visitor(self.url)
         visitor.sign_in(name, password)
         return visitor
 
     def newcomer(self, name: str, password: str = PASSWORD) -> Visitor:
-        """Return a user who was just invited, signed in."""
+        """Invite a user, and return the user with a signed-in browser."""
         link = self.hub.accounts("invite", name).strip()
         answer = self.hub.visitor().set_password(link, password)
         assert answer.status_code == 302, answer.text
@@ -113,7 +115,7 @@ class Target:
         hub = self.hub
         assert hub.process is not None
         with suppress(subprocess.TimeoutExpired):
-            hub.process.wait(0.5)  # the notebook ends with its hub
+            hub.process.wait(0.5)  # returns if the hub was killed; its notebook then ends too
             hub.process = None
             hub.start()
         self.until(self._serves, "the owner has a notebook again")
@@ -134,9 +136,7 @@ class Target:
 
     @property
     def doors(self) -> dict[str, tuple[int, str]]:
-        """Return the HTTP ports of this machine by server, each with the path that belongs to the
-        owner.
-        """
+        """Return, for each server, its HTTP port and the path on it that belongs to the owner."""
         hub_port, _proxy, console = json.loads((self.hub.state / "hub" / "ports.json").read_text())
         return {
             "front": (self.hub.port, f"/{self.own}"),

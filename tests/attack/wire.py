@@ -17,7 +17,7 @@ def exchange(port: int, sent: bytes | Iterable[bytes], quiet: float = QUIET) -> 
     """Send bytes, and return everything that comes back until the server closes or is silent."""
     heard = b""
     with socket.create_connection(("127.0.0.1", port), timeout=quiet) as connection:
-        # the request was refused midway, and the answer may have arrived already
+        # if the server refuses the request midway, its answer may have arrived already
         with suppress(OSError):
             for part in [sent] if isinstance(sent, bytes) else sent:
                 connection.sendall(part)

@@ -21,7 +21,9 @@ __all__ = ["context", "profile", "pytest_runtest_makereport", "shots"]  # fixtur
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the slowest files first; give a class's test a time limit by its size."""
+    """Run the slowest files first; give the test of a class a time limit that depends on the number
+    of students.
+    """
     items.sort(key=_rank)  # sorting is stable, so the order within a file stays
     limit = 600 + FOR_EACH * config.getoption("class_size")
     for item in items:

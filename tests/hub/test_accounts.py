@@ -182,7 +182,9 @@ def test_an_administrator_invites_in_the_console_and_each_is_noted(
 
 
 def test_nobody_is_invited_who_would_get_no_notebook(hub: Hub, admin: Visitor) -> None:
-    """An invitation without a system account is refused with the reason, in console and shell."""
+    """An invitation of a user without a system account is refused with the reason, in console and
+    shell.
+    """
     console, name = opened(admin), "tfc-nobody-at-all"
     reason = "has no system account" if os.geteuid() == 0 else "was started by"
 
@@ -201,8 +203,8 @@ def test_nobody_is_invited_who_would_get_no_notebook(hub: Hub, admin: Visitor) -
 
 
 def test_what_is_done_in_a_shell_is_in_the_audit_log(hub: Hub, admin: Visitor) -> None:
-    """Changes from a shell are in the audit log, including those through the console without a
-    token. Changes in a browser have its address.
+    """The audit log names a shell as the source of each change from a shell, with or without the
+    console, and the browser's address for a change in a browser.
     """
     hub.accounts("invite", "noted")
     hub.accounts("reset", "noted")
@@ -234,8 +236,8 @@ def test_a_user_who_is_deleted_in_the_hub_has_no_account(hub: Hub, admin: Visito
 
 
 def test_who_is_removed_from_a_shell_is_no_user_of_the_hub(hub: Hub, admin: Visitor) -> None:
-    """Removing an account in a shell also removes the hub user, so a new user of that name gets no
-    rights.
+    """Removing an account in a shell also removes the hub user, so a new user of that name does not
+    inherit rights.
     """
     hub.visitor().set_password(hub.accounts("invite", "dismissed", "--admin").strip())
     dismissed = hub.visitor("dismissed")
@@ -250,7 +252,7 @@ def test_who_is_removed_from_a_shell_is_no_user_of_the_hub(hub: Hub, admin: Visi
 
 
 def test_an_administrator_makes_another_one_in_the_hub(hub: Hub, admin: Visitor) -> None:
-    """The hub's database stores who is an administrator; a reset link does not change it."""
+    """The hub's database stores who is an administrator; a reset link does not change that."""
     hub.visitor().set_password(hub.accounts("invite", "second").strip())
     admin.api("PATCH", "users/second", {"admin": True})
     hub.visitor().set_password(hub.accounts("reset", "second").strip())

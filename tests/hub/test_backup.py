@@ -20,7 +20,7 @@ from support.hub.real_hub import RealHub
 from support.hub.visitor import Visitor
 
 BEFORE = "ff1860e38070"
-"""The database revision of JupyterHub 6.0, the one before the newest, which adds a column."""
+"""The database revision of JupyterHub 6.0. The next revision, the newest, adds a column."""
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_locked_database(hub: RealHub, wait_for: Callable[..., None]) -> None:
 
 
 def test_killed_during_a_spawn(hub: RealHub, wait_for: Callable[..., None]) -> None:
-    """After a hub was killed while a notebook started, the restarted hub starts it."""
+    """After a hub was killed while a notebook started, the restarted hub starts the notebook."""
     bob = hub.visitor("bob")
     bob.ask("DELETE", "hub/api/users/bob/server")
     began = hub.log.stat().st_size

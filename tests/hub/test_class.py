@@ -145,7 +145,9 @@ def imported(page: Page, pupils: list[Student], folder: Path, shots: Path) -> di
 
 
 def is_refused(one: Student, shots: Path) -> None:
-    """A form beyond the group's limit says why, and that an administrator can help."""
+    """A launch form with more than the group's limit says why it cannot launch, and that an
+    administrator can help.
+    """
     form = one.fills_in(6)
     expect(form).to_contain_text(f"your limit is 2 CPU cores at the same time (group {GROUP})")
     expect(form).to_contain_text("for more, ask an administrator of the hub")

@@ -122,7 +122,7 @@ def test_an_administrator_pauses_a_schedule_and_its_owner_cannot_resume_it(
     hub: Hub, admin: Visitor, page: Page, shots: Path
 ) -> None:
     """The page lists schedules with their last due times; a pause asks for a reason, which the
-    owner reads; a command resumes it, and the audit log has both.
+    owner reads; a command resumes the schedule, and the audit log has the pause and the resumption.
     """
     sign_in_to(page, hub, "schedules")
     expect(page.get_by_text("There are no schedules yet.")).to_be_visible(timeout=90_000)
@@ -196,7 +196,7 @@ def test_rows_of_the_last_look_are_told_as_such(hub: Hub, admin: Visitor, page: 
     note = "from 61 seconds ago; updating…"
 
     def old(route: Route) -> None:
-        known = ("if-none-match", "etag")  # without these headers such rows are always sent
+        known = ("if-none-match", "etag")  # without these headers the answer is never 304
         asked = {k: text for k, text in route.request.headers.items() if k not in known}
         found = route.fetch(headers=asked)
         headers = {k: text for k, text in found.headers.items() if k not in known}
@@ -224,7 +224,8 @@ def test_who_has_the_page_open_asks_cheaply(hub: Hub, console: Console) -> None:
     def shown() -> list[str]:
         return [row["phase"] for row in console.ask("GET", path).json()["items"]]
 
-    def is_the_same() -> bool:  # runs of other tests may end between the two requests
+    # This may be False at first: runs of other tests may end between the two requests.
+    def is_the_same() -> bool:
         first = console.ask("GET", path)
         headers = {"If-None-Match": first.headers["Etag"]}
         again = console.visitor.session.get(console.url + path, headers=headers, timeout=120)
@@ -237,8 +238,8 @@ def test_who_has_the_page_open_asks_cheaply(hub: Hub, console: Console) -> None:
 
 
 def test_what_cannot_be_stopped_says_why_beside_what_can(hub: Hub, console: Console) -> None:
-    """A stop gets one answer for each run: it needs a reason, and does not stop a newer run of that
-    name.
+    """A stop needs a reason, gets one answer for each run, and does not stop a newer run of the
+    same name.
     """
     hub.launch(SLEEP, "many", workers=1)
     runs = [
@@ -388,8 +389,8 @@ def test_a_former_administrator_with_an_open_page_is_out_at_once(
 
 
 def test_the_command_line_does_the_same(hub: Hub, admin: Visitor, tmp_path: Path) -> None:
-    """`tfcluster admin` does what the console does, with a token; without one it says how to make
-    one.
+    """With a token, `tfcluster admin` does what the console does; without a token, it says how to
+    make one.
     """
     hub.launch(SLEEP, "line", workers=1)
     hub.until(lambda: hub.manager.status("line").status.phase.value == "Running", "running")

@@ -112,7 +112,9 @@ def test_hours_of_everyone_are_there_for_administrators_alone(
 
 
 def test_the_data_of_a_user_is_archived(hub: Hub, admin: Visitor, tmp_path: Path) -> None:
-    """An archive ends the user's runs with the reason, and contains each file with its checksum."""
+    """Archiving ends the user's runs with the given reason; the archive has each file with its
+    checksum.
+    """
     env = {"TFCLUSTER_HUB_TOKEN": token(admin, OWNER, ["access:services!service=admin"])}
     assert admin.api("POST", "users/kim").status_code == 201
     (hub.folder / "sleep.py").write_text(SLEEP)

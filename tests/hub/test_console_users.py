@@ -145,7 +145,9 @@ def test_a_class_that_is_too_large_is_refused_with_the_limit(console: Console) -
 
 
 def test_one_user_is_allowed_more_until_then(hub: Hub, console: Console) -> None:
-    """A running notebook gets an override at once. A launch beyond it is refused with advice."""
+    """A running notebook gets an override at once. A launch beyond the override is refused with
+    advice.
+    """
     body = {"users": [OWNER], "do": "start"}
     assert console.ask("POST", "api/users/servers", json=body).json()["results"][0]["ok"]
     hub.until(lambda: users(console)[OWNER]["server"] == "running", "a server", 150)

@@ -37,7 +37,7 @@ def signed_up(hub: Hub) -> None:
 
 @pytest.fixture
 def page(context: object, hub: Hub, shots: Path) -> Iterator[Page]:
-    """A page whose last screenshot is kept, beside the hub's log with its notebooks."""
+    """A page; its last screenshot and the log of the hub and its notebooks are kept."""
     made: Page = context.new_page()  # type: ignore[attr-defined]
     made.emulate_media(reduced_motion="reduce")
     yield made
@@ -211,11 +211,12 @@ def test_an_invited_person_is_refused_a_notebook_with_the_reason(
     page.goto(link)
     expect(page.get_by_text(f"This browser is signed in as {OWNER} until then")).to_be_visible()
     fill_password(page, "too few")
-    expect(page.get_by_label("New password")).to_be_focused()  # the browser reports why
+    # The browser itself says that the password is too short.
+    expect(page.get_by_label("New password")).to_be_focused()
     fill_password(page, "eight more letters")
     expect(page.get_by_role("heading", name="You have no notebook here yet")).to_be_visible()
     expect(page.get_by_text(re.compile("has no system account|was started by"))).to_be_visible()
-    # Commands are set as code, without backticks.
+    # Commands are shown as code, without backticks.
     expect(page.locator("main")).not_to_contain_text("`")
     expect(page.get_by_text("Ask an administrator of this hub")).to_be_visible()
     in_every_look(page, shots, "403")

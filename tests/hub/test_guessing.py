@@ -83,7 +83,7 @@ def test_the_proxys_path_is_told_to_nobody(hub: RealHub) -> None:
 def test_the_audit_log_names_where_a_request_came_from(hub: RealHub) -> None:
     """The audit log has the address of the connection, not the one that the client claims."""
     ada = hub.visitor("ada")
-    found = wait_until(  # the console is still starting
+    found = wait_until(  # the console may still be starting
         lambda: re.search(r'data-xsrf="([^"]*)"', ada.get("services/admin/users").text),
         "the console's page",
         every=0.1,
@@ -102,7 +102,9 @@ def test_the_audit_log_names_where_a_request_came_from(hub: RealHub) -> None:
 
 
 def test_wrong_names_from_a_shared_address_refuse_nobody(hub: RealHub) -> None:
-    """After wrong names from an address, another user there can sign in with a new browser."""
+    """After wrong names from an address, another user at that address can sign in with a new
+    browser.
+    """
     for number in range(5):
         assert _status(Visitor(hub.url), f"made-up-{number}", "not this one") == 403
     assert _status(Visitor(hub.url), "bob", password("bob")) == 302

@@ -58,7 +58,7 @@ def works(hub: RealHub) -> Iterator[Future[tuple[str, bool]]]:
         yield pool.submit(work)
 
 
-@pytest.mark.usefixtures("works")  # the test continues meanwhile
+@pytest.mark.usefixtures("works")  # Bob's cell, for the next test, runs at the same time
 def test_running_cluster_is_no_use(
     hub: RealHub, tmp_path: Path, wait_for: Callable[..., None]
 ) -> None:
@@ -84,7 +84,9 @@ def test_work_is_use(works: Future[tuple[str, bool]]) -> None:
 
 
 def test_second_notebook(hub: RealHub) -> None:
-    """If named notebooks are enabled, one runs beside the first, and a further one is refused."""
+    """If named notebooks are enabled, a user may have one next to the unnamed notebook, and a
+    second one is refused.
+    """
     bob = hub.visitor("bob")
     assert bob.run(bob.spawn("second"), "print(6 * 7)") == "42\n"
     refused = bob.ask("POST", "hub/api/users/bob/servers/third")

@@ -19,7 +19,7 @@ from support.hub.visitor import Visitor
 from support.polling import wait_until
 
 PATIENCE = 90_000
-"""Milliseconds, for a busy machine."""
+"""Timeout in milliseconds, for a busy machine."""
 USERS = "services/admin/users"
 PEOPLE = {
     "mia": ["ml", "staff"],
@@ -122,8 +122,8 @@ def test_in_a_browser(dex: tuple[Provider, RealHub], context: BrowserContext, sh
 
 
 def test_who_is_imported_may_sign_in(dex: tuple[Provider, RealHub]) -> None:
-    """A user on a list that administrators' programs write can sign in without a group; deletion
-    ends that.
+    """A user on a list that administrators' programs write can sign in without a group, until an
+    administrator deletes the user.
     """
     refused, _ = signed_in(dex[1], "joe")
     ops, _ = signed_in(dex[1], "ops")
@@ -143,7 +143,7 @@ def test_who_is_imported_may_sign_in(dex: tuple[Provider, RealHub]) -> None:
 
 
 def console(visitor: Visitor, method: str, path: str, **words: Any) -> requests.Response:
-    """Send a request as a page of the console, which starts together with the hub."""
+    """Send a request as a page of the console does; first wait until the console has started."""
     found = wait_until(
         lambda: re.search(r'data-xsrf="([^"]*)"', visitor.get(USERS).text),
         "the console's page",
@@ -201,8 +201,8 @@ def test_admin_group(dex: tuple[Provider, RealHub]) -> None:
 
 
 def test_outsider(dex: tuple[Provider, RealHub]) -> None:
-    """A user of the provider who is in no allowed group is told so and does not become a hub
-    user.
+    """A user of the provider who is in no allowed group is refused with that reason, and does not
+    become a hub user.
     """
     visitor, answer = signed_in(dex[1], "eve")
     assert answer.status_code == 403
@@ -259,7 +259,8 @@ def test_old_code(dex: tuple[Provider, RealHub]) -> None:
         answer = visitor.session.get(back, timeout=120)
     finally:
         dex[0].put_forward("0s")
-    assert answer.status_code in {403, 503}  # dex answers an old code with its own error, 500
+    # 503: dex may answer 500 to an expired code, and the hub treats that as an outage
+    assert answer.status_code in {403, 503}
     assert "try again" in answer.text.lower()
     assert not is_signed_in(visitor)
 
@@ -300,7 +301,9 @@ def test_provider_away(dex: tuple[Provider, RealHub]) -> None:
 
 
 def test_hub_that_cannot_ask(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A hub without required settings does not start, and names all of them without a traceback."""
+    """A hub that lacks required settings does not start; the message names all of them, without a
+    traceback.
+    """
     hub = RealHub(tmp_path_factory.mktemp("hub"), environ={"TFCLUSTER_HUB_SIGN_IN": "oidc"})
     with pytest.raises(AssertionError, match="the hub ended"):
         hub.start()

@@ -44,7 +44,7 @@ def test_a_second_start_tells_where_the_first_is(hub: Hub, admin: Visitor) -> No
 
 @dataclass(frozen=True)
 class Restart:
-    """What was observed around one restart of the hub, which Ctrl-C ended."""
+    """What was observed when Ctrl-C had ended the hub, and when the hub started again."""
 
     lab: str
     """URL of the owner's notebook before the restart."""
@@ -65,7 +65,7 @@ class Restart:
     removed: str
     """Output of removing an administrator while the hub was down."""
     again: str
-    """Link for a new account of that name."""
+    """Link for a new account with the name of the removed administrator."""
     started: str
     """Output of the hub when it started again."""
 
@@ -119,7 +119,7 @@ def test_ctrl_c_ends_all_but_clusters_and_a_restart_finds_them(
 
 def test_the_token_of_a_shell_ends_with_the_hub(hub: Hub, admin: Visitor, restart: Restart) -> None:
     """After the hub's end nothing points to its port, and the token of shells is invalid at the
-    next start. Links made meanwhile have its old address.
+    next start. Links that were made while the hub was down have the hub's old address.
     """
     assert not restart.files
     assert restart.asked.returncode == 2 and "no hub runs on this machine" in restart.asked.stderr
@@ -132,7 +132,9 @@ def test_the_token_of_a_shell_ends_with_the_hub(hub: Hub, admin: Visitor, restar
 def test_who_is_removed_while_it_is_away_is_none_of_its_users(
     hub: Hub, admin: Visitor, restart: Restart
 ) -> None:
-    """The next start completes the removal of a user, and keeps a new account of that name."""
+    """If a user is removed while the hub is down, the next start completes the removal, and keeps a
+    new account of the same name.
+    """
     assert "at its next start" in restart.removed
     gone = "the user of before"
     hub.until(lambda: admin.api("GET", "users/leaver").status_code == 404, gone, 60)
@@ -154,7 +156,8 @@ def test_a_killed_proxy_comes_back_with_everything_behind_it(hub: Hub, admin: Vi
             return False
 
     hub.until(back, "the proxy", 40)
-    hub.one(NOTEBOOK).suspend()  # the hub waits for the proxy longer than its check interval
+    # JupyterHub waits for the end of this notebook longer than for its next check of the proxy.
+    hub.one(NOTEBOOK).suspend()
 
     hub.end()
 
@@ -191,7 +194,7 @@ def test_both_killed_at_once_is_no_obstacle(hub: Hub, admin: Visitor) -> None:
     assert hub.process is not None
     old = hub.one(PROXY)
     inner = hub.one("-m jupyterhub -f")
-    inner.suspend()  # otherwise the proxy would notice that its parent died, and end itself
+    inner.suspend()  # otherwise JupyterHub, told that its parent died, would end the proxy
     hub.process.kill()
     inner.kill()
     hub.process.wait(30)
@@ -218,7 +221,7 @@ def test_closing_the_terminal_ends_it_cleanly(
 
 
 def test_an_administrator_shuts_it_down_from_the_page(hub: Hub, admin: Visitor) -> None:
-    """`Shutdown Hub` is a clean end like Ctrl-C, and is reported as one."""
+    """`Shutdown Hub` ends the hub as cleanly as Ctrl-C does, with the same message."""
     assert admin.api("POST", "shutdown", {"proxy": True, "servers": True}).status_code == 202
     assert hub.process is not None and hub.process.wait(60) == 0
     hub.process = None

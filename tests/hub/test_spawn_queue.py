@@ -49,7 +49,9 @@ def progress(answer: requests.Response) -> Iterator[str]:
 
 
 def test_one_waits_for_the_other(hub: RealHub, gate: Path, wait_for: Callable[..., None]) -> None:
-    """The second user is told to wait, and their notebook starts once the first one listens."""
+    """The second user is told to wait, and their notebook starts once the first user's notebook
+    listens.
+    """
     ada, bob = hub.visitor("ada"), hub.visitor("bob")
     assert ada.ask("POST", "hub/api/users/ada/server").status_code == 202
     wait_for(gate.with_name("open.ada").exists, "the first starts", within=60)
@@ -83,7 +85,7 @@ def test_the_pages_of_a_notebook_that_starts_or_does_not_answer(
     status = page.locator("#progress-message")
     expect(status).to_have_text("It starts as soon as another notebook has started.")
     in_every_look(page, shots, "starting", page.locator("#progress-message:not(:empty)"))
-    page.goto(f"{hub.url}hub/error/503?url=/user/bob/lab")  # the page that the proxy requests
+    page.goto(f"{hub.url}hub/error/503?url=/user/bob/lab")  # the hub's page that the proxy shows
     expect(page.get_by_text("The notebook at this address does not answer.")).to_be_visible()
     in_every_look(page, shots, "503")
     page.goto(f"{hub.url}hub/spawn-pending/bob")

@@ -143,7 +143,7 @@ def test_the_hubs_cookie_stays_at_the_hub(ada: tuple[Browser, Browser]) -> None:
     assert own.get("hub/api/user").status_code in (401, 403)
     assert at_hub.ask("GET", "hub/api/user").json()["name"] == "ada"
     shared = own.sends("user/ada/lab").items() & hubs.items()
-    # this cookie opens nothing
+    # this cookie alone gives access to nothing
     assert {name for name, _value in shared} <= {"jupyterhub-session-id"}
 
 

@@ -60,7 +60,7 @@ def test_what_cannot_be_tried_is_no_failure(tmp_path: Path) -> None:
 
 
 def test_unknown_name_is_told(tmp_path: Path) -> None:
-    """`--only` with an unknown name tries nothing, and names it."""
+    """With an unknown name in `--only`, nothing is tried, and the message has the name."""
     with pytest.raises(KeyError, match="no-such-case"):
         rows(KINDS, ["archives", "no-such-case"])
     names = [name for cases in KINDS.values() for name in cases]

@@ -88,14 +88,14 @@ def test_damaged_files_of_a_run(
 def test_a_damaged_record_is_told_and_its_processes_are_found(
     kind: str, backend: LocalBackend, launch: Launch, other: TFCluster, wait_for: Wait
 ) -> None:
-    """If a run's record and description are damaged and its supervisor is gone, lists have its path
-    and what to do. Its processes end, and it cannot be run again.
+    """If a run's record and description are damaged and its supervisor is gone, lists show the path
+    of the record and what to do. The run's processes end, and the run cannot be rerun.
     """
     hides = "import subprocess\nsubprocess.Popen(['sleep', '600'], start_new_session=True)\n"
     run = launch(hides + SLEEP, worker=1)
     wait_for(is_up(backend))
     folder = folder_of(run)
-    os.kill(supervisor_of(run), signal.SIGSTOP)  # without a supervisor nothing is repaired
+    os.kill(supervisor_of(run), signal.SIGSTOP)  # it would repair the files
     for file in (folder.record_file, folder.task_file, folder.lock_file):
         damage(file, kind)
     os.kill(supervisor_of(run), signal.SIGKILL)
@@ -124,7 +124,7 @@ def test_a_copied_folder_ends_no_run(
     (output / "checkpoint").write_text("kept")
     tasks = tasks_of(run)
     runs, copy = backend.state_dir / "runs", "digits-backup"
-    if where == "another state folder":  # the record is valid in the copy
+    if where == "another state folder":  # the copy keeps its name, so its record is valid
         runs, copy = tmp_path / "copied" / "runs", "digits"
         runs.mkdir(parents=True)
     subprocess.run(["cp", "-r", folder_of(run).path.parent, runs / copy], check=True)
@@ -145,7 +145,9 @@ def test_a_copied_folder_ends_no_run(
 def test_a_supervisor_writes_its_files_again(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """A running run's supervisor rewrites its record, status, lock and the tasks' description."""
+    """The supervisor of a running run rewrites the run's record, status and lock, and the tasks'
+    description.
+    """
     run = launch(SLEEP, worker=1)
     wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
     folder = folder_of(run)
@@ -196,7 +198,7 @@ def test_damaged_files_beside_the_runs(
     kind: str, backend: LocalBackend, other: TFCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Damaged files of the ledger, the launch lock and TensorBoards break no command. A damaged
-    file of limits grants nothing, and tells the user to ask the administrator.
+    file of limits may cause a refusal, which names the file.
     """
     state = backend.state_dir
     view = views.view_of_folder(state)
@@ -240,7 +242,7 @@ def test_a_file_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
     link.symlink_to(tmp_path / "target")
     (tmp_path / "target").write_text("mine")
     link.rename(tmp_path / f".stop.json.{threading.get_native_id()}")
-    state_files.write(file, b"{}")  # also does not write into a link with the temporary name
+    state_files.write(file, b"{}")  # does not follow a link at the name of its temporary file
     assert (tmp_path / "target").read_text() == "mine"
 
 

@@ -118,7 +118,7 @@ def test_notebook_trains_and_cleans_up(name: str, copy: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    # test_connection.py trains in the same ways as the other examples.
+    # The other examples are long: test_connection.py trains in the same ways.
     [CLIENTS[0], *(pytest.param(each, marks=pytest.mark.long) for each in CLIENTS[1:])],
 )
 def test_client_program_trains_on_its_cluster(name: str, copy: Path, tmp_path: Path) -> None:

@@ -138,7 +138,9 @@ def kernel(runs: Runs, tmp_path: Path) -> Iterator[KernelManager]:
 
 
 def test_a_run_outlives_the_kernel_that_launched_it(runs: Runs, kernel: KernelManager) -> None:
-    """A run launched from a cell outlives its killed kernel, and has none of its secrets."""
+    """A run that a cell launched continues after its kernel is killed, and has none of the kernel's
+    secrets.
+    """
     client = kernel.blocking_client()
     client.start_channels()
     client.wait_for_ready(timeout=PATIENCE)
@@ -164,7 +166,7 @@ def test_a_run_outlives_the_kernel_that_launched_it(runs: Runs, kernel: KernelMa
 
 
 def launching(runs: Runs, program: Path, *words: str) -> subprocess.Popen[str]:
-    """Start the command line, which launches, in its own process."""
+    """Start a launch by the command line in its own process."""
     command = [*CLI, "launch", *words, "--workers", "2", "-o", "name", str(program)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, env={**os.environ, **runs.environment}, **pipes)

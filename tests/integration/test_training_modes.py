@@ -41,13 +41,13 @@ class Sighting:
     environments: dict[str, dict[str, str]] = field(default_factory=dict)
     """The environment of each task's program when it was first seen."""
     private: set[str] = field(default_factory=set)
-    """Variables of the hub and the kernel in any process."""
+    """Variables of the hub and the kernel that were seen in the environment of any process."""
     sockets: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
     """All addresses on which each task ever listened."""
 
     def look(self, run: Run) -> None:
         for process in run.processes():
-            # the process has just ended
+            # a process may end while it is examined
             with contextlib.suppress(psutil.Error, OSError, ValueError):
                 env = environment_of(process)
                 self.private |= {name for name in env if name.startswith(PRIVATE)}
@@ -108,7 +108,7 @@ def assert_learned(run: Run, task: str, least: float = 0.95) -> None:
 
 
 def checkpoint(run: Run) -> int:
-    """Return the step of the newest checkpoint; -1 without one."""
+    """Return the step of the newest checkpoint; -1 if there is none."""
     found = run.output.glob("model.ckpt-*.index")
     return max((int(path.stem.rpartition("-")[2]) for path in found), default=-1)
 
@@ -246,8 +246,8 @@ with tf.Graph().as_default() as graph:
     ("server", "through"),
     [
         ("native", "serves on"),
-        # tests/unit covers a cluster of one worker: its program in runtime/test_tf_server.py, its
-        # clients in client/test_connection.py.
+        # This case is long: for a cluster of one worker, tests/unit covers the worker's program
+        # (runtime/test_tf_server.py) and the clients (client/test_connection.py).
         pytest.param("python", "through tf.distribute.Server", marks=pytest.mark.long),
     ],
 )

@@ -54,7 +54,7 @@ def test_spawned(hub: Hub, rows: list[Row]) -> None:
     answer, without the pod's own start.
     """
     user, made, answers, starts = hub.new_user("bench"), [], [], []
-    for _round in range(ROUNDS + 1):  # the first user is new
+    for _round in range(ROUNDS + 1):  # the first round, with a new user, is not counted
         began = hub.spawn(user)
         created, running = _seen(hub, user)
         answers.append(hub.ready(user) - began - (running - created))

@@ -123,7 +123,7 @@ def measured(node: Node, rounds: int) -> list[Row]:
     shared = Path(f"{inside}{gluster.CLAIMS}/bench")
     for folder in (local, shared):
         write(folder)
-    epoch(records(local))  # TensorFlow's own start
+    epoch(records(local))  # not measured: TensorFlow starts here
     rows = []
     for name, reader in READERS.items():
         found: dict[str, tuple[list[float], list[float]]] = {"first": ([], []), "later": ([], [])}
@@ -133,7 +133,7 @@ def measured(node: Node, rounds: int) -> list[Row]:
             for sides in found.values():
                 for values, folder in zip(sides, (shared, local), strict=True):
                     values.append(epoch(reader(folder)))
-                time.sleep(PAUSE)  # part of the measurement, not a wait
+                time.sleep(PAUSE)  # until the cached names and sizes have expired
         for when, (ours, theirs) in found.items():
             rows.append(compared(f"storage_{name}_{when}", "MB/s", ours, theirs))
             print(table(rows[-1:]), file=sys.stderr, flush=True)

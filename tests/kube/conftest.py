@@ -3,7 +3,7 @@ them.
 
 On the own node every test runs or fails. On a user's cluster, tests that need a feature missing
 from its description are deselected, and the summary lists them. Several processes may share the
-cluster (pytest-xdist). A file that would disturb others has the cluster alone.
+cluster (pytest-xdist). While a file that would disturb others runs, no other file uses the cluster.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ ORDER = (
     *("hub_faults", "console", "console_archive", "render", "isolation", "attempts"),
     *("modes", "notebook", "admission", "backend", "storage", "security"),
 )
-"""Files that run first: files that need the cluster alone, next to the file that does not need it,
-then the longest files. So two processes end together.
+"""The files that run first, so that two processes end at about the same time: the files that need
+the cluster for themselves, among them one that has a cluster of its own, then the longest files.
 """
 
 
@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
         f"needs(*abilities): what a cluster must be able to do: {', '.join(clusters.ABILITIES)}",
     )
     config.addinivalue_line("markers", "alone: this file would disturb others on its cluster")
-    # A node outlives the process that starts it on purpose.
+    # By design, a node outlives the process that starts it.
     config.addinivalue_line(
         "filterwarnings", r"ignore:subprocess \d+ is still running:ResourceWarning"
     )
@@ -79,7 +79,9 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests that a user's cluster cannot run, and set every test's timeout."""
+    """Deselect tests that a user's cluster cannot run, and set the timeout of each test without a
+    timeout of its own.
+    """
     theirs = config.stash[THEIRS]
     limit = SECONDS + 30 * (config.getoption("chaos_steps") or 0)
     for key, name in ((CLUSTER, "cluster"), (OPERATOR, "operator"), (HUB, "hub")):
@@ -92,7 +94,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         needs = _needs(item)
         if unknown := needs - clusters.ABILITIES.keys() - PROGRAMS.keys():
             raise pytest.UsageError(
-                f"{item.nodeid} needs {', '.join(unknown)}: no such word in clusters.py"
+                f"{item.nodeid} needs {', '.join(unknown)}: no such word in support/kube/cluster_description.py"
             )
         lacking = needs - theirs[1].can if theirs else needs & OPTIONS.keys() - asked_for()
         lacking = (lacking - PROGRAMS.keys()) | {
@@ -101,7 +103,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if lacking:
             left_out[item.nodeid] = sorted(lacking)
             continue
-        item.add_marker(pytest.mark.timeout(limit, func_only=True))
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(limit, func_only=True))
         chosen.append(item)
     config.stash[LEFT_OUT] = left_out
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
@@ -117,7 +120,7 @@ def _rank(item: pytest.Item) -> int:
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, bool | None, bool | None]:
-    """Lock the cluster during a file, and the operator during a test."""
+    """Lock the cluster while a file of tests runs, and the operator while one test runs."""
     cluster, operator = item.config.stash[CLUSTER], item.config.stash[OPERATOR]
     hub_turn = item.config.stash[HUB]
     names = getattr(item, "fixturenames", ())
@@ -168,7 +171,9 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Collect the deselected tests of a process, because this process prints the summary."""
+    """Collect the deselected tests of a worker process, because the main process prints the
+    summary.
+    """
     left_out = getattr(node, "workeroutput", {}).get("left_out", {})
     node.config.stash.setdefault(LEFT_OUT, {}).update(left_out)
 
@@ -210,7 +215,9 @@ def _one_message() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path) -> Path:
-    """Keep the user's home, with the node's cache. A cluster checks for its own remains."""
+    """Replace the fixture of the other tests. The user's home stays, because it has the node's
+    cache, and a cluster itself checks what is left of it.
+    """
     return tmp_path
 
 

@@ -68,7 +68,7 @@ def program(tmp_path: Any) -> Any:
 
 
 def workers(program: Any, count: int, memory: str, cpu: float | None = None, **more: Any) -> Spec:
-    """Return a run of this number of workers of one size."""
+    """Return the spec of a run with `count` workers of one size."""
     small = Resources(cpu=cpu, memory=memory)
     return spec_of(
         program, replicas=ReplicaSet(worker=Replicas(count=count, resources=small)), **more
@@ -85,7 +85,8 @@ def stop(tenant: Tenant, *names: str) -> None:
 @pytest.mark.needs("quota", "rwx")
 def test_two_launches_and_room_for_one(bounded: Tenant, program: Any) -> None:
     """If only one of two launched runs fits, the other waits with its reason, its place, and the
-    run that uses the resources. It starts by itself when they are free, and the third run after it.
+    run that uses the resources. The waiting run starts automatically when the resources are free,
+    and then the third run.
     """
     for name in ("first-1", "second-1", "third-1"):
         bounded.launch(name, workers(program, 1, "3Gi"))
@@ -193,9 +194,9 @@ ADVICE = (
 
 
 def test_a_number_of_workers_is_advised_where_it_helps(kube: Kubectl) -> None:
-    """A number of workers is advised only if fewer of them would help, because they request the
-    scarce resource. Only the test publishes limits here. Limits that belong to another offer than
-    the published one, as after an older operator, refuse nothing.
+    """The message advises a number of workers only if fewer workers would help, because the workers
+    request the scarce resource. Only the test publishes limits in this namespace. Limits that do
+    not match the published offer, as after an older operator, refuse nothing.
     """
     kube("create", "namespace", "advice")
     place = kube.within("advice")
@@ -252,8 +253,8 @@ def test_nobody_raises_their_own_limits(new_tenant: Callable[[], Tenant]) -> Non
 def test_what_only_the_operator_knows_fails_with_every_problem(
     bounded: Tenant, program: Any
 ) -> None:
-    """A run within every limit that can never run fails at once with every problem, without
-    objects.
+    """A run that is within every limit but can never start fails at once with every problem, and no
+    objects are created.
     """
     named = Pods(
         volumes=(Volume(claim="theirs", path="/mnt/x"),), secrets=(SecretUse(name="admin"),)
@@ -267,8 +268,8 @@ def test_what_only_the_operator_knows_fails_with_every_problem(
 
 @pytest.mark.needs("quota", "rwx")
 def test_what_is_offered_is_published(bounded: Tenant, program: Any) -> None:
-    """The namespace's ConfigMap has the capacity and soon the free resources. From it a client
-    finds the same problems as the operator.
+    """The namespace's ConfigMap has the capacity and, soon after, the free resources. From the
+    ConfigMap a client finds the same problems as the operator.
     """
 
     def options() -> Object:
@@ -302,7 +303,7 @@ def test_hours_outlive_their_records_and_a_budget_refuses(
     new_tenant: Callable[[], Tenant], program: Any
 ) -> None:
     """A used-up budget refuses launches by any client, and lets running runs continue. The operator
-    keeps the hours of a deleted record where its user cannot change them.
+    keeps the hours of a deleted record in a place that the user cannot change.
     """
     tenant = new_tenant()
     inside, name = tenant.kubectl, tenant.name

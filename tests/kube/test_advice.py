@@ -41,8 +41,8 @@ TASKS = ("worker-0", "worker-1", "ps-0")
 
 @pytest.mark.needs("rwx")
 def test_a_throttled_worker_is_named(tenant: Tenant, cluster: UnderTest, tmp_path: Path) -> None:
-    """The kubelet's limit of CPU throttles the workers; their samples have the limit and the time,
-    and the advice is to raise it.
+    """The kubelet's limit of CPU throttles the workers; their samples have the limit and the
+    throttled time, and the advice is to raise the limit.
     """
     small = Resources(cpu=LIMIT, memory="256Mi")
     replicas = ReplicaSet(

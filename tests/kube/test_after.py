@@ -61,14 +61,15 @@ def waits(status: dict[str, object], words: str) -> bool:
 def test_a_run_starts_when_those_before_it_have_succeeded(
     home: Tenant, apply: Callable[..., None]
 ) -> None:
-    """A manifest may be applied before the run that it names. Its run has no pods and delays no
-    other run. It starts by itself when the named run has succeeded, even if the operator was away.
+    """A manifest may be applied before the run that it names. The manifest's run then has no pods
+    and delays no other run. It starts automatically when the named run has succeeded, even if the
+    operator was away.
     """
     apply(("train-1", 0, 0, on("prepare-1")))
     home.wait("train-1", lambda s: waits(s, "there is no run prepare-1 yet"), "it says so")
     apply(("prepare-1", 600, 0, ()), ("later-1", 600, 0, on("train-1")))
     home.wait("train-1", lambda s: waits(s, "Waiting for prepare-1 to succeed."), "it waits")
-    home.phase("prepare-1", "Running")  # this run came later, and was not delayed
+    home.phase("prepare-1", "Running")  # created after train-1, but not delayed by it
     assert home.left_of("train-1") == ["tfcluster/train-1"]
     home.operator.stop()
     worker = home.pods("prepare-1")[0]["metadata"]["name"]

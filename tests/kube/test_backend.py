@@ -52,7 +52,7 @@ def user(new_tenant: Callable[[], Tenant], tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def backend(user: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesBackend]:
-    """The backend with that kubeconfig; its runs are deleted afterwards."""
+    """The backend with the kubeconfig of the fixture `user`; its runs are deleted afterwards."""
     monkeypatch.setenv("KUBECONFIG", str(user))
     yield KubernetesBackend()
     left = KubernetesBackend()  # this connection bypasses the relay
@@ -150,7 +150,9 @@ else:
 def test_an_active_run_is_resumed_with_another_size(
     backend: KubernetesBackend, tmp_path: Path
 ) -> None:
-    """`rerun --workers 2 --resume` stops the run, and the next one starts from its checkpoints."""
+    """`rerun --workers 2 --resume` stops the run, and the next run starts from the checkpoints of
+    the stopped run.
+    """
     program = tmp_path / "counts.py"
     program.write_text(COUNTS)
     manager = ClusterManager(backend)
@@ -165,7 +167,7 @@ def test_an_active_run_is_resumed_with_another_size(
 
 
 def test_a_watch_outlives_a_cut(backend: KubernetesBackend, relay: Relay, hello: Path) -> None:
-    """Deletions and launches during a cut are reported after it."""
+    """Deletions and launches while the connection is cut are reported once it is back."""
     direct = KubernetesBackend()
     direct.create(LaunchRequest(cluster="first", spec=stuck(hello)))
     watch = (change for change in backend.watch() if change is not None)
@@ -254,7 +256,9 @@ def test_a_token_that_is_no_longer_good(
 def test_missing_rights(
     user: Path, kube: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A missing right is named with resource and namespace, and the administrator to ask."""
+    """If a right is missing, the message names the resource and the namespace, and says whom to
+    ask.
+    """
     kube.apply(*tenants.rights([], kube.namespace))
     path = tenants.kubeconfig(kube, tmp_path / "kubeconfig")
     monkeypatch.setenv("KUBECONFIG", str(path))
@@ -276,7 +280,7 @@ def test_a_cluster_without_tfcluster(backend: KubernetesBackend) -> None:
 def test_a_namespace_that_no_operator_serves(
     user: Path, kube: Kubectl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A launch in a namespace without an operator is refused with what is missing."""
+    """A launch in a namespace without an operator is refused; the message says what is missing."""
     monkeypatch.setenv("KUBECONFIG", kube.kubeconfig)
     told = words_of(KubernetesBackend(namespace=kube.namespace).options)
     assert "does not serve namespace" in str(told) and "tfcluster.dev/tenant=true" in str(told)
@@ -301,7 +305,7 @@ def test_a_spec_cannot_be_changed(backend: KubernetesBackend, hello: Path) -> No
 def test_in_graph_servers_are_out_of_reach_of_a_laptop(
     backend: KubernetesBackend,
 ) -> None:
-    """Connecting from outside of the cluster is refused with the place where it works."""
+    """Connecting from outside of the cluster is refused; the message says where it works."""
     spec = Spec(mode=Mode.IN_GRAPH, image=NEVER_THERE)
     run = backend.create(LaunchRequest(cluster="drive", spec=spec))
     told = backend.out_of_reach(run)

@@ -110,7 +110,7 @@ def _verdicts(report: str, log: str) -> dict[str, Verdict]:
 
 
 def _suite() -> list[tuple[Path, str]]:
-    """Return the suite, and this environment's pytest: pods reach no package registry."""
+    """Return the suite and this environment's pytest, because pods reach no package registry."""
     found = [(ROOT / "tests", "tests"), (ROOT / "pyproject.toml", "pyproject.toml")]
     for package in PACKAGES:
         files = importlib.metadata.files(package) or ()

@@ -28,7 +28,7 @@ ROOM = {"requests.memory": "400Mi"}
 
 @pytest.fixture
 def alone(installed: Installed | None) -> Iterator[None]:
-    """Only the operators of this test run, and they may be killed."""
+    """Stop every other operator; those of this test may be killed."""
     if installed:
         installed.stop()
     yield

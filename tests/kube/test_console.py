@@ -53,7 +53,7 @@ def launched(
     cluster: UnderTest,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[str, str]:
-    """Create a run of each user, as owner/name. One run fails; the other continues."""
+    """Create a run of each user; return both as owner/name. One run fails; the other continues."""
     folder, names = tmp_path_factory.mktemp("programs"), []
     for each, name, text in zip(tenants, ("fails", "stays"), (FAILS, STAYS), strict=True):
         (folder / f"{name}.py").write_text(text)

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.needs("ingress", "rwx", "network-policy", "registry", "
 MIB = 1 << 20
 SIZE, WRITTEN = 50 * MIB, 42 * MIB
 ENDS = "import time\nend = time.monotonic() + 150\nwhile time.monotonic() < end: {what}\n"
-"""Seconds that a run lasts, longer than two measurements of the operator, which measures once a
+"""A program that lasts 150 s, longer than two measurements of the operator, which measures once a
 minute.
 """
 

@@ -47,7 +47,7 @@ WHOLE = {
 
 
 def run(name: str, spec: Mapping[str, Any]) -> Object:
-    """Return a TFCluster as a user writes it, from a spec with the names in Python."""
+    """Return a TFCluster as a user writes it, from a spec with Python's names of fields."""
     return {
         "apiVersion": "tfcluster.dev/v1beta1",
         "kind": "TFCluster",

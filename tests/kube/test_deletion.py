@@ -24,7 +24,7 @@ CONTROLLER = (
     "--as-group=system:serviceaccounts:kube-system",
     "--as-group=system:masters",
 )
-"""An account whose finalizers admission accepts; it refuses those of users."""
+"""An account that may set finalizers; admission refuses finalizers of users."""
 WAITS = "import time\ntime.sleep(600)\n"
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "tfcluster-options"}
 
@@ -142,7 +142,7 @@ def test_users_set_no_finalizer_or_owner_on_a_record(alices: Tenant, waits: Any)
     said = alices.kubectl.refused({**made, "metadata": head, "spec": {"mode": "InGraph"}})
     assert "no finalizers of your own" in said
     hold(alices, "tied-1", HOLD, "example.com/other")
-    # existing finalizers block nothing else
+    # a record that has finalizers can still be changed and deleted
     assert patch(f"--as={USER}", labels={"mine": "too"}) == ""
     assert patch(f"--as={USER}", finalizers=None) == ""
     alices.kubectl("delete", "tfcluster", "tied-1", f"--as={USER}", "--cascade=orphan")
@@ -195,7 +195,8 @@ def test_tenants_set_no_finalizer_or_owner_on_other_objects(alices: Tenant) -> N
         "--as-group=system:serviceaccounts",
         "--as-group=system:authenticated",
     )
-    assert "forbidden" in make("theirs", *elsewhere, finalizers=[HOLD]).lower()  # by RBAC alone
+    # RBAC refuses this, not the policy.
+    assert "forbidden" in make("theirs", *elsewhere, finalizers=[HOLD]).lower()
     assert "Kubernetes' own" not in make("theirs", *elsewhere, finalizers=[HOLD])
 
 

@@ -31,7 +31,8 @@ def test_it_sees_whether_policies_are_enforced(
     that denies all traffic. It records its answer and leaves no pod.
     """
     assert cluster.own
-    if installed:  # otherwise a check in progress would record a wrong answer for minutes
+    # Otherwise a check in progress would record a wrong answer, which would hold for minutes.
+    if installed:
         wait_until(lambda: ENFORCED in installed.log(), "the operator's own check", seconds=300)
     (denies,) = (each for each in tenancy(kube.namespace, "") if each["kind"] == "NetworkPolicy")
     kube.apply(denies)
@@ -47,7 +48,7 @@ def test_it_sees_whether_policies_are_enforced(
         return check.enforced
 
     with ExitStack() as everywhere:
-        for node in cluster.own.nodes():  # the scheduler chooses the nodes of the check's pods
+        for node in cluster.own.nodes():  # the check's pods may be on any node
             everywhere.enter_context(policy.unenforced(node, cluster.own.first))
         assert answer() is False
     assert answer() is True

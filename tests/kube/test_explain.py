@@ -31,7 +31,7 @@ pytestmark = pytest.mark.needs("registry", "node-inside")
 
 @pytest.fixture(scope="module")
 def image(cluster: UnderTest) -> str:
-    """An image with Python but without TensorFlow, which keeps it small."""
+    """A small image, with Python but without TensorFlow."""
     assert cluster.own
     built = images.build("operator")
     registry.push(built, cluster.own.first)
@@ -40,7 +40,7 @@ def image(cluster: UnderTest) -> str:
 
 @pytest.fixture
 def api(cluster: UnderTest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    """A client of the API, which answers faster than kubectl, because these tests measure times."""
+    """A client of the API. It is faster than kubectl, and these tests measure times."""
     monkeypatch.setenv("KUBECONFIG", cluster.kubectl.kubeconfig)
     found, _namespace = access.connect()
     yield found
@@ -109,7 +109,7 @@ def test_each_cause_is_in_the_status(
     """
     every = cases(tmp_path, image, cluster.busybox)
     assert cluster.own
-    for node in cluster.own.nodes():  # the nodes' disks outlive the nodes
+    for node in cluster.own.nodes():  # a disk that outlives its node may hold the image
         registry.forget(str(every["private-1"].spec.image), node)
     place.kubectl.apply(
         ACCESS_SECRET,

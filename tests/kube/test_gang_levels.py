@@ -1,5 +1,5 @@
-"""Volcano queues that close, and runs preempted by runs of a higher priority, with and without
-Volcano.
+"""Volcano queues that close, and runs that are preempted by runs of a higher priority, by Volcano
+or by Kubernetes' scheduler.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from support.kube.kubectl import Object
 from support.kube.operator import Tenant
 from support.kube.under_test import UnderTest
 
-__all__ = ["left_clean", "program", "there"]  # for pytest
+__all__ = ["left_clean", "program", "there"]  # fixtures used by the tests below
 
 CONFIG = "volcano-scheduler.conf"
 PREEMPTING = """\
@@ -126,8 +126,8 @@ def test_a_run_in_a_closed_queue_says_so_and_begins_when_it_opens(
 def test_a_waiting_run_says_that_its_queue_closed(
     cluster: UnderTest, there: Tenant, program: Path, queue: str
 ) -> None:
-    """A run continues while its queue closes; a waiting run says so, and starts once the queue is
-    open and has room.
+    """A run continues while its queue closes; a waiting run says that its queue is closed, and
+    starts once the queue is open and has room.
     """
     operate(cluster, there, gang="auto")
     there.launch("runs-1", wish(program, workers=3, ps=1, cpu=5))
@@ -196,7 +196,7 @@ def holding(tenant: Tenant, name: str) -> int:
 
 
 def room_again(tenant: Tenant, *, tasks: int) -> None:
-    """Stop the preempting run, and wait until the other run has each of its tasks once again."""
+    """Stop the preempting run; wait until each task of the preempted run is back, and only once."""
     stop(tenant, "high-1")
     tenant.wait(
         "low-1",

@@ -21,7 +21,7 @@ from support.kube.gangs import (
 from support.kube.operator import Tenant
 from support.kube.under_test import UnderTest
 
-__all__ = ["left_clean", "program", "there"]  # for pytest
+__all__ = ["left_clean", "program", "there"]  # fixtures used by the tests below
 
 
 def groups(tenant: Tenant) -> dict[str, str]:
@@ -31,7 +31,9 @@ def groups(tenant: Tenant) -> dict[str, str]:
 
 
 def one_runs_and_one_waits(tenant: Tenant, program: Path, said: str) -> tuple[str, str]:
-    """Launch two clusters that each fit alone; return the one that runs and the one that waits."""
+    """Launch two clusters of which only one fits at a time; return the one that runs and the one
+    that waits.
+    """
     both = ("one-1", "two-1")
     for name in both:
         tenant.launch(name, wish(program, workers=3, ps=1, cpu=5))
@@ -79,8 +81,8 @@ def test_with_volcano_one_run_waits_for_the_other(
     stop(there, runs)
     there.phase(waits, "Running", seconds=120)
     wait_until(lambda: groups(there).keys() == {waits}, "only its PodGroup is left", seconds=90)
-    # A task that is killed from outside is bound by itself, even if other tasks of the gang have
-    # ended and are gone.
+    # The replacement of a killed task is bound without the rest of its gang, even if other tasks
+    # of the gang have ended and their pods are gone.
     for worker in ("0", "1"):
         index = f"batch.kubernetes.io/job-completion-index={worker}"
         (pod,) = [

@@ -157,7 +157,7 @@ def test_an_http_route_has_its_gateways_certificate(
     cluster: UnderTest, hub: Hub, route: Object, entrance: Entrance
 ) -> None:
     """On a TLS listener the HTTPRoute answers with the Gateway's certificate; a route on the plain
-    listener redirects browsers there.
+    listener redirects browsers to https.
     """
     certificate = entrance.secret(hub.kubectl, "gateway-tls", ROUTED)
     tls = {"certificateRefs": [{"name": "gateway-tls"}]}
@@ -197,7 +197,7 @@ def test_tls_by_a_secret(cluster: UnderTest, hub: Hub, alice: Visitor, entrance:
     certificate = entrance.secret(hub.kubectl, "hub-tls", host)
     file = paths.ROOT / "k8s" / "overlays" / "hub-ingress" / "ingress.yaml"
     made = yaml.safe_load(file.read_text())
-    made["metadata"]["name"] = "hub-with-tls"  # another Ingress serves other tests
+    made["metadata"]["name"] = "hub-with-tls"  # the Ingress `hub` serves other tests
     made["spec"]["ingressClassName"] = cluster.description.ingress_class
     made["spec"]["tls"] = [{"hosts": [host], "secretName": "hub-tls"}]
     (rule,) = made["spec"]["rules"]
@@ -211,7 +211,7 @@ def test_tls_by_a_secret(cluster: UnderTest, hub: Hub, alice: Visitor, entrance:
         own = f"user/{alice.name}"
         assert "JupyterLab" in visitor.get(f"{own}/lab").text
         assert visitor.run(own, "print(6 * 7)") == "42\n"
-        # JupyterHub's _xsrf cookies may go over plain HTTP; they grant nothing without the others.
+        # JupyterHub's _xsrf cookies may go over plain HTTP: alone, they grant nothing.
         cookies = [each for each in visitor.session.cookies if each.name != "_xsrf"]
         named = {each.name for each in cookies}
         assert {

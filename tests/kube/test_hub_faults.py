@@ -40,10 +40,10 @@ def standing(hub: Hub, carol: Visitor) -> Standing:
 
 
 def test_a_spawn_in_trouble_says_why(hub: Hub) -> None:
-    """The progress page says why a server cannot start as soon as Kubernetes knows.
+    """As soon as Kubernetes knows why a server cannot start, the progress page says so.
 
-    One server asks for a size that no node has. The other server asks for a missing image; its
-    start is given up, and the user is told what to do.
+    One server asks for a size that no node has. The other server asks for a missing image; the hub
+    gives up its start, and tells the user what to do.
     """
     large, lost = hub.new_user("large"), hub.new_user("lost")
     hub.spawn(large, profile="huge")
@@ -77,7 +77,7 @@ def test_a_size_or_image_that_is_not_granted_is_refused(hub: Hub) -> None:
 
 def test_a_namespace_of_somebody_else_is_never_taken(hub: Hub) -> None:
     """If a user's namespace name is taken by someone else's namespace, the spawn fails with that
-    reason and changes nothing in it.
+    reason, and nothing in that namespace changes.
     """
     user = hub.new_user("squatted")
     name = hub.namespace(user).namespace
@@ -96,8 +96,8 @@ def test_a_namespace_of_somebody_else_is_never_taken(hub: Hub) -> None:
 def test_a_new_proxy_gets_its_routes(hub: Hub, carol: Visitor) -> None:
     """After the proxy's pod is killed, pages answer again without a new sign-in.
 
-    Requests reach the hub by its secret path even before the new proxy has its routes, so the hub's
-    log has the address of each client.
+    Requests reach the hub by the hub's secret path even before the new proxy has its routes, so the
+    hub's log has the address of each client.
     """
     hub.alone()
     _kill(hub, "tfcluster-proxy")

@@ -52,7 +52,7 @@ Write = Callable[..., None]
 
 
 def pool(name: str) -> Object:
-    """Return the selector and tolerations of a pool, in the form of both policies and of a pod."""
+    """Return the selector and tolerations of a pool, in the form that policies and pods share."""
     allowed = {"key": POOL, "operator": "Equal", "value": name, "effect": "NoSchedule"}
     return {"nodeSelector": {POOL: name}, "tolerations": [allowed]}
 
@@ -108,7 +108,7 @@ def write(hub: Hub) -> Iterator[Write]:
 
 @pytest.fixture(scope="module")
 def eva(cluster: UnderTest, hub: Hub) -> Iterator[Visitor]:
-    """A user whose group reads the shared data `digits`, without a notebook yet."""
+    """A user without a notebook, whose group reads the shared data `digits`."""
     found = hub.newcomer("eva")
     theirs = hub.namespace(found.name).namespace
     volume = digits(cluster, theirs)
@@ -240,12 +240,12 @@ def test_a_notebook_on_a_lost_node_starts_elsewhere(
     run: tuple[str, Object],
     lose: Callable[[], None],
 ) -> None:
-    """The hub gives up a notebook whose node is lost, and its page says so. After a new start it
-    runs on another node with its files. Its cluster has continued meanwhile.
+    """The hub gives up a notebook whose node is lost, and the notebook's page says so. After a new
+    start the notebook runs on another node with its files, and its cluster has continued.
     """
     (first, second), own = nodes, f"user/{notebook.name}"
     assert _pod(hub, notebook)["spec"]["nodeName"] == second
-    write(cluster.description.storage_class, WORK)  # this leaves only the first node
+    write(cluster.description.storage_class, WORK)  # the pool of the first node
     lose()
     wait_until(lambda: hub.server(notebook.name) is None, "the hub gives it up", seconds=180)
     page = notebook.get(f"{own}/lab")
@@ -282,7 +282,7 @@ def _install(cluster: UnderTest, hub: Hub, folder: Path, where: Object) -> None:
 
 
 def _offered(hub: Hub, visitor: Visitor) -> None:
-    """Wait until launches are offered the nodes for tasks; until then their taint excludes all
+    """Wait until the operator offers the nodes for tasks; until then the nodes' taint excludes all
     tasks.
     """
     inside = hub.namespace(visitor.name)

@@ -59,7 +59,7 @@ def entrance(cluster: UnderTest) -> Entrance:
 
 @pytest.fixture
 def dex(cluster: UnderTest, kube: Kubectl, entrance: Entrance) -> Iterator[Behind]:
-    """A provider whose name leads pods to it through the ingress controller."""
+    """A provider that pods reach by its host name, through the ingress controller."""
     assert cluster.own
     provider.needs_dex()
     host = f"login.{kube.namespace}.svc"
@@ -90,8 +90,9 @@ def dex(cluster: UnderTest, kube: Kubectl, entrance: Entrance) -> Iterator[Behin
         def described() -> bool:
             try:
                 return browser.session.get(description, timeout=10).status_code == 200
-            except requests.RequestException:  # the certificate is still the default
-                return False  # the controller has not read the Secret yet
+            except requests.RequestException:
+                # the controller still uses its default certificate, and has not read the Secret
+                return False
 
         wait_until(described, "the provider describes itself behind TLS", seconds=90)
         yield made
@@ -100,7 +101,7 @@ def dex(cluster: UnderTest, kube: Kubectl, entrance: Entrance) -> Iterator[Behin
 
 
 def leads(name: str, port: int, address: str, target: int) -> list[Object]:
-    """Return a Service that leads to one address outside of pods."""
+    """Return a Service, with its endpoint, for an address that is not a pod's."""
     metadata = {"name": name, "labels": {"kubernetes.io/service-name": name}}
     head = {"metadata": metadata, "addressType": "IPv4", "ports": [{"port": target}]}
     ends = {"endpoints": [{"addresses": [address], "conditions": {"ready": True}}]}

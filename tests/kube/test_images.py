@@ -63,7 +63,7 @@ def test_an_image_is_small_and_its_programs_start(pushed: Pushed, kube: Kubectl,
     started = " && ".join(f"{program} --version" for program in PROGRAMS[name])
     asking = pod(name, image.reference, "sh", "-c", f"id -u && {started}")
     for field in ("runAsUser", "runAsGroup"):
-        del asking["spec"]["securityContext"][field]  # use the image's own packages
+        del asking["spec"]["securityContext"][field]  # run as the image's own user
     kube.apply(asking)
     ended = kube.wait("pod", name, _ended, "it has ended", seconds=300)
     assert ended["status"]["phase"] == "Succeeded", kube.logs(name)
@@ -84,7 +84,7 @@ def test_a_notebook_is_compiled_and_takes_packages(pushed: Pushed, kube: Kubectl
     assert said.endswith("made_here.py hello from home\n")
 
 
-@pytest.mark.long  # this builds two images; the other tests here show what is in one
+@pytest.mark.long  # builds two images; the tests above check the content of one
 def test_a_change_of_code_changes_one_layer(
     pushed: Pushed,
     kube: Kubectl,

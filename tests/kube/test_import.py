@@ -25,7 +25,7 @@ told = {name: os.environ[name] for name in names if name in os.environ}
 print(json.dumps([kind, sys.argv[1:], os.getcwd(), told]), flush=True)
 time.sleep(3600 if kind == "ps" else 1)
 """
-"""Prints what the task was given; a parameter server then continues to serve."""
+"""A program that prints what its task got; in a parameter server, it then continues to serve."""
 
 
 def secret(name: str, **keys: str) -> Object:
@@ -84,7 +84,7 @@ def test_a_tfjob_is_launched_and_its_tasks_get_what_it_says(
     """Each task type of an imported TFJob gets its command, folder and variables, including
     variables from a Secret with other key names.
 
-    The run succeeds when the chief is done, and its parameter server ends after it.
+    The run succeeds when the chief is done, and its parameter server ends after the chief.
     """
     tenant, kubeconfig = user
     manifest = {

@@ -24,7 +24,7 @@ def connection(kube: Kubectl, monkeypatch: pytest.MonkeyPatch) -> Api:
 
 @pytest.fixture
 def relay(connection: Api) -> Iterator[Relay]:
-    """A relay between that client and the API server."""
+    """A relay between the client `connection` and the API server."""
     server = urlsplit(connection.server)
     assert server.hostname and server.port
     running = Relay(server.hostname, server.port)

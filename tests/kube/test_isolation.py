@@ -33,8 +33,8 @@ host, _colon, port = sys.argv[1].rpartition(":")
 socket.create_connection((host, int(port)))
 print("reached")
 """
-"""The same connection without TensorFlow, whose start takes seconds of CPU time. A client that
-cannot connect cannot send a request either.
+"""A client that only connects. It needs no TensorFlow, whose start takes seconds of CPU time; a
+client that cannot connect cannot send a request either.
 """
 REACHED, REFUSED = "reached ['/job:", f"ended with {128 + signal.SIGALRM}"
 PATIENCE, SECONDS = "90", "8"
@@ -69,7 +69,7 @@ def test_only_the_owners_notebook_reaches_the_servers(
     namespace, another pod of the owner, and a task of the owner's other run.
     """
     kube, others, hub = tenant.kubectl, new_namespace(), new_namespace()
-    # The policy is that of a user's namespace of the hub: notebooks may send traffic out, tasks and
+    # The policy that the hub makes in a user's namespace: notebooks may send traffic out, tasks and
     # other pods may not.
     kube.apply(
         {

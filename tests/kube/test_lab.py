@@ -36,7 +36,9 @@ LONG = (
     flows.show_a_deleted_run,
     flows.read_odd_output,
 )
-"""Further flows, for long test runs: they make the same API calls."""
+"""Further flows, which only long test runs test, because they make the same API calls as the
+others.
+"""
 assets, context, open_page, form = pages.assets, pages.context, pages.open_page, launch_form.form
 STEPS = """\
 import time
@@ -87,7 +89,7 @@ def shared_lab(
 
 @pytest.fixture
 def server(shared_lab: KubernetesLab) -> Iterator[KubernetesLab]:
-    """The shared JupyterLab; it ends what the test started."""
+    """The shared JupyterLab; everything that the test started is ended afterwards."""
     yield shared_lab
     shared_lab.clean()
 
@@ -252,7 +254,7 @@ def test_a_run_that_waits_says_for_what(lab: LabPage, narrow: None) -> None:
 
 def test_a_session_from_outside_is_refused(lab: LabPage) -> None:
     """A user who connects to In-Graph servers from outside the cluster is told to connect in a
-    notebook there.
+    notebook of the cluster.
     """
     lab.server.launch(None, workers=1, ps=0, mode="in-graph", name="drive")
     phase(lab, "drive-1", "Running")
@@ -269,7 +271,7 @@ def test_a_session_from_outside_is_refused(lab: LabPage) -> None:
 
 def test_a_run_with_output_on_an_unmounted_volume(lab: LabPage) -> None:
     """If the output's volume is not mounted, TensorBoard and the output of deleted pods say so, and
-    where to read it.
+    say where to read the output.
 
     A delete with the output is refused before it stops anything; a delete without it removes the
     run and its pods.

@@ -239,8 +239,8 @@ def test_a_program_from_a_url_in_another_image(
     assert ran["spec"]["containers"][0]["image"] == python.reference
 
 
-# test_examples.py trains with this strategy in pods and covers every task type; an evaluator
-# follows checkpoints on one machine in tests/integration/test_training_modes.py.
+# This test is long: test_examples.py trains with ParameterServerStrategy in pods and covers every
+# task type, and tests/integration/test_training_modes.py has an evaluator that follows checkpoints.
 @pytest.mark.long
 def test_every_kind_of_task_trains(home: Tenant, tmp_path: Path) -> None:
     """ParameterServerStrategy learns the digits with a chief, an evaluator, workers and a parameter

@@ -1,7 +1,7 @@
 """The alerts and the dashboards of k8s/monitoring in a real Prometheus.
 
 Prometheus is Debian's package, unpacked into the cache. kube-state-metrics is built outside (see
-README.md): the test of a run's dashboard needs it on PATH.
+README.md): the test of a run's dashboard needs kube-state-metrics on PATH.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ def test_every_query_of_the_dashboard_has_data(
 def test_every_query_about_a_run_has_data(
     cluster: UnderTest, programs: Path, tenant: Tenant, tmp_path: Path
 ) -> None:
-    """With series of a real kubelet, kube-state-metrics, API server and etcd, each panel of the
-    dashboard of a run shows each of its tasks, its variables list the run, and both parts of each
-    alert have data.
+    """With series of a real kubelet, kube-state-metrics, API server and etcd, each panel of a run's
+    dashboard shows each task of the run, the dashboard's variables list the run, and both parts of
+    each alert have data.
     """
     (tmp_path / "train.py").write_text(BUSY)
     workers = Replicas(count=3, resources=Resources(cpu=0.3, memory="256Mi"))
@@ -174,7 +174,7 @@ def _tasks(address: str, query: str) -> set[str]:
 
 
 def _values(address: str, label: str, matching: str) -> list[str]:
-    """Return the values of a label, as Grafana asks for a variable's."""
+    """Return the values of a label, by the request that Grafana sends for a dashboard variable."""
     asked = urllib.parse.urlencode({"match[]": f"tfcluster:task_pods:info{matching}"})
     found: list[str] = _get(address, f"label/{label}/values?{asked}")  # type: ignore[assignment]
     return found

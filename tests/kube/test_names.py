@@ -53,7 +53,9 @@ def keeping(cluster: UnderTest) -> Iterator[str]:
 
 
 def exists(kube: Kubectl, name: str, server: str) -> bool | None:
-    """Return whether the server has a name for a task in the pod "asker"; None if unknown."""
+    """Return whether a DNS server has a name, as a task in the pod "asker" sees it; None if
+    unknown.
+    """
     said = f"nameserver {server}\nsearch {kube.namespace}.svc.cluster.local\n"
     packed = "/tmp/runtime.zip"
     asks = (
@@ -107,7 +109,7 @@ def test_dns_grows_with_the_nodes(cluster: UnderTest) -> None:
         "serviceaccount/dns-autoscaler",
     ]
     every = {each["kind"]: each for each in yaml.safe_load_all(told)}
-    data = every["ConfigMap"]["data"]  # the program accepts only one mode
+    data = every["ConfigMap"]["data"]  # the autoscaler accepts only one mode
     assert {mode: json.loads(text) for mode, text in data.items()} == {
         "linear": {"nodesPerReplica": 10, "min": 1, "max": 50}
     }
@@ -124,7 +126,7 @@ def test_the_dns_autoscaler_has_the_rights_it_needs(cluster: UnderTest) -> None:
     Deployment.
 
     The test makes the program's API calls instead of running it. The node's CoreDNS is not a
-    Deployment, so a paused one stands in for it.
+    Deployment, so a paused Deployment stands in for it.
     """
     told = list(yaml.safe_load_all(cluster.kubectl("kustomize", str(DNS_AUTOSCALER))))
     objects = [each for each in told if each["kind"] != "Deployment"]

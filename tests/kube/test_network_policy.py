@@ -44,8 +44,8 @@ OWN_NAMESPACE_ONLY = {
 def test_a_policy_blocks_other_namespaces(
     cluster: UnderTest, new_namespace: Callable[[], Kubectl]
 ) -> None:
-    """A NetworkPolicy blocks pods of another namespace but not of its own; without it both
-    connect.
+    """A NetworkPolicy blocks pods of another namespace, but not pods of its own namespace. Without
+    the policy, both connect.
     """
     ours, others = new_namespace(), new_namespace()
     ours.apply(web("server", cluster.busybox), pod("client", cluster.busybox))

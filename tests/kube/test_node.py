@@ -59,8 +59,8 @@ class Traces:
         first = cluster.first.pid
         self.state = cluster.state
         self.cgroup = f"tfcluster-kube-{cluster.name}"
-        # These are kept open until the check, because the kernel may otherwise reuse their numbers
-        # for another cluster.
+        # The namespaces are kept open until the check, because the kernel may otherwise reuse their
+        # numbers for another cluster.
         self._kept = [os.open(f"/proc/{first}/ns/{kind}", os.O_RDONLY) for kind in NAMESPACES]
         self.namespaces = {_namespace(first, kind) for kind in NAMESPACES}
         assert not self.namespaces & {_namespace(os.getpid(), kind) for kind in NAMESPACES}
@@ -93,7 +93,7 @@ def _namespace(pid: int, kind: str) -> str:
         return ""
 
 
-@pytest.mark.long  # test_a_cluster_is_killed_begins_anew_and_ends_whole starts all of them again
+@pytest.mark.long  # test_a_cluster_is_killed_begins_anew_and_ends_whole restarts all servers
 def test_up_restarts_ended_servers(running: Cluster) -> None:
     """`up` restarts ended servers of a cluster and keeps its objects, its API address and its other
     servers.
@@ -151,7 +151,9 @@ def test_a_cluster_is_killed_begins_anew_and_ends_whole(
 
 
 def test_a_taken_port_is_named(spare: Cluster) -> None:
-    """A cluster whose API port is taken does not start, names the port, and leaves nothing."""
+    """A cluster whose API port is taken does not start and leaves nothing; the error names the
+    port.
+    """
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -51,7 +51,9 @@ FULL = [
     "again = %tfcluster launch --workers 1 --name hello hello.py",
     "again.wait(300); print('AGAIN', again.status.phase.value)",
 ]
-"""The tenants' claims have 100Mi. A measurement is cached for three seconds."""
+"""Cells that fill a claim of 100Mi, and then free it. They wait, because a measurement of the claim
+is cached for three seconds.
+"""
 
 
 @pytest.fixture(scope="module")

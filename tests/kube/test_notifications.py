@@ -88,7 +88,7 @@ def test_each_event_is_one_message_though_receiver_and_notifier_fail(
     cluster: UnderTest, home: Tenant, receiver: Receiver, manager: ClusterManager, tmp_path: Path
 ) -> None:
     """Two runs fail while the receiver is down, and the notifier is killed: each failure is one
-    message, with its last lines. The URL is in no record, event or log.
+    message, with the last lines of the failed task. The URL is in no record, event or log.
     """
     program = tmp_path / "fails.py"
     program.write_text(FAILS)
@@ -136,8 +136,8 @@ def recorded(home: Tenant, run: str) -> str:
 def test_the_notifier_may_do_nothing_else(
     thief: Kubectl, home: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The notifier's token cannot read pods, logs or other Secrets. It can change only its own key
-    of the Secret and its annotation of runs.
+    """The notifier's token cannot read pods, logs or other Secrets. It can change only the
+    notifier's own key of the Secret and its own annotation of runs.
     """
     monkeypatch.setenv("KUBECONFIG", thief.kubeconfig)
     api, _namespace = access.connect()
@@ -183,7 +183,7 @@ def test_the_notifier_may_do_nothing_else(
             "only change the annotation",
         ),
     ):
-        with pytest.raises(ApiError) as refused:  # kubectl would read a run first
+        with pytest.raises(ApiError) as refused:  # not by kubectl, which would first read the run
             api.merge(path(kind, home.name, name), change)
         assert why in refused.value.message, refused.value.message
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "mine"}}
@@ -214,7 +214,7 @@ def test_a_user_writes_their_own_rules_and_no_deliveries(
     assert "cannot" in refusal(home.kubectl, *alice, "get", "secrets")
     said = refusal(home.kubectl, *patch({"data": {"deliveries.json": encoded}}))
     assert "only the notifier writes" in said
-    home.kubectl(*patch({"data": {"deliveries.json": ""}}))  # the advice for damaged ones
+    home.kubectl(*patch({"data": {"deliveries.json": ""}}))  # the documented repair of damaged data
     large = base64.b64encode(b"x" * 540_000).decode()
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}}
     words = ("apply", "--server-side", "--force-conflicts", "-f", "-")

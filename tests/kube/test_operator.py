@@ -142,7 +142,7 @@ def test_a_failure_names_the_task_and_its_last_lines(launched: Tenant) -> None:
 
 
 def test_a_stop_ends_every_task(launched: Tenant) -> None:
-    """`spec.stop` ends all tasks of a run; it is Stopped with the given reason."""
+    """`spec.stop` ends all tasks of a run; the run is then Stopped, with the given reason."""
     launched.phase("stops-1", "Running")
     asked = '{"spec":{"stop":{"reason":"lunch","by":"alice","time":"2026-01-31T12:00:00Z"}}}'
     launched.kubectl("patch", "tfcluster", "stops-1", "--type=merge", "-p", asked)
@@ -175,7 +175,7 @@ def test_a_deleted_worker_is_replaced(launched: Tenant, hurt: dict[str, list[Obj
         return {pod["metadata"]["name"] for pod in launched.pods("heals-1", "worker")}
 
     assert other["metadata"]["name"] in pod_names()
-    # a Job replaces a pod whose containers have ended; the kubelet may remove the pod later
+    # a Job replaces a pod once its containers have ended; the kubelet may remove that pod later
     wait_until(lambda: victim["metadata"]["name"] not in pod_names(), "the deleted pod is gone")
     assert any("deleted" in event["message"] for event in status["events"])
 
@@ -223,10 +223,11 @@ def test_a_run_of_a_deleted_name_waits_for_the_old_pods(launched: Tenant, progra
 def test_a_later_run_of_the_same_name_runs_its_own_program(
     tenant: Tenant, cluster: UnderTest, tmp_path: Path
 ) -> None:
-    """A run never gets the program of a deleted run of its name, even on a node that still has it.
+    """A run never gets the program of a deleted run of its name, even on a node that still has that
+    program.
 
-    Kubelet keeps the files of a run while any pod names them, and those of an ended run slightly
-    longer than the API shows its pods.
+    Kubelet keeps the files of a run while any pod names them, and then slightly longer than the API
+    shows that pod.
     """
     file = tmp_path / "say.py"
     file.write_text("print('the first')")
@@ -276,14 +277,14 @@ def test_training_goes_on_without_the_copy_of_its_log(tenant: Tenant, tmp_path: 
 
 
 def test_a_record_goes_when_its_time_is_over(launched: Tenant) -> None:
-    """A record is deleted keepFor after the run's end, with all its objects."""
+    """A record is deleted `keepFor` after the run's end, with all objects of the run."""
     wait_until(lambda: not launched.left_of("brief-1"), "the record is gone", seconds=120)
 
 
 def test_a_run_succeeds_with_its_workers_and_frees_its_ps(
     launched: Tenant, watched: Watched
 ) -> None:
-    """A run succeeds with its workers; reclaimAfter later its parameter server is asked to end."""
+    """A run succeeds with its workers. `reclaimAfter` later, its parameter server has to end."""
     status = launched.phase("works-1", "Succeeded")
     launched.kubectl("wait", "tfc/works-1", "--for=condition=Complete", "--timeout=60s")
     assert status["counts"]["worker"] == {"desired": 2, "succeeded": 2}
@@ -306,11 +307,11 @@ def test_an_operator_that_returns_catches_up(
     launched: Tenant, watched: Watched, program: Path
 ) -> None:
     """An operator that returns catches up with a run whose workers ended meanwhile. It reclaims the
-    parameter server, dates the success from the worker's exit, and leaves other runs alone.
+    parameter server, dates the success from the worker's exit, and changes no other run.
     """
     launched.launch("away-1", spec_of(program, LONG, "0", ps=1, lifecycle=SHORT))
     launched.phase("away-1", "Running")
-    # The run's reason does not show this: it may be stalled, because its program prints nothing.
+    # Do not check the run's reason, which may be Stalled because the program prints nothing.
     launched.wait("heals-1", lambda s: s["counts"]["worker"].get("running") == 2, "healed")
     others = {pod["metadata"]["uid"] for pod in launched.pods("heals-1")}
     before = _without_standstill(launched.status("heals-1"))

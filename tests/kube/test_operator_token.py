@@ -33,7 +33,7 @@ RUN = "tried-1"
 NO_RIGHT = "cannot"
 LABELS = "the operator may only touch objects with the labels of a run"
 DENIED = "denied request"
-"""One of two policies gives this message."""
+"""Part of the API server's message. Two policies refuse such a request, and either may be named."""
 OPEN = "may only write in namespaces labelled tfcluster.dev/tenant=true"
 HOME = "may only write its Lease, its ledgers and its check"
 WAITS = "import time\ntime.sleep(600)\n"
@@ -457,7 +457,8 @@ def test_a_binding_alone_opens_no_namespace(
     cluster: UnderTest, thief: Kubectl, kube: Kubectl, parts: dict[str, Object]
 ) -> None:
     """The token creates nothing in a namespace without the tenant label, even if the operator's
-    role is bound there. The same is true for a namespace of the cluster itself that has both.
+    role is bound there. The same is true for a namespace of the cluster itself, even with the label
+    and the binding.
     """
     names = (kube.namespace, f"kube-tests-{uuid.uuid4().hex[:8]}")
     marks = {"tfcluster.dev/tenant": "true", "tfcluster-tests": "true"}

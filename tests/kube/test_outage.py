@@ -1,4 +1,4 @@
-"""Messages to users while the operator is down, with no more rights than users have."""
+"""Messages to users while the operator is down. The tests have no more rights than a user."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def api(bounded: Tenant) -> Iterator[Api]:
 
 
 def record(name: str, spec: Object, **head: Any) -> Object:
-    """Return a TFCluster as a user writes it, from a spec with the names in Python."""
+    """Return a TFCluster as a user writes it, from a spec with Python's names of fields."""
     metadata, spec = {"name": name, **head}, resource_form.write(Spec, spec)
     return {"apiVersion": API_VERSION, "kind": "TFCluster", "metadata": metadata, "spec": spec}
 

@@ -122,7 +122,7 @@ class Training:
         return self._read(f"cat {self._folder}/{task}.log")
 
     def checkpoint(self) -> int:
-        """Return the step of the newest checkpoint; -1 without any."""
+        """Return the step of the newest checkpoint; -1 if there is none."""
         found = re.findall(r"model\.ckpt-(\d+)\.index", self._read(f"ls {self._folder}"))
         return max(map(int, found), default=-1)
 
@@ -190,7 +190,7 @@ def trainings(
     tenant.kubectl.apply(reader)
     quick = Lifecycle(grace=3.0)
     cluster.kubectl("cordon", first)
-    try:  # Move the operator to the node that will be lost too; its absence must be short.
+    try:  # Move the operator, too, to the node that will be lost; its absence must be short.
         operator = cluster.kubectl.within(SYSTEM)
         operator("delete", "pod", "-l", "app=tfcluster-operator")
         operator("rollout", "status", "deployment/operator", "--timeout=120s", seconds=150)

@@ -55,7 +55,7 @@ print("the parameter server counts", total, flush=True)
 task, folder = os.environ["TFCLUSTER_TASK"], os.environ["TFCLUSTER_OUTPUT_DIR"]
 pathlib.Path(folder, task + ".counted").write_text(total)
 """
-"""Workers that need their parameter server, but not TensorFlow."""
+"""A program whose workers need their parameter server, but no TensorFlow."""
 
 
 def rendered(folder: Path, cluster: UnderTest, *words: str) -> str:

@@ -50,7 +50,7 @@ def _leads_to_its_pod(cluster: UnderTest, kube: Kubectl, path: str, way: list[Ob
 
 
 def _get(url: str) -> str:
-    """Return the answer's text, without this machine's proxies, which cannot reach the cluster."""
+    """Return the text at a URL, without this machine's proxies, which cannot reach the cluster."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(url, timeout=10) as answer:

@@ -50,7 +50,7 @@ PAUSED = """  suspend: true
   suspension: {by: ida, reason: repairs}
 """
 SPEED = 12.0
-"""Seconds of a fast operator in one: a due time of each minute comes every five seconds."""
+"""Factor of the fast clock: a schedule for every minute is due every five real seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +223,7 @@ def _late(home: Tenant, name: str) -> float:
 
 
 def test_the_next_run_gets_what_the_task_of_the_last_one_reported(home: Tenant) -> None:
-    """A program that uses a small part of its memory: the second run has half as much, and its pod,
+    """If a program uses a small part of its memory, the second run requests half as much; its pod,
     its record and the schedule's history say so.
     """
     kubectl = home.kubectl

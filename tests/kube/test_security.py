@@ -128,7 +128,7 @@ FORBIDDEN = {
 
 def test_the_operator_refuses_forbidden_options(alices: Tenant, tmp_path: Any) -> None:
     """A run with a forbidden Secret, claim, storage class or annotation is Failed with the reason,
-    and without objects.
+    and no objects are created for it.
     """
     program = tmp_path / "p.py"
     program.write_text("print(1)\n")

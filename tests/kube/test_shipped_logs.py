@@ -58,7 +58,7 @@ STRANGER = "echo shipped: by a stranger; sleep 3600"
 
 @pytest.fixture
 def receiver(kube: Kubectl, cluster: UnderTest) -> str:
-    """A server of logs that prints what it gets; the address."""
+    """Start a server of logs that prints what it gets, and return its address."""
     image = cluster.description.images["notebook"]
     kube.apply(pod("receiver", image, "python3", "-c", RECEIVER))
     return str(kube.running("receiver")["status"]["podIP"])

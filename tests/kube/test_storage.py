@@ -42,7 +42,7 @@ READ = 'while text=$(cat /data/note) && [ "$text" != end ]; do :; done; [ "$text
 
 
 def using(found: Object, name: str = CLAIM, node: str = "") -> Object:
-    """Return a pod with a claim at /data, on `node` if it is given."""
+    """Return a pod with a claim at /data, on `node` unless it is empty."""
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
     found["spec"].update(volumes=[volume])
     if node:
@@ -180,7 +180,7 @@ def test_files_outlive_a_lost_replica(
     gluster.revive_bricks(node)
     healed = dict.fromkeys(gluster.BRICKS, 0)
     wait_until(lambda: gluster.heal_info(node) == healed, "nothing left to heal", seconds=120)
-    # Written on the replica's own disk, because another replica might answer through the volume.
+    # Check the replica's own disk: through the volume, another replica might answer.
     on_brick = gluster.brick(LOST) / files.relative_to(gluster.MOUNT)
     node.run(["sh", "-c", 'cd "$0" && sha256sum --check --status sums', on_brick])
     assert len(node.run(["ls", on_brick]).splitlines()) == written() + len(("sums", "lost"))

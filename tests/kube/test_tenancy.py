@@ -25,7 +25,7 @@ from tfcluster_magic.kube.api.labels import OPTIONS
 from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Spec
 
-pytestmark = [pytest.mark.needs("network-policy", "rwx"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.needs("network-policy", "rwx")
 GROUP = "tests-of-tenancy"
 QUOTA = {
     "priority": 1,

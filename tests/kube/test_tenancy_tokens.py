@@ -26,7 +26,7 @@ from support.kube.under_test import UnderTest
 
 from tfcluster_magic.kube.api.client import Api, ApiError
 
-pytestmark = [pytest.mark.needs("rwx"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.needs("rwx")
 
 
 @pytest.fixture(scope="module")

@@ -92,8 +92,8 @@ if code == "kill":
 note("exit " + code)
 os._exit(int(code))
 """
-"""A step is an exit code, `serve` or `kill`. `0+15` waits 15 s first; `0@ps-0=3` waits until that
-task has exited with 3.
+"""The program of every task, which carries out its steps. A step is an exit code, `serve` or
+`kill`. `0+15` waits 15 s first; `0@ps-0=3` waits until ps-0 has exited with 3.
 """
 
 
@@ -113,7 +113,7 @@ class Case:
     """Expected end of the TFCluster, if it differs from the TFJob's."""
     starts_here: Mapping[str, int] | None = None
     named: str = ""
-    """Field with which the import announces that difference."""
+    """Field that the import names as the cause of that difference."""
 
     @property
     def names(self) -> list[str]:
@@ -230,7 +230,7 @@ ALONE = {
     "retried-servers": Small(
         "ps-0 worker-0", {"ps-0": [SERVES], "worker-0": ["1"]}, FAILED, of_servers=ON_FAILURE
     ),
-    # Cases that end differently as TFClusters; the import names the field.
+    # TFJobs that would end differently as TFClusters; the import names the field at fault.
     "killed": Small(
         "worker-0",
         {"worker-0": ["kill", "0"]},
@@ -289,11 +289,12 @@ def runnable(manifest: Object, name: str, case: Case, image: str) -> Object:
     """Return a manifest with the tests' program, without the nodes, GPUs, queues, servers and
     folders that this cluster lacks.
     """
-    made: Object = json.loads(json.dumps(manifest))  # task types share parts by YAML's aliases
+    # JSON, unlike deepcopy, also separates parts that task types share through YAML's aliases.
+    made: Object = json.loads(json.dumps(manifest))
     made["metadata"] = {"name": name}
     made.pop("status", None)
     policy = made["spec"].setdefault("runPolicy", {})
-    # The API of a live operator accepts this field only below runPolicy.
+    # The real operator's API accepts this field only below runPolicy.
     if (old := made["spec"].pop("cleanPodPolicy", None)) is not None:
         policy["cleanPodPolicy"] = old
     # with these fields it would never start here
@@ -335,7 +336,7 @@ def runnable(manifest: Object, name: str, case: Case, image: str) -> Object:
                 *({"name": key, "value": value} for key, value in env.items()),
                 *container.get("env", ()),
             ]
-            # otherwise its container never starts
+            # subPathExpr uses this variable; without it the container never starts
             if any("subPathExpr" in each for each in mounts):
                 pod_name = {"fieldRef": {"fieldPath": "metadata.name"}}
                 container["env"].append({"name": "POD_NAME", "valueFrom": pod_name})

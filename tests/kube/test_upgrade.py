@@ -46,7 +46,7 @@ def operator(cluster: UnderTest, installed: Installed | None) -> Installed:
 def ticking(
     new_tenant: Callable[[], Tenant], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Tenant]:
-    """A run that prints the time all the time."""
+    """A run that prints the time continuously."""
     tenant = new_tenant()
     tenants.move_in(tenant.kubectl)
     program = tmp_path_factory.mktemp("program") / "tick.py"
@@ -82,7 +82,7 @@ def _uids(tenant: Tenant) -> set[str]:
 
 
 def _serves(tenant: Tenant, name: str, tmp_path: Path) -> float:
-    """Launch a run and wait until the operator admits it; return when it did."""
+    """Launch a run, wait until the operator admits it, and return the time of the admission."""
     program = tmp_path / "brief.py"
     program.write_text("print(1)\n")
     tenant.launch(name, spec_of(program, lifecycle=Lifecycle(grace=1.0)))
@@ -162,7 +162,7 @@ def test_a_run_goes_on_without_an_api_server(
     told = _refusal(KubernetesBackend(namespace=ticking.name).list)
     assert isinstance(told, BackendUnavailable)
     assert "running tasks continue" in str(told)
-    # the API server stays away for the whole time
+    # keep the API server away for AWAY seconds
     time.sleep(max(0.0, AWAY - (time.monotonic() - went)))
     without_api()
     back = time.time()

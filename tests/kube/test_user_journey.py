@@ -22,12 +22,12 @@ SLOW = 240_000
 """Timeout in milliseconds for steps that start TensorFlow in several pods of one node."""
 VOLUMES = ("/data", "/home/jovyan", "/log")
 STEPS = EVENT_WRITER.read_text() + TRAIN.replace("from event_writer import", "#")
-"""The program for the sidebar. It needs no TensorFlow, which the examples before it use."""
+"""The program that is launched from the sidebar. Unlike the examples, it needs no TensorFlow."""
 context = pages.context
 
 
 class Way(LabPage):
-    """A page with a hub user's JupyterLab, without a server of the tests."""
+    """A page with a hub user's JupyterLab. The hub serves it, not a server of the tests."""
 
     def __init__(self, page: Page, shots: Path) -> None:
         super().__init__(page, None, shots)  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ class Way(LabPage):
 
     def run_until(self, text: str | re.Pattern[str], cells: int) -> None:
         """Run `cells` cells from the selected one on, including text cells, and wait for the output
-        of the last one.
+        of the last cell.
         """
         for _cell in range(cells):
             self.execute("notebook:run-cell-and-select-next")

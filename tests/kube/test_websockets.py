@@ -11,7 +11,7 @@ from support.kube.kubectl import Kubectl
 from support.kube.under_test import UnderTest
 from support.kube.workloads import WEB, ingress, pod, service
 
-# A server in one shell: it reads the lines of a request, accepts the upgrade, and echoes bytes.
+# A server as a shell script, which reads the request's lines, accepts the upgrade and echoes bytes.
 ECHO = rf"""
 cat >/tmp/echo <<'END'
 while read -r line && [ "${{line%?}}" ]; do :; done

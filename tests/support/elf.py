@@ -26,7 +26,7 @@ class Library:
             struct.unpack_from(form, self.bytes, at)[0]
             for form, at in (("<Q", 0x28), ("<H", 0x3C), ("<H", 0x3E))
         )
-        # name, type, flags, address, offset, size, link, info, alignment, entry size
+        # the fields: name, type, flags, address, offset, size, link, info, alignment, entry size
         rows = [struct.unpack_from("<IIQQQQIIQQ", self.bytes, start + 64 * i) for i in range(count)]
         self._sections = {self._text(rows[names][4] + row[0]): row for row in rows}
         self._symbols = self._table(".dynsym", SYMBOL)

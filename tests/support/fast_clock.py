@@ -1,4 +1,4 @@
-"""The clock process on a fast clock, which tests can kill."""
+"""The clock process of schedules, with a fast clock; tests can kill it."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class FastClock:
         wait_until(lambda: self.pid() is not None)
 
     def pid(self) -> int | None:
-        """Return the pid of the clock process; None if it is not running. Its lock stays untouched,
-        because a starting process needs it.
+        """Return the pid of the clock process; None if it is not running. Do not take the process's
+        lock, because a starting process needs it.
         """
         lock = self.state_dir / "schedules" / "clock.lock"
         with contextlib.suppress(OSError):

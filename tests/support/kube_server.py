@@ -99,7 +99,7 @@ class KubeServer:
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                with suppress(OSError):  # the client has not waited
+                with suppress(OSError):  # the client may have closed the connection
                     self.wfile.write(content)
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815
@@ -117,7 +117,7 @@ class KubeServer:
         """Return a connection to the server."""
 
     def open(self) -> tuple[Api, int]:
-        """Return a connection by a port of its own, which `cut` can end."""
+        """Return a connection and its own port, by which `cut` can end the connection."""
         made = Listener(self._handler)
         self._ports.append(made)
         return made.api(), made.server_port
@@ -245,7 +245,7 @@ class KubeServer:
         return log({key: values[0] for key, values in query.items()})
 
     def watch(self, to: BaseHTTPRequestHandler, path: str, since: int, selector: str) -> None:
-        """Yield the changes after a version, until the end."""
+        """Send the changes after a version, until the server or the watch ends."""
         to.send_response(200)
         to.send_header("Transfer-Encoding", "chunked")
         to.end_headers()

@@ -64,7 +64,7 @@ def launched(server: KubeServer, namespace: str, name: str, **status: Any) -> Ob
 def within(
     server: KubeServer, do: Callable[[KubernetesSite], Awaitable[None]], users: tuple[str, ...] = ()
 ) -> None:
-    """Call a function in the world of the console."""
+    """Call a function with the console's view of this server."""
 
     async def names_() -> tuple[str, ...]:
         return ("ada", "bob", *users)

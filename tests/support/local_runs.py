@@ -24,8 +24,8 @@ from tfcluster_magic.spec import (
     TFCluster,
 )
 
-# The line is one write, so that a task that is killed once the line is seen has not written half of
-# it.
+# The line and its end are printed in one write. A test that kills the task once the line is there
+# thus never leaves half a line.
 SLEEP = "import time\nprint('up\\n', end='', flush=True)\ntime.sleep(600)\n"
 TELL_ENVIRONMENT = "import json, os\nprint(json.dumps(dict(os.environ)))\n"
 
@@ -101,5 +101,5 @@ def tasks_of(run: TFCluster) -> list[int]:
 
 
 def is_up(backend: LocalBackend, tasks: int = 1) -> Callable[[], bool]:
-    """Return whether this number of tasks have printed their first line."""
+    """Return a condition: whether this number of tasks have printed their first line."""
     return lambda: sum(1 for _ in backend.logs("digits")) == tasks

@@ -24,7 +24,7 @@ SESSION, DEVICES = (
     "/tensorflow.MasterService/ListDevices",
 )
 # Become an account, connect repeatedly, send the bytes and close in the given way; print how many
-# connections were answered. A reset is SO_LINGER 0: the server can read what was sent.
+# connections were answered. `reset` sets SO_LINGER to 0; the server can still read what was sent.
 CLIENT = r"""
 import os, socket, struct, sys
 account, host, port, ending, tries, want = sys.argv[1:7]
@@ -200,7 +200,8 @@ def attack(tries: int, server: Victim | None = None) -> list[Tally]:
     reset, status, tallies = grpc_call(RESET), grpc_call(STATUS), []
 
     def told(form: str, tried: int, answered: int) -> None:
-        connect(0, "127.0.0.1", server.port, "wait", 1, status, STATUS_OK)  # this empties the queue
+        # The server answers this call after all connections in its queue.
+        connect(0, "127.0.0.1", server.port, "wait", 1, status, STATUS_OK)
         ended = not server.lives()
         if ended:
             server.renew()

@@ -109,11 +109,11 @@ class World:
         return self.server.objects[f"{RUNS}/{name}"]
 
     def status(self, name: str) -> Object:
-        """Return the run's status, by its Python names."""
+        """Return the run's status, with Python's names of fields."""
         return resource_form.read(Status, self.run(name).get("status") or {})
 
     def say(self, name: str, **status: Any) -> None:
-        """Write a run's status, by its Python names."""
+        """Write a run's status, given with Python's names of fields."""
         found = copy.deepcopy(self.run(name))
         found["status"] = found.get("status", {}) | resource_form.write(Status, status)
         self.server.put(f"{RUNS}/{name}", found)

@@ -1,5 +1,5 @@
-"""Waiting for a condition. It is the only loop for states without a signal; `kubenode` has its
-own.
+"""Waiting for a condition, if nothing signals that it is true. Tests have no other such loop,
+except in `kubenode`.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ class PublicProgram:
     """Whether it runs on TensorFlow 2.15."""
 
 
-# Programs with TensorFlow's strategies take long. tests/integration/test_training_modes.py trains
-# the examples in every mode, and checks what they need.
+# Programs that use TensorFlow's strategies take long, and most have `is_long`:
+# tests/integration/test_training_modes.py trains the examples in every mode anyway.
 PROGRAMS = (
     # -- parameter servers, each worker with its own graph
     PublicProgram(

@@ -62,7 +62,9 @@ class Run:
     def until(
         self, true: Callable[[Status], object], what: str, within: float = PATIENCE
     ) -> Status:
-        """Return the first status for which a condition holds; it is read at least every 0.2 s."""
+        """Return the first status for which a condition holds; the status is read at least every
+        0.2 s.
+        """
         deadline = time.monotonic() + within
         status = self.status
         for seen in self.manager.follow(self.name):
@@ -126,7 +128,7 @@ class Run:
         return psutil.Process(self.runtime_of(self.tasks[0]).ppid())
 
     def control_groups(self) -> list[Path]:
-        # continue if the control group of another process ends meanwhile
+        # os.walk ignores a control group of another process that is removed meanwhile
         walked = os.walk("/sys/fs/cgroup")
         return [Path(at, name) for at, below, _ in walked for name in below if self.uid in name]
 
@@ -138,8 +140,8 @@ class Run:
 
 
 class Runs:
-    """Launches runs in their own folders, in an environment like a notebook's, which has secrets of
-    the hub and the kernel. `close` ends the remaining runs.
+    """Runs in their own folders. They are launched in an environment like a notebook's, which has
+    secrets of the hub and the kernel. `close` ends the remaining runs.
     """
 
     def __init__(self, folder: Path) -> None:

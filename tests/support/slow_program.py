@@ -1,4 +1,4 @@
-"""A program at a URL that answers when the test says so, because a launch depends on the URL."""
+"""A program at a URL that answers when the test says so; a launch of it waits until then."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ class TaskProcess:
 
 
 class Run:
-    """A run of TFCluster in a folder, which makes programs and tasks."""
+    """A run of TFCluster in a folder, with methods that make programs and tasks."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

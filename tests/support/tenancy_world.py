@@ -148,7 +148,7 @@ class World:
         return namespace
 
     def furnish(self, namespace: str) -> None:
-        """Create the objects as an earlier process would have, without its calls."""
+        """Create a tenant's objects as an earlier process would have; no calls are recorded."""
         policy = parse_policy(
             self.server.objects[path("configmaps", HOME, POLICY_MAP)]["data"][POLICY_KEY]
         )

@@ -1,5 +1,5 @@
-"""Real TensorFlow servers of the runtime for tests. They listen on loopback and end with the
-block.
+"""Real TensorFlow servers of the runtime for tests. They listen on loopback and end with the block
+of `servers`.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def test_what_is_left_of_a_budget_stands_in_the_form(lab: LabPage) -> None:
     found = Axe().run(lab.page, context=".tfc-LaunchForm").response["violations"]
     assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
 
-    allow(lab.server, 40, spent=20)  # without typing anything
+    allow(lab.server, 40, spent=20)  # the form updates without any input
     expect(refusal).to_have_count(0)
     expect(form.get_by_text("20 of 40 CPU·h left this week")).to_be_visible()
     launch(form)

@@ -102,8 +102,8 @@ def test_an_expired_token_asks_to_sign_in_again(own_server: LabServer, open_page
 def test_records_that_cannot_be_read_are_told_with_the_reason(
     own_server: LabServer, open_page: Open
 ) -> None:
-    """Without the state folder the list is old instead of empty; when the folder returns, it is
-    live.
+    """Without the state folder the list is marked as old instead of empty; when the folder returns,
+    the list is current again.
     """
     lab = open_page(own_server)
     own_server.launch("sleep.py", name="digits")
@@ -195,7 +195,7 @@ def test_an_offline_computer_is_noticed_and_comes_back(lab: LabPage, server: Lab
     knows(lab, "before-1")
 
 
-@pytest.mark.long  # test_sidebar.py has the other dialog whose run disappears
+@pytest.mark.long  # test_sidebar.py tests another dialog whose run disappears
 def test_a_run_that_is_deleted_elsewhere_while_its_dialog_is_open(
     lab: LabPage, server: LabServer
 ) -> None:

@@ -96,7 +96,9 @@ def test_the_settings_are_in_chinese(chinese: LabPage) -> None:
 
 
 def english(place: Locator) -> list[str]:
-    """Return the lines of a part of the page with two adjacent English words, without code."""
+    """Return the lines in a part of the page that have two adjacent English words; code does not
+    count.
+    """
     place.locator(":scope").wait_for()
     text: str = place.evaluate(
         """node => {

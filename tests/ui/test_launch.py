@@ -38,7 +38,7 @@ def choose(form: Locator, card: str) -> None:
 
 @pytest.mark.parametrize(
     "program",
-    # tests/integration/test_examples.py trains with TensorFlow itself.
+    # The second program is long; tests/integration/test_examples.py also trains it.
     ["steps.py", pytest.param("between_graph.py", marks=pytest.mark.long)],
 )
 def test_each_worker_runs_a_program(lab: LabPage, form: Locator, program: str) -> None:
@@ -79,7 +79,7 @@ def test_a_notebook_drives_real_servers(lab: LabPage, form: Locator) -> None:
 
 @pytest.mark.same_page
 def test_this_machine_is_asked_for_no_pods(form: Locator) -> None:
-    """On this machine the form offers a Python, and no options that only pods have."""
+    """On this machine the form offers a choice of Python, and no options that only pods have."""
     expect(form.get_by_label("Python of kernel")).to_be_visible()
     expect(form.locator("summary")).to_have_text(["Resources", "Limits"])
 
@@ -258,7 +258,7 @@ def test_sections_stay_as_they_were_left(lab: LabPage, form: Locator) -> None:
     expect(form.get_by_label("Retries")).to_have_attribute("aria-invalid", "true")
     with lab.page.expect_response(_keeps("resources")):
         limits.locator("summary").click()
-    expect(limits).to_have_attribute("open", "")  # opened because of the mistake in it
+    expect(limits).to_have_attribute("open", "")  # opened because a field in it is invalid
     lab.reload()
     form = opened(lab)
     expect(form.locator("details", has_text="Resources")).to_have_attribute("open", "")

@@ -76,7 +76,8 @@ def test_a_hundred_thousand_lines_are_scrolled_and_searched(lab: LabPage) -> Non
 
     log.press("/")
     lab.page.keyboard.type("line 49999 of")
-    expect(tab(lab).get_by_text(re.compile(r"^\d of 2$"))).to_be_visible()  # both logs are loaded
+    # Both tasks' logs are loaded, and the line is found in each.
+    expect(tab(lab).get_by_text(re.compile(r"^\d of 2$"))).to_be_visible()
     lab.page.keyboard.press("Escape")
     lines = log.locator("[data-line]")
     assert lines.count() < MOST_DRAWN
@@ -109,7 +110,7 @@ def test_what_a_program_prints_is_text_and_colours(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_following_stops_when_one_scrolls_up(lab: LabPage) -> None:
-    """The newest line stays in view until the user scrolls up; a button goes back."""
+    """The newest line stays in view until the user scrolls up; a button goes back to it."""
     (lab.server.root / "slow.py").write_text(SLOW)
     lab.server.launch("slow.py", workers=1, name="slow")
     log = open_logs(lab, "slow-1")

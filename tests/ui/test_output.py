@@ -46,8 +46,8 @@ def test_a_launch_in_a_cell_is_drawn_and_goes_on_by_itself(lab: LabPage) -> None
 
 
 def test_a_cell_that_waits_brings_one_card_up_to_date(lab: LabPage) -> None:
-    """`--wait` updates one card until the run has ended; the variable alone shows another card. A
-    shell lists the run that the cell launched.
+    """`--wait` updates one card until the run has ended; a cell with only the variable shows
+    another card. A shell lists the run that the cell launched.
     """
     lab.notebook(f"{LOAD}run = %tfcluster launch hello.py --workers 1 --name once --wait", "run")
     lab.run_cell(0)
@@ -151,7 +151,7 @@ def outdated(run: TFCluster) -> list[dict[str, Any]]:
 
 def test_what_is_saved_follows_the_run_while_the_page_is_open(lab: LabPage) -> None:
     """Each phase is written into the document, so a save at any time stores the newest. A hidden
-    window waits until it is visible.
+    window writes only once it is visible.
     """
     lab.run(f"{LOAD}%tfcluster launch sleep.py --workers 2 --name digits")
     expect(card(lab)).to_contain_text("2 of 2 running")

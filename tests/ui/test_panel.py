@@ -70,7 +70,9 @@ def test_the_kernel_runs_cells_while_the_panel_launches(
 
 
 def test_two_panels_and_the_sidebars_server_agree(lab: LabPage) -> None:
-    """Both panels show a run from a shell; after a restart of the kernel a new panel has it too."""
+    """Both panels show a run from a shell; after a restart of the kernel a new panel shows that run
+    too.
+    """
     lab.notebook(LOAD, "%tfcluster")
     first, second = lab.run_cell(0), lab.run_cell(1)
     lab.server.launch("sleep.py", workers=1, name="digits")

@@ -78,14 +78,14 @@ def test_rows_of_tasks_have_small_lines(lab: LabPage) -> None:
     row(lab, "uses-1").locator(".tfc-RunRow-name").click()
     expect(uses).to_have_count(0)
     count = len(asked)
-    # the next change of the run is drawn; a request would have been sent with it
+    # when the row shows the run's next change, any request for usage would have been sent too
     lab.server.manager.stop("uses")
     expect(row(lab, "uses-1")).to_have_attribute("data-phase", "Stopped", timeout=60_000)
     assert len(asked) == count
 
 
 def test_a_tab_shows_what_each_type_uses(lab: LabPage) -> None:
-    """The tab of a run has graphs with outlying tasks and with events, opens the logs of a task,
+    """The tab of a run has graphs that show outlying tasks and events, opens the logs of a task,
     and is restored with the layout.
     """
     trains(lab)
@@ -152,7 +152,7 @@ def test_a_saved_notebook_has_what_was_used(lab: LabPage) -> None:
 
     wait_until(lambda: "asked for 0.5 CPU" in saved()["text/html"], "what was used, in the file")
     for kind in ("text/html", "text/plain"):
-        used = r"worker: asked for 0\.5 CPU, used 0(\.\d)?; peak of memory \d"
+        used = r"worker: asked for 0\.5 CPU, used 0(\.\d+)?; peak of memory \d"
         assert re.search(used, saved()[kind])
 
 

@@ -12,7 +12,7 @@ from support.ui.page import LabPage
 from tfcluster_magic.spec import Phase
 
 FONTS = r"\.woff2"
-"""TensorBoard requests fonts that its package lacks."""
+"""Fonts that TensorBoard requests but its package lacks."""
 
 
 def panel(lab: LabPage) -> Locator:
@@ -39,7 +39,7 @@ def test_active_runs_are_in_the_panel_of_what_runs(lab: LabPage) -> None:
     lab.page.on("request", lambda r: requests.append(r.url) if about in r.url else None)
     lab.server.launch("sleep.py", workers=1, ps=0, name="second")
     expect(item(lab, r"^second-1 · 1 of 1 running")).to_be_visible()
-    assert requests == []  # the run was pushed
+    assert requests == []  # the server sent the run as an event
     found = Findings(lab)
     found.look(".jp-RunningSessions-item", "runs")
     assert not found.all, "\n".join(found.all)
@@ -67,7 +67,7 @@ def test_tensorboards_are_in_the_panel_of_what_runs(lab: LabPage) -> None:
     the board.
     """
     lab.console.allow(FONTS)
-    lab.console.allow("tfcluster/tensorboard/")  # its open page still asks when it is stopped
+    lab.console.allow("tfcluster/tensorboard/")  # the page of a stopped board still sends requests
     lab.server.launch("train.py", "5", "0.01", name="digits", workers=1, ps=0)
     lab.server.manager.wait("digits", 180)
     lab.execute("tfcluster:tensorboard", name="digits-1")

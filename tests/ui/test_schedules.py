@@ -253,7 +253,7 @@ def test_schedules_in_chinese(fresh_server: LabServer, open_page: Callable[..., 
     form = lab.page.locator(".tfc-LaunchForm")
     expect(form.get_by_role("heading", name="重复这次启动")).to_be_visible()
     expect(form.locator(".tfc-Coming li")).to_have_count(5)
-    dates = re.compile(r"\d{4}年\d{1,2}月\d{1,2}日")  # the browser is English
+    dates = re.compile(r"\d{4}年\d{1,2}月\d{1,2}日")  # although the browser is English
     expect(form.locator(".tfc-Coming li").first).to_have_text(dates)
     form.get_by_text("重叠、重试与失败").click()
     lab.screenshot("repeat-zh")

@@ -314,7 +314,7 @@ def test_the_sidebar_is_on_the_side_that_the_person_wants(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_what_runs_is_first_and_one_row_is_open(lab: LabPage) -> None:
-    """Active runs are above ended ones; opening a row closes the other."""
+    """Active runs are above ended ones; opening a row closes the row that was open."""
     launch_sleeping(lab, "active")
     lab.server.launch("hello.py", workers=2, ps=0, name="done")
     lab.server.manager.wait("done", 180)
@@ -337,7 +337,9 @@ def test_what_runs_is_first_and_one_row_is_open(lab: LabPage) -> None:
 
 
 def test_paths_of_a_run_are_links(lab: LabPage, tmp_path: Path) -> None:
-    """A program opens in its editor, a folder in the file browser; paths outside are text."""
+    """A program opens in its editor, a folder in the file browser; paths outside the workspace are
+    text.
+    """
     program = lab.server.root / "examples" / "own.py"
     program.write_text("print('mine')\n")
     lab.server.launch("examples/own.py", workers=1, ps=0, name="mine", folder=program.parent)

@@ -26,7 +26,7 @@ from tfcluster_magic.tensorboard.process import RegistryEntry, registry_folder
 
 RECORDER = TESTS / "support" / "server" / "recorder.py"
 FONTS = r"\.woff2"
-"""TensorBoard requests fonts that its package lacks."""
+"""Fonts that TensorBoard requests but its package lacks."""
 
 
 @pytest.fixture
@@ -121,8 +121,8 @@ def test_it_reloads_while_the_run_is_active_and_says_so(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_it_waits_for_the_first_point(lab: LabPage) -> None:
-    """A tab that is opened before the first point says so. The curve appears by itself, also for a
-    user who looked at the graph meanwhile, and after the end of the run.
+    """A tab that is opened before the first point says so. The curve appears by itself, even if the
+    user has opened the graph in between, and even after the end of the run.
     """
     for name in ("digits", "looked"):
         lab.server.launch("sleep.py", name=name, workers=1, ps=0)
@@ -210,7 +210,7 @@ def test_selected_runs_are_compared(lab: LabPage) -> None:
     lab.page.keyboard.press("Space")
     expect(table).not_to_contain_text("Program")
     expect(table).to_contain_text("differs")
-    lab.server.manager.tag("two", add=["final"])  # changes appear by themselves
+    lab.server.manager.tag("two", add=["final"])  # appears without a reload
     expect(table).to_contain_text("final")
 
 
@@ -340,14 +340,14 @@ def test_the_server_was_restarted(
 
 @pytest.mark.same_page
 def test_the_page_comes_before_its_process(lab: LabPage) -> None:
-    """TensorBoard's page appears while its process starts, and disappears if that takes long; it
-    keeps the focus.
+    """TensorBoard's page appears while its process starts; a notice replaces the page if the start
+    takes long. Once the page is back, it has the focus.
     """
     lab.console.allow("api/tensorboards")
     notice = lab.page.locator(".tfc-Board-notice:visible")
     for name in ("slow", "gone"):
         folder = write_events(lab.server.root / name)
-        # The start waits for this lock.
+        # The start of a board waits for this lock.
         with RegistryEntry(private(registry_folder(lab.server.state)), str(folder)).locked():
             lab.execute("tfcluster:tensorboard", folder=name)
             expect(frame(lab).locator("mat-toolbar").first).to_be_visible()
@@ -378,7 +378,7 @@ def test_a_tab_that_loads_behind_another(lab: LabPage) -> None:
 
 @pytest.fixture
 def recorder(server: LabServer) -> Iterator[Path]:
-    """A stand-in for a TensorBoard, which shows the requests that reach it."""
+    """A stand-in for a TensorBoard; it shows the requests that reach it."""
     folder = server.root / "recorded"
     folder.mkdir()
     file = RegistryEntry(registry_folder(server.state), str(folder)).file("json")

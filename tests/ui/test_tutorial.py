@@ -22,7 +22,7 @@ from support.ui.page import LabPage
 TUTORIAL = ROOT / "docs" / "tutorial" / "first-cluster.md"
 BOARD = ".jp-MainAreaWidget:not(.lm-mod-hidden) > .tfc-Board iframe"
 FONTS = r"\.woff2"
-"""TensorBoard requests fonts that its package lacks."""
+"""Fonts that TensorBoard requests but its package lacks."""
 
 
 def blocks(page: Path = TUTORIAL) -> list[Block]:

@@ -1,9 +1,9 @@
 """The interface of a backend; `tests/unit/backends/test_contract*.py` tests every backend.
 
-A backend stores runs and makes the tasks match them. It never interprets user input (the user
+A backend stores runs, and starts and ends their tasks. It never interprets user input (the user
 interfaces and the manager do that) and never decides what a failure means (`lifecycle/` does that).
-All methods are synchronous and thread-safe, answer from the record rather than from this process's
-memory, and raise only `TFClusterError`s.
+All methods are synchronous and thread-safe, answer from the stored records rather than from this
+process's memory, and raise only `TFClusterError`s.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ..schedules import Schedule
 from ..spec import Annotations, Spec, Stop, TaskState, TFCluster
 
 if TYPE_CHECKING:
-    from ..kube.objects.policy import Policy  # imports PyYAML and Jinja, which few verbs need
+    from ..kube.objects.policy import Policy  # imports PyYAML and Jinja, which few commands need
 
 __all__ = [
     "Backend",
@@ -56,14 +56,14 @@ lines.
 
 
 def every_line(_text: str) -> bool:
-    """Count every line."""
+    """Return True: every line counts (see `Counts`)."""
     return True
 
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line of one task, without its newline. `at` is when the line was printed, in seconds
-    since the epoch; None if unknown.
+    """A line that a task printed, without its newline. `at` is when the line was printed, in
+    seconds since the epoch; None if unknown.
     """
 
     task: str
@@ -73,7 +73,7 @@ class LogLine:
 
 def in_time_order(logs: Iterable[Iterable[LogLine]]) -> Iterator[LogLine]:
     """Merge the lines of several tasks by the time of printing; `logs` has one iterable for each
-    task. The order of a task's lines stays, so a line without a time keeps its place.
+    task. Lines of the same task are never reordered, not even if they have no time.
     """
 
     def stamped(place: int, lines: Iterable[LogLine]) -> Iterator[tuple[float, int, LogLine]]:
@@ -110,7 +110,7 @@ def remove_output(cluster: TFCluster, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class SeenTask:
-    """One task as observed now, besides the facts in its run's record.
+    """Facts about one task that are observed now and are not in its run's record.
 
     `node` is the machine that the task is or was on, `state` its observed state, `since` when that
     state began (seconds since 1970), and `line` the last line that it printed. A field is empty or
@@ -126,7 +126,7 @@ class SeenTask:
 
 @dataclass(frozen=True)
 class KubectlPlace:
-    """A namespace for objects that kubectl applies, without the operator.
+    """A namespace in which kubectl creates a run's objects, without the operator.
 
     `policy` is the operator's policy for the namespace. `missing` are sentences that say what keeps
     a run's objects from working in the namespace.
@@ -151,7 +151,7 @@ class Schedules(abc.ABC):
 
     @abc.abstractmethod
     def list(self) -> list[Schedule]:
-        """Return all schedules, by name."""
+        """Return all schedules, sorted by name."""
 
     @abc.abstractmethod
     def get(self, name: str) -> Schedule:
@@ -167,8 +167,8 @@ class Schedules(abc.ABC):
 
     @abc.abstractmethod
     def change(self, name: str, change: Callable[[Schedule], Schedule]) -> Schedule:
-        """Replace a schedule by what `change` returns. Concurrent changes are not lost. Errors of
-        `change` are raised.
+        """Replace a schedule by what the function `change` makes of it. Concurrent changes are not
+        lost. Exceptions that the function raises are passed on.
 
         Raises:
             NotFound: there is no such schedule.
@@ -201,8 +201,8 @@ class Notifications(abc.ABC):
 
     @abc.abstractmethod
     def change(self, change: Callable[[list[NotificationRule]], list[NotificationRule]]) -> None:
-        """Replace the rules by what `change` returns. Concurrent changes are not lost. Errors of
-        `change` are raised.
+        """Replace the rules by what the function `change` makes of them. Concurrent changes are not
+        lost. Exceptions that the function raises are passed on.
         """
 
     @abc.abstractmethod
@@ -212,12 +212,12 @@ class Notifications(abc.ABC):
         """
 
     def policy_place(self) -> str:
-        """Return where that policy is written."""
+        """Return a text that says where the policy returned by `policy` is written."""
         return _("section notifications of your administrator's policy")
 
     @abc.abstractmethod
     def deliveries(self) -> Sequence[Delivery]:
-        """Return the deliveries that are kept."""
+        """Return all stored deliveries."""
 
     @abc.abstractmethod
     def test(self, rule: NotificationRule, request: TestRequest) -> None:
@@ -256,7 +256,9 @@ class Notifications(abc.ABC):
         self.change(fewer)
 
     def history(self, about: str | None = None) -> list[Delivery]:
-        """Return the deliveries, newest first; with `about`, only the deliveries about that run."""
+        """Return the deliveries, newest first; with `about`, only the deliveries about the run of
+        this name.
+        """
         found = [each for each in self.deliveries() if about in (None, each.about)]
         return sorted(found, key=lambda each: (each.noted_at, each.about), reverse=True)
 
@@ -294,7 +296,7 @@ class Backend(abc.ABC):
         """
         return paths.home_dir()
 
-    def unseen(self, folder: str) -> str | None:  # noqa: ARG002 - of some backends
+    def unseen(self, folder: str) -> str | None:  # noqa: ARG002 - used by some backends
         """Return why this process cannot read the output files of runs in `folder`; None if it
         can.
         """
@@ -323,11 +325,11 @@ class Backend(abc.ABC):
             "its supervisor does not answer: it was stopped, or the volume with {files} hangs"
         ).format(files=cluster.status.paths.get("logs", _("its records")))
 
-    def out_of_reach(self, cluster: TFCluster) -> str | None:  # noqa: ARG002 - of some backends
+    def out_of_reach(self, cluster: TFCluster) -> str | None:  # noqa: ARG002 - used by some backends
         """Return why this process cannot connect to an In-Graph run's servers; None if it can."""
         return None
 
-    def keep_time(self) -> None:  # noqa: B027 - of some backends
+    def keep_time(self) -> None:  # noqa: B027 - only some backends need it
         """Make sure that a process launches the due runs of schedules, if there are any. Never
         raises.
         """
@@ -336,9 +338,9 @@ class Backend(abc.ABC):
     def schedules(self) -> Schedules:
         """Return the schedules of the user. Raises BackendUnavailable."""
 
-    def install_clock(self, remove: bool = False) -> ClockService | None:  # noqa: ARG002 - of some
-        """Make the system's service manager start the clock process; with `remove`, no longer start
-        it.
+    def install_clock(self, remove: bool = False) -> ClockService | None:  # noqa: ARG002 - used by some backends
+        """Install a service with which the system's service manager starts the clock process. With
+        `remove`, delete the service.
 
         Returns:
             The service that was written or deleted; None if there was nothing to delete.
@@ -360,23 +362,25 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def options(self) -> Options:
-        """Return what a launch may request, and what fits now."""
+        """Return what a launch may request, and which resources are free now."""
 
     @abc.abstractmethod
     def preflight(self, spec: Spec) -> Preflight:
-        """Return everything that prevents `spec` now. Creates nothing."""
+        """Return everything that now prevents a launch of `spec`. Creates nothing."""
 
-    def kubectl_place(self, spec: Spec) -> KubectlPlace | None:  # noqa: ARG002 - for those with one
-        """Return the namespace for the objects of `spec`; None if tasks are no pods."""
+    def kubectl_place(self, spec: Spec) -> KubectlPlace | None:  # noqa: ARG002 - used by some backends
+        """Return the namespace for the objects of `spec`; None if tasks are not pods."""
         return None
 
     @abc.abstractmethod
     def hours(self) -> HoursAccount:
-        """Return the user's CPU- and GPU-hours until now, also of deleted runs, and the budget."""
+        """Return the user's budget and CPU- and GPU-hours until now, including those of deleted
+        runs.
+        """
 
     @abc.abstractmethod
     def bounded(self) -> HoursAccount | None:
-        """Return the user's hours if they have a budget; None if there is no budget."""
+        """Return what `hours` returns if the user has a budget; None if there is no budget."""
 
     @abc.abstractmethod
     def create(self, request: LaunchRequest) -> TFCluster:
@@ -392,8 +396,8 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def next_number(self, cluster: str) -> int:
-        """Return the number of the next run of this name, which no run ever had, not even a deleted
-        one.
+        """Return the number of the next run of this name. The number was never used, not even by a
+        deleted run.
         """
 
     @abc.abstractmethod
@@ -409,7 +413,7 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def stop(self, ref: str, stop: Stop) -> TFCluster:
         """Ask a run to end; return at once. A run that has ended does not change, except that its
-        remaining parameter servers are released now.
+        remaining parameter servers are ended now.
         """
 
     @abc.abstractmethod
@@ -419,7 +423,7 @@ class Backend(abc.ABC):
         Args:
             ref: the run.
             change: makes the new annotations from the current ones. It is called again if another
-                process wrote in the meantime; its errors are raised.
+                process wrote in the meantime; exceptions that it raises are passed on.
         """
 
     @abc.abstractmethod
@@ -433,9 +437,9 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def delete(self, ref: str, with_logs: bool = False) -> None:
-        """Remove an ended run's record, and with `with_logs` its folder of logs and checkpoints.
-        The folder is removed first, so that the deletion can be repeated if removing the folder
-        failed.
+        """Remove the record of an ended run, and with `with_logs` also the run's folder of logs and
+        checkpoints. The folder is removed first, so that the deletion can be repeated if removing
+        the folder failed.
 
         Raises:
             Conflict: the run still has tasks, or its output cannot be removed.
@@ -450,22 +454,24 @@ class Backend(abc.ABC):
         tail: int | None = None,
         counts: Counts = every_line,
     ) -> Iterator[LogLine | None]:
-        """Yield lines of these tasks (all if empty), starting with the last `tail` of each.
+        """Yield lines of these tasks (of all tasks if `tasks` is empty), starting with the last
+        `tail` lines of each task.
 
-        Lines come in the order of printing; within a task the order never changes. A line for which
-        `counts` is false does not count towards `tail`, but is yielded.
+        Lines of one task come in the order of printing. Lines of several tasks do, too, as far as
+        the backend knows the times of printing. A line for which `counts` is false does not count
+        towards `tail`, but is yielded.
 
         With `follow`, the iterator continues until the run has ended and every line that was
-        printed before was yielded; it does not wait for parameter servers that outlive the run. It
-        yields None at least every 0.5 s, so that a caller can display lines, do other things, or
-        stop. Lines about missing output begin with `tfcluster: `. Raises NotFound for an unknown
-        task; the error names the existing tasks.
+        printed before the end was yielded; the iterator does not wait for parameter servers that
+        outlive the run. It yields `None` at least every 0.5 s, so that a caller can display lines,
+        do other things, or stop. Lines about missing output begin with `tfcluster: `. Raises
+        NotFound for an unknown task; the error names the existing tasks.
         """
 
     @abc.abstractmethod
     def observe_tasks(self, cluster: TFCluster, counts: Counts = every_line) -> Sequence[SeenTask]:
-        """Return all tasks of a run as observed now, in the order of the record. `line` is a task's
-        last line for which `counts` is true, or its last line if there is no such line.
+        """Return all tasks of a run as observed now, in the order of the record. `SeenTask.line` is
+        a task's last line for which `counts` is true, or its last line if there is no such line.
         """
 
     @overload
@@ -476,8 +482,9 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def watch(self, ref: str | None = None) -> Iterator[TFCluster | Removed | None]:
-        """Yield the run (or all runs), then each change within 0.5 s; None at least every 0.5 s.
+        """Yield the run `ref` (without `ref`, every run), then each change within 0.5 s. Yield
+        `None` at least every 0.5 s.
 
         A watch of all runs never ends and yields `Removed` for deleted runs. A watch of one run
-        ends once the run is released or deleted.
+        ends once the run is deleted, or has ended and released its resources.
         """

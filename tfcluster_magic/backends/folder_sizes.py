@@ -1,9 +1,9 @@
 """Sizes of a user's folders, measured as that user.
 
 Measuring always ends: if a folder is a file system of its own, its usage is read; any other folder
-is walked for a bounded time, and a result says if its walk was cut off. Results are cached in
-memory and in the state folder, since every command is a process of its own. Results of nearly full
-folders are cached only for seconds, because their users will soon free space.
+is walked for a bounded time, and the result says whether the walk was cut off. Results are cached
+in memory and in the state folder, since every command is a process of its own. Results of nearly
+full folders are cached only for seconds, because their users will soon free space.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ MOST_SECONDS, MOST_ENTRIES = 1.0, 300_000
 """Maximum seconds and entries of one measurement."""
 CACHE_SECONDS, CACHE_SECONDS_WHEN_FULL = 60.0, 3.0
 CACHE_FACTOR = 10
-"""Results are cached this many times as long as measuring took, because a form asks for them
-often.
+"""Results are cached this many times as long as measuring took, because the launch form requests
+them often.
 """
 LARGEST = 5
 
 
 class MeasuredFolder(msgspec.Struct, frozen=True):
-    """A folder to measure; `allowed` is its limit in bytes; `runs` says that it contains folders
-    `<cluster>/<n>`.
+    """A folder to measure; `allowed` is its limit in bytes; `runs` is whether the folder contains
+    the output of runs in `<cluster>/<n>`.
     """
 
     name: str
@@ -114,8 +114,8 @@ def _used_of_own_file_system(folder: MeasuredFolder) -> int | None:
 
 
 class _BoundedWalk:
-    """One walk over several folders with a common limit. While it walks one of these folders, it
-    skips the others.
+    """One walk over several folders, with one limit for all of them. While it walks one of these
+    folders, it skips the others.
     """
 
     def __init__(self, until: float, others: Collection[str]) -> None:
@@ -123,8 +123,8 @@ class _BoundedWalk:
         self._until, self._left, self._others = until, MOST_ENTRIES, others
 
     def parts(self, folder: MeasuredFolder) -> list[FolderEntry]:
-        """Return the entries directly below a folder, or the runs in it, with their total sizes.
-        Raises OSError.
+        """Return the entries directly below a folder with their total sizes. For a folder of runs,
+        return the runs in it. Raises OSError.
         """
         found = []
         for entry in list(os.scandir(folder.path)):

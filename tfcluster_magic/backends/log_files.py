@@ -2,7 +2,7 @@
 printing.
 
 In a file in the log's folder, the task records when each line was printed (runtime/output.py). A
-line is yielded once and as a whole: the beginning of a line waits for its newline. Invalid UTF-8 is
+line is yielded once and as a whole: an incomplete line waits for its newline. Invalid UTF-8 is
 replaced. If the log in the state folder is gone, its copy in the output folder is read. Logs are
 followed by polling, because file systems such as NFS and GlusterFS report no changes.
 """
@@ -29,7 +29,7 @@ parts.
 
 
 TIMES_FOLDER, TIMES_RECORD = ".tfcluster-times", struct.Struct(">QQ")
-"""Folder of the files with the times at which logs grew, and their record format, as in
+"""Folder of the files that record when logs grew, and the format of one record; both as in
 runtime/output.py.
 """
 _RECORDS = 4096
@@ -57,7 +57,7 @@ class RecordedTimes:
         return None if self._stamp is None else self._stamp / 1000
 
     def reread(self) -> None:
-        """Look for new records of the file at the next query."""
+        """Let the next query read new records from the file."""
         if self._until == float("inf"):
             self._until = 0
 
@@ -96,8 +96,8 @@ class RecordedTimes:
         return bool(self._records)
 
     def _is_same(self, file: BinaryIO) -> bool:
-        """Return whether the last record that was read is still at its place: a task removes
-        records from a large file.
+        """Return whether the last record that was read is still at its place. It may not be,
+        because a task removes records from a large file.
         """
         if self._last is None:
             return self._place == 0
@@ -105,7 +105,9 @@ class RecordedTimes:
         return file.read(TIMES_RECORD.size) == TIMES_RECORD.pack(*self._last)
 
     def _find(self, file: BinaryIO, count: int, offset: int) -> int:
-        """Return the index of the last record that begins at `offset` or before, else 0."""
+        """Return the index of the last of the file's `count` records that begins at `offset` or
+        before, else 0.
+        """
         low, high = 0, count
         while low < high:
             middle = (low + high) // 2
@@ -137,7 +139,7 @@ class TaskLog:
         with os.fdopen(fd, "rb") as file:
             found, size = 0, file.seek(0, os.SEEK_END)
             for at, line in lines_backwards(file, size):
-                # No further line begins after the newline of the last line.
+                # What begins at the end of the file, after the last newline, is not a line.
                 found += at < size and self._counts(_text(line))
                 if found >= lines:
                     self._offset = at
@@ -164,7 +166,8 @@ class TaskLog:
         if size < self._offset:
             self._offset, self._partial = 0, b""  # the file was truncated
             self._times = None
-        # A full read might never end: the file may grow faster than its lines are shown.
+        # A read ends at the size that the file has now. Otherwise it might never end, because the
+        # file may grow faster than its lines are shown.
         end = size if most is None else min(size, self._offset + most)
         self.behind = end < size
         if end == self._offset:
@@ -215,7 +218,7 @@ def _is_file(place: Path) -> bool:
 
 
 def _open(path: Path) -> int | None:
-    """Open a log; return None if it is not a file, because a program may have replaced it by
+    """Open a log. Return None if it is not a regular file: a program may have replaced the log by
     anything.
     """
     try:
@@ -229,8 +232,8 @@ def _text(line: bytes) -> str:
 
 
 def lines_backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines before `at`, newest first, each with its offset. The file's first line is not
-    yielded.
+    """Yield the lines before the offset `at`, newest first, each with its offset. The file's first
+    line is not yielded.
 
     A line without an end (a progress bar, binary) comes in parts, as in `TaskLog.read`.
     """
@@ -259,8 +262,8 @@ _LAST_BYTES = 16 * 1024
 def last_lines(
     places: Mapping[str, Sequence[Path]], counts: Counts = every_line
 ) -> dict[str, LogLine]:
-    """Return the last line of each task by its name: the last line for which `counts` is true, else
-    the very last one. A task is left out if it printed nothing, or if reading its log failed or
+    """Return the last line of each task, by task name: the last line for which `counts` is true,
+    else the last line. A task is left out if it printed nothing, or if reading its log failed or
     took too long.
     """
     first = {task: of[0] for task, of in places.items()}

@@ -1,7 +1,9 @@
-"""Names and numbers of runs, and references to runs in user input. Pure, except `run_numbers`.
+"""Names and numbers of runs, and references to runs in user input. All functions except
+`run_numbers` are pure.
 
-The rules and messages are the same for every backend: a given name is used or refused, a derived
-name gets the next free letter, and a number is never used twice, even after its run was deleted.
+The rules and messages are the same for every backend: a name that the user chose is used or
+refused, a name derived from the program gets the next free letter, and a number is never used
+twice, even after its run was deleted.
 """
 
 from __future__ import annotations
@@ -24,10 +26,12 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 def choose_name(wanted: str, given: bool, active: Mapping[str, TFCluster]) -> str:
-    """Return `wanted`, or for a derived name the next free of `wanted-b`, `wanted-c`, ...
+    """Return `wanted` if no active run has this name. Otherwise, if the name is derived (`given` is
+    false), return the next free name of `wanted-b`, `wanted-c`, ...
 
     Raises:
-        NameTaken: the name was given, and its newest run (in `active`) has not ended.
+        NameTaken: the user chose the name (`given`), and its newest run (in `active`) has not
+            ended.
     """
     if wanted not in active:
         return wanted
@@ -53,7 +57,7 @@ def run_numbers(folder: Path) -> list[int]:
 def next_number(used: Collection[int]) -> int:
     """Return the number of a cluster's next run; `used` are all numbers ever used."""
     number = max(used, default=0) + 1
-    if number > MOST_RUNS:  # another program created it, because no run's number has more digits
+    if number > MOST_RUNS:  # another program made a folder with this number
         number = next(free for free in itertools.count(1) if free not in used)
     return number
 
@@ -64,7 +68,7 @@ def unknown_run_error(
     clusters: Callable[[], Iterable[TFCluster]] = tuple,
 ) -> NotFound:
     """Return the error for an unknown run `ref`, with similar names among `runs`, or with the runs
-    among `clusters` whose display name it is.
+    among `clusters` whose display name is `ref`.
     """
     cluster, run = names.parse_ref(ref)
     # Names are compared without their numbers, because numbers make any two runs look alike.
@@ -88,7 +92,7 @@ def unknown_run_error(
 
 def tasks_of(cluster: TFCluster, wanted: Sequence[str]) -> list[str]:
     """Return the `wanted` tasks of a run; all tasks if `wanted` is empty. Raises NotFound for
-    unknown ones.
+    unknown tasks.
     """
     counts = cluster.spec.replicas.counts
     known = [names.task_name(t, i) for t in counts for i in range(counts[t])]
@@ -129,7 +133,7 @@ def newest_first(clusters: Sequence[TFCluster]) -> list[TFCluster]:
 
 
 def newest(clusters: Sequence[TFCluster]) -> list[TFCluster]:
-    """Return the newest run of each name and all active ones, in the given order."""
+    """Return the newest run of each name and all active runs, in the order of `clusters`."""
     last: dict[str, int] = {}
     for c in clusters:
         last[c.metadata.cluster] = max(c.metadata.run, last.get(c.metadata.cluster, 0))

@@ -33,7 +33,8 @@ def make_backend(name: str, folders: Mapping[str, Path], context: str, namespace
 
     Args:
         name: one of `BACKENDS`.
-        folders: `state_dir`, `data_dir` and `log_dir` of the local backend, where given.
+        folders: `state_dir`, `data_dir` and `log_dir` of the local backend; those that are missing
+            are taken from the environment.
         context: a context of the kubeconfig; "" for the current one.
         namespace: the namespace on Kubernetes; "" for the namespace of the context.
 
@@ -53,7 +54,7 @@ def make_backend(name: str, folders: Mapping[str, Path], context: str, namespace
         return _kubernetes(context, namespace)
     if name == AUTO and access.in_pod():
         found = None
-        # this pod is not meant for Kubernetes if it lacks even the package
+        # a pod without the Kubernetes package was not meant to use Kubernetes
         with suppress(BackendUnavailable):
             found = _kubernetes(context, namespace)
         if found is not None and found.serves():

@@ -1,8 +1,8 @@
 """The command line `tfcluster VERB …` and the parser behind `%tfcluster VERB …`.
 
 Shell and notebook share one grammar and one set of messages. Every error is one message with its
-own exit code. A command imports only what its verb needs. This package has the group of commands.
-Each command is in its own module and calls one method of the manager.
+own exit code. A command imports only what its verb needs. The commands are in the modules of this
+package; most commands call one method of the manager.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def run(argv: Sequence[str], terminal: Terminal) -> object:
     """Run the command in `argv` and return its result: a `TFCluster`, or None.
 
     Raises:
-        TFClusterError: the request is wrong or failed; the message is complete.
-        Detached: the user stopped watching a run that goes on.
-        Interrupted: the user interrupted anything else.
+        TFClusterError: the request is wrong or failed; the message can be shown as it is.
+        Detached: the user stopped watching a run, and the run continues.
+        Interrupted: the user interrupted the command in any other situation.
     """
     try:
         made = tfcluster.main(
@@ -69,7 +69,7 @@ def _with_help_hint(error: click.ClickException) -> str:
     if ctx is None:
         return text
     text = f"{ctx.command_path}: {text[:1].lower()}{text[1:]}"
-    asks = text.endswith(("?", "？"))  # noqa: RUF001 - that of Chinese
+    asks = text.endswith(("?", "？"))  # noqa: RUF001 - the Chinese question mark
     more = _("{text} See `{command} --help`") if asks else _("{text}. See `{command} --help`")
     return more.format(text=text, command=ctx.command_path)
 
@@ -78,10 +78,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code. This is the console script."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # standard output is closed, for example by `>&-`
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as we live
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open until the process ends
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # Latin-1 gets `?` instead of a traceback
+            stream.reconfigure(errors="replace")  # `?` for characters that the encoding lacks
     with language(requested_language() if _can_encode(_("Options")) else ENGLISH):
         sys.exit(_exit_code(sys.argv[1:] if argv is None else argv))
 

@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Duration(click.ParamType[float]):
-    """A parameter in seconds, or a duration such as 10m."""
+    """A parameter type: a number of seconds, or a duration such as 10m."""
 
     name = "time"
 
@@ -41,7 +41,9 @@ class Duration(click.ParamType[float]):
 
 
 class Choices(click.ParamType[str]):
-    """A parameter with suggested words for completion; the manager rejects other values."""
+    """A parameter type that suggests words for completion. It accepts any value; the manager
+    rejects wrong values.
+    """
 
     name = "word"
 
@@ -94,8 +96,8 @@ def complete_awaited(
 ) -> list[CompletionItem]:
     """Complete a run or `schedule:NAME` for `--after`; after a colon, complete the condition.
 
-    A run of a schedule waits only for runs of other schedules, so for schedules no runs are
-    offered.
+    A run of a schedule waits only for runs of other schedules, so the commands of schedules offer
+    no runs here.
     """
     of, rest = split_schedule(incomplete)
     name, colon, _until = rest.partition(":")
@@ -111,7 +113,9 @@ def complete_awaited(
 
 
 def ref_argument(required: bool = True, nargs: int = 1) -> Callable[[F], F]:
-    """Return the argument REF: a run (digits-2), or the newest run of a name (digits)."""
+    """Return a decorator that adds the argument REF: a run (digits-2), or the newest run of a name
+    (digits).
+    """
     name, metavar = "ref", "REF" if required else "[REF]"
     if nargs == -1:
         name, metavar = "refs", "REF..." if required else "[REF]..."
@@ -121,7 +125,7 @@ def ref_argument(required: bool = True, nargs: int = 1) -> Callable[[F], F]:
 
 
 def output_option(forms: Sequence[str] = FORMS) -> Callable[[F], F]:
-    """Return the option `-o`, the output format."""
+    """Return a decorator that adds the option `-o`, the output format."""
     return click.option(
         "-o",
         "--output",
@@ -172,12 +176,12 @@ def _complete_configs(
     param: click.Parameter,  # noqa: ARG001 - click's signature
     incomplete: str,
 ) -> list[CompletionItem]:
-    """Return the names of the configurations of the typed project, else of the project in this
-    folder.
+    """Return the names of the configurations of the typed project, else of the project in the
+    current folder.
     """
     from ..launch.project import complete_configs
 
-    # click does not parse the arguments of an unfinished line
+    # click does not parse the arguments of an unfinished line, so each word may be the project
     words = [*ctx.meta.get(_TYPED, ()), "."]
     found = next((found for word in words if (found := [*complete_configs(word, Path.cwd())])), [])
     return [CompletionItem(name) for name in found if name.startswith(incomplete)]
@@ -194,7 +198,7 @@ def config_option(command: F) -> F:
 
 
 def given_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the launch options that were given."""
+    """Return the launch options among `options` that the user set."""
     return {key: value for key, value in options.items() if value not in (None, ())}
 
 
@@ -227,7 +231,7 @@ class LaunchCommand(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Split off the words after the first `--`. An unknown option may belong to the program, so
-        its error says where program arguments go.
+        the error says that the program's arguments follow `--`.
         """
         if "--" in args:
             at = args.index("--")

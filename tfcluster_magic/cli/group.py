@@ -1,7 +1,7 @@
 """The group of verbs: imports a command when it is used, and shows help in the user's language.
 
 Help is declared in English and translated when it is shown. Lines with wide characters fit the
-terminal. Messages of click are translated if they are in our list.
+terminal. Messages of click are translated if this module lists them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CLICK_MESSAGES = (
 
 
 def translated_click_message(text: str) -> str:
-    """Translate a message of click. The pattern of a known message extracts its values."""
+    """Translate a message of click. The pattern of the known message finds the values in `text`."""
     if current_language() == ENGLISH:
         return text
     for sentence in _CLICK_MESSAGES:
@@ -79,15 +79,16 @@ class Formatter(click.HelpFormatter):
         left = self.width - longest - col_spacing - 2
         told = []
         for word, meaning in rows:
-            # click appends the range of a number to its help
+            # click appends the range of a numeric option to the option's help
             text, gap, bounds = meaning.partition("  [")
             told.append((word, _translated_help(text, max(left, 10)) + gap + bounds))
         super().write_dl(told, col_max, col_spacing)
 
 
 def paragraphs(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each paragraph of a help text, and whether to keep its line breaks. Click marks a
-    paragraph whose line breaks are kept with a backspace; the mark is not part of the message.
+    """Yield each paragraph of a help text, and whether to keep its line breaks. If line breaks are
+    to be kept, click marks the paragraph with a backspace character, which is not part of the
+    message.
     """
     for paragraph in inspect.cleandoc(text).split("\n\n"):
         if paragraph.startswith("\b\n"):
@@ -97,7 +98,7 @@ def paragraphs(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _translated_help(text: str, columns: int) -> str:
-    """Translate `text` and wrap it. Click counts characters, not terminal columns."""
+    """Translate `text` and wrap it here, because click counts characters, not terminal columns."""
     if current_language() == ENGLISH:
         return text
     told = []
@@ -118,12 +119,12 @@ class Command(click.Command):
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return `-h` and `--help` for every command, even when it is used without its group. Click
-        caches the option on first use, so it must not depend on the context of that use.
+        caches the option on first use, so the names must not depend on the context of that use.
         """
         return ["-h", "--help"]
 
     def get_short_help_str(self, limit: int = 45) -> str:  # noqa: ARG002 - click's signature
-        """Return the first clause as a whole, because click would cut it in the middle."""
+        """Return the whole first clause of the help; click would cut it in the middle."""
         first = next((message for message, _stays in paragraphs(self.help or "")), "")
         ends = r"[.;:](?= |$)" if current_language() == ENGLISH else r"[。；：\n]"  # noqa: RUF001 - Chinese punctuation
         return re.split(ends, _(first))[0]

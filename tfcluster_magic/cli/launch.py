@@ -88,7 +88,9 @@ def launch_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
 
 @contextmanager
 def _options_named(file: str | None) -> Iterator[None]:
-    """In refusals, name options instead of fields, unless the request came from a file."""
+    """Within this context, make refusals name options instead of fields, unless the request came
+    from `file`.
+    """
     try:
         yield
     except PreflightRefused as error:
@@ -167,7 +169,7 @@ def _take_advice(terminal: Terminal, asked: dict[str, Any], yes: bool) -> bool:
 
 
 class _StopNote:
-    """A note, shown once, that a run is stopped before it is resumed."""
+    """A note, shown once, that an active run is stopped before the new run resumes it."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal, self._said = terminal, False
@@ -300,7 +302,7 @@ def import_command(
 def _launch_imported(
     terminal: Terminal, jobs: Sequence[ImportedJob], form: str | None
 ) -> TFCluster | None:
-    """Launch the jobs. Launch none if a program may need something that is not carried over."""
+    """Launch the jobs, or no job if a program may need something that is not carried over."""
     from ..launch.cluster_file import ClusterFile
 
     if needed := [Problem(r.path, r.value, r.why) for job in jobs for r in job.needed]:

@@ -98,7 +98,7 @@ def follow_output(
     follow: bool = True,
     deadline: float | None = None,
 ) -> None:
-    """Print the output of a run; with `follow`, go on until the run ends.
+    """Print the output of a run; with `follow`, continue until the run ends.
 
     TensorFlow's own log lines are shown only with `tensorflow_logs`.
 

@@ -105,7 +105,9 @@ def add_command(terminal: Terminal, /, form: str, kind: str | None, **words: Any
 
 
 def _secret(terminal: Terminal, option: str, said: str | None) -> str | None:
-    """Return a secret: the given text, the first line of a file, or a hidden answer."""
+    """Return the secret that the option's value `said` means: for `@FILE` the first line of the
+    file, for `-` a line of user input, otherwise `said` itself.
+    """
     if said is None or not (said == "-" or said.startswith("@")):
         return said
     if said != "-":

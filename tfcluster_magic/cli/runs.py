@@ -374,7 +374,7 @@ def stop_command(
 
 
 def _runs_to_stop(terminal: Terminal, refs: tuple[str, ...], every: bool) -> list[TFCluster]:
-    """Return the runs to stop, each once. All are looked up before any of them is stopped."""
+    """Return the runs to stop, each once. All runs are looked up before any of them is stopped."""
     if bool(refs) == every:
         raise UsageError(_("stop: name the runs, or use --all"))
     if not every:
@@ -420,7 +420,7 @@ def delete_command(terminal: Terminal, refs: tuple[str, ...], with_logs: bool, y
             _("remove the output and checkpoints in {folders}").format(folders=", ".join(folders))
         )
     words = " ".join(["delete", *refs, *(["--with-logs"] if with_logs else [])])
-    waiting = terminal.manager.waiting_for(active) if active else []  # an ended run has no tasks
+    waiting = terminal.manager.waiting_for(active) if active else []  # nothing waits for ended runs
     if waiting:
         actions.append(_end_of_waiting(waiting))
     asks = bool(active) or with_logs

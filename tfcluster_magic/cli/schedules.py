@@ -58,7 +58,7 @@ def launch_words(command: grammar.F) -> grammar.F:
 
 
 def _asked(ctx: click.Context, words: dict[str, Any]) -> dict[str, Any]:
-    """Return the given options by the manager's names."""
+    """Return the options that the user set, by the names of the manager's parameters."""
     terminal: Terminal = ctx.obj
     said = {key: value for key, value in words.items() if value not in (None, ())}
     if (arguments := grammar.program_arguments(ctx)) is not None:

@@ -71,7 +71,7 @@ class Terminal:
     def use_backend(self, name: str) -> None:
         """Use the backend called `name` from now on."""
         if self.manager.backend_name != name:
-            parent = self.manager.parent  # a copy would lose the configuration
+            parent = self.manager.parent  # the parent has the configuration
             self._manager = ClusterManager(parent=parent, backend_name=name)
 
     def colours(self) -> bool:
@@ -102,8 +102,8 @@ class Terminal:
         self.emit(self.words(text))
 
     def emit(self, text: str, *, raw: bool = False) -> None:
-        """Write a result unchanged: a document or a log line. A terminal gets its colours but no
-        other control characters. A pipe gets no colours, and with `raw` every byte.
+        """Write a document or a log line as a result. A terminal gets the colours of the text, but
+        no other control characters. A pipe gets no colours; with `raw`, it gets every byte.
 
         Raises:
             TFClusterError: stdout cannot be written.
@@ -125,7 +125,7 @@ class Terminal:
             ) from None
 
     def words(self, text: str) -> str:
-        """Return `text` with its commands in the form that this user types."""
+        """Return `text` with its commands in the form that is typed in this terminal."""
         return text
 
     def note(self, text: str) -> None:
@@ -181,15 +181,15 @@ class Terminal:
         """Show how to use an In-Graph cluster."""
         self.say(report.connect_help(cluster, self.paint))
 
-    def board(self, url: str, what: str, view: View) -> None:  # noqa: ARG002 - for a cell
+    def board(self, url: str, what: str, view: View) -> None:  # noqa: ARG002 - used by a cell's terminal
         """Print the address of a TensorBoard; `view` is what it shows."""
         self.note(f"{what}:")
         self.say(url)
 
     @contextmanager
-    def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:  # noqa: ARG002 - for a cell
-        """Return a context manager for printing the output of a followed run. `tasks` limits it to
-        these tasks; empty means all.
+    def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:  # noqa: ARG002 - used by a cell's terminal
+        """Return a context manager for printing the output of a followed run. Only the output of
+        `tasks` is printed; an empty sequence means all tasks.
         """
         yield
 

@@ -3,7 +3,7 @@
 `connect` waits until every task accepts connections and returns a `Client`. Use its `target` for a
 TensorFlow 1 session, `strategy()` and `coordinator()` for ParameterServerStrategy, and `resolver()`
 for everything else. Only this package imports TensorFlow, and only when a client object is created.
-It never starts or stops a task.
+This package never starts or stops a task.
 """
 
 from __future__ import annotations

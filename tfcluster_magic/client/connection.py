@@ -5,8 +5,8 @@ TensorFlow after that has a timeout. This module owns no process and no file; cl
 does not change the cluster.
 
 Servers in pods reach the notebook at `client_address`, for example when parameter servers write a
-checkpoint. TensorFlow itself would tell them that its client is `localhost`. A process has one such
-address, on a port that the NetworkPolicy of In-Graph runs opens for tasks.
+checkpoint. TensorFlow itself would name `localhost` to the servers as the address of their client.
+A process has one such address, on a port that the NetworkPolicy of In-Graph runs opens for tasks.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class Client:
         """
         try:
             yield
-        # any type may be a known error; unknown errors are raised unchanged
+        # a known error may have any type; unknown errors are raised unchanged
         except Exception as error:
             known = explain(error)
             if known is None:
@@ -231,8 +231,8 @@ def connect(
 ) -> Client:
     """Wait until every task of an In-Graph cluster accepts connections, and return a client for it.
 
-    This does not import TensorFlow. `target` does not need it, and the client's objects import it
-    on use.
+    `connect` does not import TensorFlow: `target` does not need TensorFlow, and the client's
+    objects import it when they are created.
 
     Args:
         addresses: `host:port` by task type.

@@ -19,7 +19,8 @@ from ..i18n import _, ngettext
 from ..spec.names import task_name
 
 _PAUSE = 0.05  # a remote port cannot signal that it opened, so we poll
-# a dropped packet counts as closed, because TCP sends its first packet again after 1 s
+# A port without an answer counts as closed after 2 s, because a single lost packet is sent again by
+# TCP after 1 s.
 _CONNECT_TIMEOUT = 2.0
 _AT_ONCE = 32
 
@@ -46,8 +47,8 @@ def addresses_by_task(addresses: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def closed_ports(tasks: Mapping[str, str]) -> list[ClosedPort]:
-    """Return the entries of `tasks` (name to `host:port`) that refuse connections. Takes 2 s for 32
-    tasks.
+    """Return the entries of `tasks` (name to `host:port`) that do not accept connections. Takes up
+    to 2 s for every 32 tasks.
     """
     with ThreadPoolExecutor(min(_AT_ONCE, len(tasks) or 1)) as pool:
         return [closed for closed in pool.map(_try_port, tasks.keys(), tasks.values()) if closed]

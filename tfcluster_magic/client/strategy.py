@@ -2,11 +2,11 @@
 
 TensorFlow connects a process to one cluster at a time: a second strategy silently moves the first
 one to the new cluster. This module remembers the connected cluster and refuses a second one while
-the first is alive. It connects only to a cluster whose ports it has found open.
+the first is alive. The module connects only to a cluster whose ports it has found open.
 
-It sets environment variables that TensorFlow reads once. A value that the user has set always takes
-precedence. TensorFlow is imported only when a client object is created. It reads
-`TF_CPP_MIN_LOG_LEVEL` during the import and `TF_GRPC_DEFAULT_OPTIONS` when it opens its first
+This module sets environment variables that TensorFlow reads once. A value that the user has set
+always takes precedence. TensorFlow is imported only when a client object is created. TensorFlow
+reads `TF_CPP_MIN_LOG_LEVEL` during the import and `TF_GRPC_DEFAULT_OPTIONS` when it opens its first
 channel. A client needs no setting for inter-op threads: only servers can run out of them
 (`runtime/` gives servers at least 8).
 """
@@ -98,8 +98,8 @@ def quieten_coordination(tensorflow: Any) -> None:
 
 @contextmanager
 def _default_variable(name: str, value: str) -> Iterator[None]:
-    """Set a variable temporarily if it is not set. Tasks that are launched later must not inherit
-    it.
+    """Set an environment variable if it is not set, and remove it again, so that tasks that are
+    launched later do not inherit it.
     """
     if name in os.environ:
         yield
@@ -122,7 +122,7 @@ def _is_already_connected() -> bool:
 # -- the strategy ----------------------------------------------------------------------------------
 
 _PACKAGE = __name__.partition(".")[0]
-# as long as the keepalive: a stale channel may answer for that time after a restart
+# the keepalive's time and timeout: a stale channel may answer for this long after a restart
 _RECOVERY = 15.0
 
 

@@ -67,7 +67,8 @@ def _secret_of_cluster(context: str, namespace: str) -> dict[str, Any]:
     """Return the data of the cluster's Secret by key; empty if it does not exist yet.
 
     Raises:
-        TFClusterError: the cluster does not answer. Guessing could replace tokens that are in use.
+        TFClusterError: the cluster does not answer. Do not return an empty result then: new tokens
+            could replace tokens that are in use.
     """
     from ..kube.api import access  # the Kubernetes client is optional
     from ..kube.api.client import ApiError, path

@@ -1,11 +1,11 @@
 """The audit log: who changed what, who read which user's log, and the results.
 
-Each change writes two lines with the same `id`: `asked` before it is made, and the result after it.
-If the first line cannot be written, nothing is changed or shown. The console and, on one machine,
-shell commands append to the file with one write for each change. The next write ends a line that a
-full disk cut off. The console renames a large file to `audit-1.jsonl` and so on, and begins a new
-one. Pages and export read all files. This module never rewrites or removes a file; you may move the
-oldest ones away.
+Each change has two lines with the same `id`: `asked` is written before the change, and its result
+after it. If the first line cannot be written, nothing is changed or shown. The console appends to
+the file; on one machine, shell commands do too. Each append is a single write. If a full disk cut
+off the last line, the next write begins on a new line. The console renames a large file to
+`audit-1.jsonl`, `audit-2.jsonl` and so on, and begins a new one. `page` and `export` read all of
+these files. This module never rewrites or removes a file; you may move the oldest ones away.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ LARGEST = 16 * 1024 * 1024
 """Size in bytes at which the file is renamed, about 40,000 changes."""
 _BLOCK = 64 * 1024
 _LOOKAHEAD = 1000
-"""Maximum entries that a page may have beyond its limit, to include the `asked` line of each
-result.
+"""Maximum entries of a page beyond its limit. A page continues until it has passed the `asked` line
+of each of its results, so that the next page does not show the line as an unfinished change.
 """
 
 
@@ -56,7 +56,9 @@ class AuditEntry(Model, frozen=True, omit_defaults=False):
 
 
 class Entries(Model, frozen=True):
-    """A page of entries, newest first. `next` is the place of the next page, None at the end."""
+    """A page of entries, newest first. `next` is the `before` of the next page; None if this page
+    is the last.
+    """
 
     items: tuple[AuditEntry, ...]
     next: int | None = None
@@ -66,7 +68,7 @@ _DECODER = msgspec.json.Decoder(AuditEntry)
 
 
 class AuditLog:
-    """The log's current file and its numbered predecessors; safe for threads of one process."""
+    """The log: its current file and the numbered older ones; safe for threads of one process."""
 
     def __init__(self, path: Path, largest: int = LARGEST) -> None:
         self.path, self._largest = path, largest
@@ -115,7 +117,7 @@ class AuditLog:
             os.close(fd)
 
     def _begin_anew(self) -> None:
-        """Append the next number to the name of a large file. Raises OSError."""
+        """Rename the current file to the next number if it is large. Raises OSError."""
         try:
             if self.path.stat().st_size < self._largest:
                 return
@@ -130,7 +132,7 @@ class AuditLog:
             os.close(folder)
 
     def _numbered(self) -> list[int]:
-        """Return the numbers of earlier files, oldest first."""
+        """Return the numbers of the older files, oldest first."""
         form = re.compile(rf"{re.escape(self.path.stem)}-(\d+){re.escape(self.path.suffix)}")
         found = (form.fullmatch(name) for name in os.listdir(self.path.parent))
         return sorted(int(each[1]) for each in found if each)
@@ -139,15 +141,17 @@ class AuditLog:
         return self.path.with_name(f"{self.path.stem}-{number}{self.path.suffix}")
 
     def _opened(self, stack: ExitStack) -> list[BinaryIO]:
-        """Open all current files, oldest first, until the stack closes."""
-        with self._lock:  # the newest file must not be renamed meanwhile
+        """Open all files of the log, oldest first; `stack` closes them."""
+        with self._lock:  # no file may be renamed while they are opened
             paths = [self._file(number) for number in self._numbered()]
             paths += [] if state_files.is_gone(self.path) else [self.path]
             return [stack.enter_context(_opened(path)) for path in paths]
 
     def page(self, limit: int = 100, before: int | None = None) -> Entries:
-        """Return the newest entries before a place, one for each change. A place is an offset in
-        bytes over all files; it stays valid when the newest file is renamed.
+        """Return the newest entries before the offset `before`, one for each change.
+
+        The offset counts the bytes of all files, so it stays valid when the current file is
+        renamed. If `before` is None, the page begins with the newest entry.
         """
         items: list[AuditEntry] = []
         ended: set[str] = set()
@@ -167,7 +171,7 @@ class AuditLog:
         return Entries(items=tuple(items))
 
     def _backwards(self, before: int | None) -> Iterator[tuple[int, bytes]]:
-        """Yield the whole lines before a place and their offsets, newest first."""
+        """Yield the offset and the text of each complete line before `before`, newest first."""
         with ExitStack() as stack:
             every = self._opened(stack)
             sizes = [file.seek(0, os.SEEK_END) for file in every]
@@ -179,7 +183,7 @@ class AuditLog:
                     yield begin + at, line
 
     def export(self) -> Iterator[bytes]:
-        """Yield the content of all current files, oldest first, in blocks."""
+        """Yield the content of all files, oldest first, in blocks."""
         with ExitStack() as stack:
             last = b"\n"
             for file in self._opened(stack):
@@ -214,7 +218,7 @@ def new_entry(who: str, what: str, owner: str, target: str, reason: str, source:
 
 
 def _lines(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the whole lines before `end` and their offsets, last one first."""
+    """Yield the offset and the text of each complete line before `end`, the last line first."""
     yield from ((at, line) for at, line in lines_backwards(file, end) if line)
     file.seek(0)
     if end > 0 and (first := file.readline().rstrip(b"\n")):

@@ -1,8 +1,8 @@
 """`python -m tfcluster_magic.hub backup` and `restore`: save and restore the hub's state.
 
-The copy of the database is consistent even while the hub writes, and only its owner can read the
-file. A restore refuses to run beside a hub and keeps the replaced files. Users' notebooks, data and
-clusters are not part of a backup.
+The database in a backup is consistent even if the hub writes during the backup. Only the owner of
+the backup file can read it. A restore refuses to run while a hub runs on the folder, and keeps the
+replaced files. Users' notebooks, data and clusters are not part of a backup.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .user_limits import OVERRIDES, POLICY
 
 COOKIES = "cookie_secret"
 LIMITS = (ALLOW_LIST_FILE, POLICY, OVERRIDES)
-"""Files that a restore replaces only if the backup has them; older backups have none of them."""
+"""Files that a restore replaces only if the backup has them, because older backups lack them."""
 FILES = (DATABASE, ACCOUNTS, COOKIES, *LIMITS)
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -95,7 +95,7 @@ def restore(file: str, state: Path | None) -> None:
 
 
 def pack(state: Path) -> bytes:
-    """Return the state folder as a tar.gz file; the hub may write meanwhile.
+    """Return the hub's state as a tar.gz file; the hub may run meanwhile.
 
     Raises:
         NotFound: the folder has no hub database.
@@ -204,7 +204,9 @@ def _check(database: Path) -> None:
 
 
 def _put_aside(state: Path, found: Collection[str]) -> Path | None:
-    """Move the current files into a new folder and return it; None if there are no files."""
+    """Move the files that the backup replaces into a new folder. Return the folder; None if there
+    are no such files. `found` has the names of the files in the backup.
+    """
     replaced = [name for name in FILES if name in found or name not in LIMITS]
     there = [file for name in replaced for file in state.glob(f"{name}*") if file.is_file()]
     if not there:
@@ -218,8 +220,8 @@ def _put_aside(state: Path, found: Collection[str]) -> Path | None:
 
 @contextmanager
 def _no_hub(state: Path) -> Iterator[None]:
-    """Hold the hub's lock so that no hub starts (see tools/hub.py). Raises Conflict if a hub
-    runs.
+    """Hold the lock that tools/hub.py takes, so that no hub starts. Raises Conflict if a hub is
+    running on the folder.
     """
     with os.fdopen(os.open(state / "hub.lock", os.O_CREAT | os.O_RDWR, 0o600), "rb") as lock:
         try:

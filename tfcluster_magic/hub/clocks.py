@@ -1,10 +1,11 @@
 """The clocks of schedules on one machine: a service of the hub that keeps them running.
 
-Each clock process runs under its own account, and root's processes never open the account's
-folders. A child switches to the account and starts a clock if it has schedules or rules of
-notifications and no running clock. This is checked when the hub starts, and every minute. A running
-clock process is watched, and restarted at once if it dies. A hub that root runs starts no clock for
-root. The clock of a user who was removed from the hub is ended.
+A clock is the process that launches a user's schedules when they are due. It runs under the user's
+account, and root's processes never open the account's folders. To check an account, a child process
+switches to it; if the account has schedules or rules of notifications but no running clock, the
+child starts one. Each account is checked when the hub starts, and then every minute. A clock that
+dies is restarted at once. A hub that root runs starts no clock for root. When a user is removed
+from the hub, their clock is ended.
 """
 
 from __future__ import annotations
@@ -35,9 +36,7 @@ from .auth.system_accounts import NoServer, Person, account, become, environment
 SERVICE = "clocks"
 SCOPES = ["list:users", "read:users:groups"]
 EVERY = "TFCLUSTER_HUB_CLOCKS"
-"""Environment variable: seconds between two checks of an account; 0 means that the hub starts no
-clocks.
-"""
+"""Variable with the seconds between two checks of an account; with 0, the hub starts no clocks."""
 CHECK_SECONDS = 60
 OWNER, STATE = "TFCLUSTER_CLOCKS_OWNER", "TFCLUSTER_CLOCKS_STATE"
 PEOPLE_SECONDS = 300.0
@@ -45,17 +44,18 @@ PEOPLE_SECONDS = 300.0
 UNANSWERED_SECONDS = 2.0
 """Seconds after which a hub that does not answer is asked again."""
 PAGE = 50
-"""Maximum users in one answer of the hub, which answers no other request while it writes one."""
+"""Maximum users in one answer of the hub. The hub answers no other request while it writes one."""
 AT_ONCE = 4
 """Maximum accounts that are checked at the same time."""
 STUCK_SECONDS = 30.0
-"""Seconds after which a check no longer delays others, because a home folder may hang."""
+"""Seconds after which a check no longer counts towards AT_ONCE, because its home folder may hang.
+"""
 RESTART_SECONDS = 5.0
-"""Seconds between two checks of an account whose clock keeps dying."""
+"""Minimum seconds between two checks of an account whose clock keeps dying."""
 _START_SECONDS = 10.0
-"""Seconds within which a started clock must report its pid."""
+"""Maximum seconds to wait for the pid of a clock that was just started."""
 KEPT = ("TFCLUSTER_", "XDG_", "HOME", "LANG", "LC_", "USER", "LOGNAME")
-"""Prefixes of environment variables of the hub that a clock needs to find the owner's runs."""
+"""Prefixes of the hub's environment variables that a clock needs to find its owner's runs."""
 
 People = Mapping[str, tuple[str, ...]]
 """The users of the hub, each with the names of their groups."""
@@ -95,9 +95,9 @@ class _Account:
     child: int = 0
     """The pid of the child that checks the account; 0 for none."""
     answer: int = -1
-    """The pipe on which the child reports the pid of the clock."""
+    """The descriptor of the pipe on which the child reports the pid of the clock; -1 for none."""
     clock: int = -1
-    """A descriptor of the clock process; -1 if none is known."""
+    """A pidfd of the clock process; -1 if no clock is known."""
 
 
 @dataclass
@@ -107,7 +107,7 @@ class ClockKeeper:
     Args:
         owner: the hub's user name of the account that runs the hub.
         people: returns the users of the hub. Raises OSError or ValueError.
-        tell_limits: writes the file of a user's limits, and returns it. Raises OSError.
+        tell_limits: writes the file of a user's limits, and returns its path. Raises OSError.
         every: seconds between two checks of an account.
     """
 
@@ -120,7 +120,7 @@ class ClockKeeper:
     _ask_at: float = 0.0
 
     def turn(self) -> None:
-        """Start the checks that are due; wait for the next event, a second at most."""
+        """Start the checks that are due, then wait for the next event, at most a second."""
         now = time.monotonic()
         if now >= self._ask_at:
             self._ask(now)
@@ -144,7 +144,7 @@ class ClockKeeper:
             self._unwatch(each)
 
     def _ask(self, now: float) -> None:
-        """Update the list of users, and end the clocks of removed ones."""
+        """Update the list of users, and end the clocks of removed users."""
         try:
             found = self.people()
         except (OSError, ValueError) as error:
@@ -168,7 +168,7 @@ class ClockKeeper:
             self._unwatch(gone)
 
     def _check(self, name: str, now: float) -> None:
-        """Start a child that starts an account's clock if it needs one."""
+        """Start a child that starts the clock of an account if the account needs one."""
         each = self._accounts[name]
         each.check_at, each.checked_at = now + self.every, now
         try:
@@ -192,7 +192,7 @@ class ClockKeeper:
         each.child, each.answer = pid, reading
 
     def _wait(self, seconds: float) -> None:
-        """Wait for the answer of a child, or the end of a clock."""
+        """Wait at most `seconds` for the answer of a child or the end of a clock."""
         answers = {each.answer: name for name, each in self._accounts.items() if each.child}
         clocks = {each.clock: name for name, each in self._accounts.items() if each.clock >= 0}
         polling = select.poll()
@@ -213,21 +213,21 @@ class ClockKeeper:
         each = self._accounts[name]
         said = os.read(each.answer, 100)
         os.close(each.answer)
-        os.kill(each.child, signal.SIGKILL)  # the account's user may have stopped it
+        os.kill(each.child, signal.SIGKILL)  # the child may hang: its user can send it SIGSTOP
         os.waitpid(each.child, 0)
         each.child, each.answer = 0, -1
         if not said.isdigit() or each.clock >= 0:
             return
         try:
             fd = os.pidfd_open(int(said))
-        except OSError:  # it has ended meanwhile, or this system has no such descriptors
+        except OSError:  # the clock has ended meanwhile, or this system has no pidfds
             return
         try:
             uid = os.geteuid() if name == self.owner else account(name, 0, self.owner).uid
             is_theirs = Path("/proc", said.decode()).stat().st_uid == uid
         except (OSError, NoServer):  # the clock or the account is gone meanwhile
             is_theirs = False
-        if is_theirs:  # processes of other accounts are never ended
+        if is_theirs:  # never end a process of another account
             each.clock = fd
         else:
             os.close(fd)
@@ -240,8 +240,8 @@ class ClockKeeper:
 
 
 def _run_check(person: Person | None, env: dict[str, str], out: int) -> None:
-    """Run as the child that checks one account: start its clock if it needs one, and write the
-    clock's pid. Does not return.
+    """Run as the child that checks one account: start a clock if the account needs one, and write
+    the pid of the account's clock to `out`. Does not return.
     """
     try:
         if person is not None:
@@ -261,14 +261,14 @@ def _run_check(person: Person | None, env: dict[str, str], out: int) -> None:
             time.sleep(0.02)
         os.write(out, str(pid or "").encode())
         os._exit(0)
-    except BaseException as error:  # noqa: BLE001 - whatever it is, no child goes on as the service
+    except BaseException as error:  # noqa: BLE001 - the child must end, whatever fails
         log.warning("the clock of %s cannot be started: %s", env.get("USER", ""), error)
     finally:
         os._exit(1)
 
 
 def users_of_hub(environ: Mapping[str, str]) -> People:
-    """Return the hub's users. Raises OSError or ValueError."""
+    """Return the hub's users, from its API. Raises OSError or ValueError."""
     found: dict[str, tuple[str, ...]] = {}
     while True:
         request = urllib.request.Request(  # noqa: S310 - the hub's own address

@@ -32,10 +32,10 @@ PROXY = Path(sys.prefix, "share", "tfcluster", "proxy")
 class LocalHubSettings:
     """Settings that tools/hub.py passes to the hub as environment variables.
 
-    Browsers use `port`; hub, proxy and notebooks use `hub_port` and `proxy_port`. `console_port` is
-    the admin console's; 0 turns the console off. `policy` is a file with quotas, by default
-    policy.yaml in `state`; it may be missing. Keep `hub_port` the same, so that a restarted hub
-    finds the notebooks that a killed hub left behind.
+    Browsers use `port`; hub, proxy and notebooks reach each other at `hub_port` and `proxy_port`.
+    `console_port` is the admin console's; 0 turns the console off. `policy` is a file with quotas,
+    by default policy.yaml in `state`; the file may be missing. Keep `hub_port` the same: notebooks
+    that a killed hub left behind look for the restarted hub there.
     """
 
     state: Path

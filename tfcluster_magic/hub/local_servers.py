@@ -2,8 +2,8 @@
 
 Users never share a uid: they would share files, and TensorFlow's ports, which have no
 authentication. A user who cannot have a notebook sees the reason. A process that has reused a
-notebook's pid is not mistaken for the notebook. At most as many notebooks start at once as the
-machine has cores.
+notebook's pid is not mistaken for the notebook. The number of notebooks that start at once is
+limited to the number of cores.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class LocalServer(QueuedSpawner):
     """A notebook as a local process.
 
     The owner, who runs the hub, gets a notebook with the environment of `make run`. If the hub runs
-    as root, every user with a system account of the same name gets a notebook too, without root's
-    environment.
+    as root, every user with a system account of the same name gets a notebook too; root's
+    environment is not passed on.
     """
 
     owner = Unicode(help="Hub user name of the account that runs the hub.").tag(config=True)
@@ -126,7 +126,7 @@ class LocalServer(QueuedSpawner):
         limits.
         """
         if self.pid:
-            with suppress(Exception):  # already logged; a notebook runs without limits too
+            with suppress(Exception):  # a notebook also runs without limits
                 person = None if self.user.name == self.owner else self._account()
                 await asyncio.to_thread(self._tell_limits, person)
         return await super().poll()
@@ -153,8 +153,8 @@ class LocalServer(QueuedSpawner):
     async def get_options_form(self) -> Any:
         """Refuse a user before anything starts; return no form.
 
-        A refusal here shows a page with the reason. JupyterHub shows another page if a start fails
-        after more than a second.
+        A refusal here shows a page with the reason. If a start fails after more than a second,
+        JupyterHub has already shown its progress page instead.
         """
         if self.user.name != self.owner:
             self._account()
@@ -199,8 +199,8 @@ class LocalServer(QueuedSpawner):
         return {**super().get_state(), "began": self.began}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Find the process that an earlier hub started. A pid that another process has now is
-        ignored.
+        """Find the process that an earlier hub started. Ignore its pid if another process has it
+        now.
         """
         super().load_state(state)
         self.began = state.get("began", 0)

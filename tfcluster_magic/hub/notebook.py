@@ -1,9 +1,8 @@
 """`python -m tfcluster_magic.hub.notebook`: prepares the workspace and becomes the notebook server.
 
-It runs under the notebook's account. It makes a private workspace with the examples in it, keeps
-examples that the user changed, and makes JupyterLab open the first one. Then it becomes
-`jupyterhub-singleuser` by exec, so the pid stays the same. It owns `examples/` in the workspace and
-the record of what it copied.
+It runs under the notebook's account. It makes a private workspace, copies the examples into
+`examples/`, keeps examples that the user changed, and makes JupyterLab open the first example. Then
+it becomes `jupyterhub-singleuser` by exec, so the pid stays the same.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ..paths import private
 FIRST_EXAMPLE = "01-between-graph.ipynb"
 """The example that opens first."""
 COPIED = ".tfcluster/examples.json"
-"""Record of copied examples, path to checksum; it shows which ones the user has changed."""
+"""File with the checksum of each copied example, which shows the examples that the user changed."""
 _ITSELF = "tfcluster_magic.hub.notebook"
 _BOOT = """\
 import sys
@@ -40,13 +39,15 @@ def command(
     current folder.
 
     The current folder is the user's: a `secrets.py` or `json.py` in it would replace Python's own.
-    From Python 3.11 on, `-P` has this effect. `-I` would also hide the user's own packages.
+    `-P` has this effect, but only from Python 3.11 on. `-I` would also hide the user's own
+    packages.
     """
     return [python, "-c", _BOOT, module]
 
 
 def copy_examples(source: Path, workspace: Path) -> list[str]:
-    """Copy new and updated examples into the workspace; return the changed ones, which are kept.
+    """Copy new and updated examples into the workspace. Examples that the user changed are kept;
+    return their names.
 
     Raises:
         OSError: the workspace cannot be written.
@@ -118,7 +119,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--workspace", required=True)
     parser.add_argument("--examples", default="")
-    options, others = parser.parse_known_args()  # the others in `Spawner.args` are JupyterLab's
+    options, others = parser.parse_known_args()  # the rest of `Spawner.args` is for JupyterLab
     workspace = Path(options.workspace).expanduser().absolute()
     try:
         private(workspace)  # private whatever the permissions of the user's home
@@ -130,8 +131,8 @@ def main() -> None:
     page = f"/lab/tree/examples/{first.name}" if first.is_file() else "/lab"
     os.environ["JUPYTERHUB_DEFAULT_URL"] = page  # JupyterHub's single-user server opens this page
     os.chdir(workspace if workspace.is_dir() else "/")
-    # A shell that starts the hub in the background makes it ignore SIGINT. A notebook that inherits
-    # this could not interrupt its kernels.
+    # A shell that starts the hub in the background makes the hub ignore SIGINT. A notebook that
+    # inherits this could not interrupt its kernels.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     own = ["--ServerApp.answer_yes=True", "--LabApp.news_url=None"]
     own.append("--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate")

@@ -2,7 +2,7 @@
 
 Hub, proxy and notebooks reach each other by Service names. Notebooks pass Pod Security
 "restricted". All secrets come from the environment. Sizes, images and nodes come from the policy,
-read at each spawn (`spawning`); `sign_in` decides who signs in.
+which is read at each spawn (`spawning`). `sign_in` decides who may sign in.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _network(c: Config, settings: KubernetesHubSettings) -> None:
     c.ConfigurableHTTPProxy.api_url = f"http://proxy-api:{PROXY_PORT}"
     c.JupyterHub.cleanup_servers = False
     c.JupyterHub.tornado_settings = {"slow_spawn_timeout": 0}  # show the progress page at once
-    c.JupyterHub.last_activity_interval = 10  # seconds; also restores a new proxy's routes
+    c.JupyterHub.last_activity_interval = 10  # seconds; a new proxy then also gets its routes
 
 
 def _notebooks(c: Config, settings: KubernetesHubSettings) -> None:
@@ -99,7 +99,7 @@ def _notebooks(c: Config, settings: KubernetesHubSettings) -> None:
     spawner.cmd = notebook.command(python="python")
     spawner.args = [f"--workspace={VOLUMES['workspace']}", f"--examples={EXAMPLES}"]
     spawner.default_url = "/lab"
-    spawner.ip = "0.0.0.0"  # noqa: S104  of the pod; who may connect, its NetworkPolicy says
+    spawner.ip = "0.0.0.0"  # noqa: S104  the pod's NetworkPolicy says who may connect
     spawner.start_timeout = 300
     spawner.http_timeout = 120  # seconds; a first start on a cold disk reads all of JupyterLab
     spawner.delete_grace_period = 5
@@ -114,7 +114,7 @@ def _notebooks(c: Config, settings: KubernetesHubSettings) -> None:
 
 
 def _tenancy(c: Config, settings: KubernetesHubSettings) -> None:
-    """Register the service that prepares namespaces and asks who is in which group."""
+    """Register tenancy, the service that prepares namespaces and reads the hub's groups."""
     if settings.tenancy_token:
         c.JupyterHub.services.append({"name": "tenancy", "api_token": settings.tenancy_token})
         role = {"name": "tenancy", "services": ["tenancy"], "scopes": TENANCY_SCOPES}

@@ -49,17 +49,17 @@ def console_texts(template: str) -> Iterator[str]:
 
 
 def script_texts(script: str) -> Iterator[str | tuple[str, str]]:
-    """Yield the texts marked in a script of the console; both forms for `tn()`."""
+    """Yield the texts marked in a script of the console; singular and plural for `tn()`."""
     for found in _SCRIPT_TEXT.finditer(script):
         text, one, many = (re.sub(r"\\(.)", r"\1", each or "") for each in found.groups())
         yield text or (one, many)
 
 
 def script_words(scripts: tuple[str, ...]) -> str:
-    """Return the texts of scripts in the current language, as JSON that is safe inside HTML.
+    """Return translations of the texts in scripts, as JSON that is safe inside HTML.
 
-    It maps each text to its translation, and the first text of `tn()` to both forms. It is empty
-    for English.
+    The JSON maps each text to its translation, and the singular of each `tn()` to both translated
+    forms. It is empty for English.
     """
     if i18n.current_language() == i18n.ENGLISH:
         return "{}"
@@ -79,5 +79,5 @@ def read_scripts(folder: Path) -> tuple[str, ...]:
 
 
 def page_language() -> str:
-    """Return the current language as an HTML language tag: `en`, `zh-CN`."""
+    """Return the current language as an HTML language tag, such as `en` or `zh-CN`."""
     return i18n.current_language().replace("_", "-")

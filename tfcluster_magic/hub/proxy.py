@@ -1,8 +1,9 @@
 """JupyterHub's proxy, and HTTP servers that recognise its requests by a secret path.
 
-Hub and console each have a secret first path segment. The proxy keeps the segment in memory,
-readable only with the proxy's token, and adds the segment only to requests for that server. The
-servers trust the forwarded client address of a request only if it came by that path.
+Hub and console each have a secret first path segment. The proxy keeps the segments in memory,
+readable only with the proxy's token. It adds the hub's segment only to requests for the hub, and
+the console's only to requests for the console. A server trusts the forwarded client address of a
+request only if the request has the server's segment.
 """
 
 from __future__ import annotations
@@ -58,12 +59,12 @@ class Proxy(ConfigurableHTTPProxy):
         )
 
     async def add_route(self, routespec: str, target: str, data: dict[str, Any]) -> None:
-        """Route addresses below `routespec` to `target`, by its secret path if it has one."""
+        """Route addresses below `routespec` to `target`, with its secret path if it has one."""
         await super().add_route(routespec, target + self._path(data), data)
 
     async def get_all_routes(self) -> dict[str, Any]:
-        """Return the routes as JupyterHub set them. A route without its secret path has no
-        target.
+        """Return the routes as JupyterHub set them, without secret paths. A route that lacks its
+        secret path gets an empty target, so that JupyterHub sets it again.
         """
         routes: dict[str, Any] = await super().get_all_routes()
         for route in routes.values():
@@ -153,7 +154,7 @@ class _Request(HTTPMessageDelegate):
         line = cast(RequestStartLine, start_line)
         begin, rest = line.path[: len(self._route)], line.path[len(self._route) :]
         peer = _address(str(self._context.address[0]))
-        address, protocol = str(peer or "0.0.0.0"), "http"  # noqa: S104  as Tornado says unknown
+        address, protocol = str(peer or "0.0.0.0"), "http"  # noqa: S104  Tornado's "unknown"
         if hmac.compare_digest(begin.encode(), self._route.encode()):
             # The proxy turns `GET foo://h?x` into `/SEGMENT?x`; no handler may see the segment.
             line = line._replace(path=rest if rest.startswith("/") else f"/{rest}")

@@ -22,7 +22,9 @@ from ..i18n import _
 
 Network = IPv4Network | IPv6Network
 TRUSTED = "TFCLUSTER_HUB_TRUSTED_PROXIES"
-"""Networks of proxies in front of ours, such as an ingress controller's, separated by commas."""
+"""Variable with the networks of proxies in front of ours, such as an ingress controller's,
+separated by commas.
+"""
 CONSOLE = "admin"
 """Name of the admin console's service."""
 DATABASE = "jupyterhub.sqlite"
@@ -49,7 +51,7 @@ def configure(c: Config, *, state: Path) -> None:
     Raises:
         InvalidRequest: the list of trusted proxies or the subdomain host is invalid.
     """
-    programs = str(Path(sys.executable).parent)  # JupyterHub runs alembic by name
+    programs = str(Path(sys.executable).parent)  # JupyterHub looks for alembic in PATH
     if programs not in (found := os.environ.get("PATH", os.defpath)).split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join([programs, found])
     trusted_networks(os.environ)  # report a mistake at startup

@@ -1,9 +1,9 @@
 """Limits of a site's users: the policy, overrides, and a file of limits for each user.
 
-The console reads them through `SitePolicy` on one machine and on Kubernetes alike. On one machine,
-a mistake in the policy is logged and the last valid policy stays in force. Overrides are written
-atomically by one process at a time. Users can read but not write their own file of limits
-(`TFCLUSTER_LIMITS`). Without a policy file nobody has limits.
+The console reads policy and overrides through `SitePolicy`, on one machine and on Kubernetes. On
+one machine, a mistake in the policy is logged and the last valid policy stays in force. Overrides
+are written atomically by one process at a time. Users can read but not write their own file of
+limits (`TFCLUSTER_LIMITS`). Without a policy file nobody has limits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ from .tenancy.policy import limits_of, parse_policy
 POLICY, OVERRIDES, LIMITS = "policy.yaml", "overrides.json", "limits"
 VARIABLE = "TFCLUSTER_HUB_POLICY"
 OF_ROOT = Path("/run/tfcluster-hub")
-"""Folder that only root writes and everybody can read; others cannot open the hub's own folder."""
+"""Folder with the files of limits for other accounts, because only the hub's account can open the
+hub's own folder. Only root writes in it.
+"""
 Stamp = tuple[int, int] | None
 
 log = logging.getLogger(__name__)
@@ -135,8 +137,8 @@ class Allowances:
         return entitled(self.policy.policy, groups, override, self._clock())
 
     def tell(self, user: str, groups: Iterable[str], gid: int | None = None) -> Path:
-        """Write a user's file of limits and return it. Raises OSError. `gid` is the group of the
-        account that reads the file, if that account is not the hub's.
+        """Write a user's file of limits and return its path. Raises OSError. `gid` is the group of
+        the account that reads the file; None if the hub's own account reads it.
         """
         file = self._folder(of_others=gid is not None) / f"{quote(user, safe='')}.json"
         limits = limits_of(self.of(user, groups), self.policy.policy.notifications)
@@ -160,7 +162,7 @@ class Allowances:
 
     @property
     def of_others(self) -> Path:
-        """The folder of the files for other accounts, in which only root writes."""
+        """The folder of this hub in OF_ROOT, in which only root writes."""
         return OF_ROOT / hashlib.sha256(os.fsencode(self.state)).hexdigest()[:12]
 
     def _folder(self, *, of_others: bool) -> Path:
@@ -179,7 +181,7 @@ class Allowances:
 
 @functools.cache
 def shared_allowances(state: Path, policy: Path | None) -> Allowances:
-    """Return one object for all notebooks of a hub, which remembers the last valid policy."""
+    """Return the same object for all notebooks of a hub, because it keeps the last valid policy."""
     return Allowances(state, policy)
 
 
@@ -246,7 +248,7 @@ class NoSitePolicy:
 
 
 class LocalSitePolicy(NoSitePolicy):
-    """The policy files in the hub's folder on this machine."""
+    """The policy and the overrides in the hub's folder on this machine."""
 
     def __init__(self, allowances: Allowances) -> None:
         self._allowances = allowances

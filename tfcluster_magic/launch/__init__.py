@@ -27,12 +27,12 @@ class ProjectUse:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The options that the file sets, by their Python keys."""
+        """The Python keys of the options that the file sets."""
         named = (*(each.partition(":")[0] for each in self.settings), *self.replaced)
         return frozenset(name.replace("-", "_") for name in named)
 
     def message(self) -> Message:
-        """Return the sentence for the launch and for the record."""
+        """Return the message about these settings, for the launch and for the record."""
         here = {"settings": list(self.replaced)}
         file, settings = str(Path(self.folder, PROJECT_FILE)), list(self.settings)
         replaced = Message("ReplacedHere", here) if self.replaced else ""
@@ -45,8 +45,8 @@ class ProjectUse:
 
     @classmethod
     def of(cls, inferred: Iterable[Message]) -> ProjectUse | None:
-        """Return the use of a project from the inferences that a record has of its launch; None if
-        there is none.
+        """Return the `ProjectUse` that was stored as a message among the inferences in a run's
+        record; None if there is none.
         """
         for told in inferred:
             if told.code not in ("FromProject", "FromConfiguration"):
@@ -72,11 +72,11 @@ def _texts(value: object) -> tuple[str, ...]:
 class LaunchRequest:
     """A request to a backend for a launch; its spec is validated.
 
-    `cluster` is the chosen name. `name_given` says that the user chose it, so a name in use is
-    refused; a derived name gets the next free letter instead (`train`, `train-b`, ...). `inferred`
-    lists the parts of the spec that were inferred from the program. A launch by a schedule has
-    `scheduled`, and its run number `run`: if a run with that number and due time exists, the launch
-    is not repeated.
+    `cluster` is the name of the cluster. If the user gave the name (`name_given`), the launch is
+    refused while the name is in use; a derived name gets the next free letter instead (`train`,
+    `train-b`, ...). `inferred` lists the parts of the spec that were inferred from the program. A
+    launch by a schedule has `scheduled` and the run number `run`. If a run with this number and due
+    time exists, the launch is not repeated.
     """
 
     cluster: str

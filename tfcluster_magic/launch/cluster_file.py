@@ -21,13 +21,13 @@ from ..spec import API_VERSION, KIND, ProgramKind, Spec, TFCluster, names, resou
 from .launch_as_command import portable_source
 from .validation.rules import PROGRAM_FORMS
 
-MOST_BYTES = 4 * 1024 * 1024  # a record with its program is far smaller
+MOST_BYTES = 4 * 1024 * 1024  # a record, even with its program, is far smaller
 
 
 @dataclass(frozen=True)
 class ClusterFile:
-    """The content of a cluster file. If the file has no snapshot, `program` is the source, and
-    `entry` is the file to start if the source is a folder.
+    """The content of a cluster file. If the file has no snapshot, `program` is the source of the
+    program; if the source is a folder, `entry` is the file to start.
     """
 
     name: str | None
@@ -41,7 +41,7 @@ def read(path: str) -> ClusterFile:
     """Read a cluster file, or standard input for `-`.
 
     Raises:
-        InvalidRequest: it is missing, too large, not YAML, or not a TFCluster.
+        InvalidRequest: the file is missing, too large, not YAML, or not a TFCluster.
     """
     data = _parse(path, read_text(path))
     name: str | None = None
@@ -78,18 +78,18 @@ def read(path: str) -> ClusterFile:
 
 
 def _says_what_runs(program: Mapping[str, object]) -> bool:
-    """Return whether `program` holds the program itself, or says where the tasks find it. Then its
+    """Return whether `program` contains the program, or says where the tasks find it. If so, its
     `source` is only a label.
     """
     return any(program.get(each) is not None for each in ("sha256", *PROGRAM_FORMS))
 
 
 def cluster_file_of(cluster: TFCluster) -> dict[str, object]:
-    """Return the cluster file that launches `cluster` again, in whichever folder the file is.
+    """Return the cluster file that launches `cluster` again, from any folder.
 
     The file names the program's source if the source can be found from any folder; a launch then
-    uses the source as it is at that time. Otherwise (a cell, an unknown folder) the file has the
-    run's own snapshot.
+    takes a new snapshot of the source. If the source cannot be found (a cell, an unknown folder),
+    the file has the run's own snapshot.
     """
     spec: dict[str, Any] = msgspec.to_builtins(cluster.spec)
     for own in ("stop", "resumeFrom", "after"):
@@ -113,12 +113,12 @@ def cluster_file_of(cluster: TFCluster) -> dict[str, object]:
 
 
 def read_text(path: str, field: str = "", most: int = MOST_BYTES) -> str:
-    """Read the text of a file with a limited number of bytes, or of standard input for `-`.
+    """Read the text of a file of at most `most` bytes, or of standard input for `-`.
 
-    Errors call the text `field`.
+    `field` is the name of the text in errors.
 
     Raises:
-        InvalidRequest: it is missing, too large or not UTF-8.
+        InvalidRequest: the text is missing, too large or not UTF-8.
     """
     try:
         if path == "-":
@@ -141,9 +141,9 @@ def read_documents(path: str, text: str, field: str = "") -> list[object]:
     """Parse a text that was read from `path` as YAML documents.
 
     Raises:
-        InvalidRequest: it is not YAML.
+        InvalidRequest: the text is not YAML.
     """
-    import yaml  # here, because it would slow the start of every other command
+    import yaml  # a top-level import would slow the start of every command
 
     try:
         return list(yaml.safe_load_all(text))
@@ -177,7 +177,9 @@ def _parse(path: str, text: str) -> Mapping[str, object]:
 
 
 def _relative_to_file(path: str, source: str) -> str:
-    """Return a program's path relative to the file that names it, so that both can be moved."""
+    """Return a program's path with the cluster file's folder in front: a path in the file is
+    relative to the file, so that both can be moved together.
+    """
     if path == "-" or "://" in source or Path(source).is_absolute():
         return source
     return str(Path(path).parent / source)

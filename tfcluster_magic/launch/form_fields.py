@@ -28,32 +28,34 @@ _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "ex
 def form_fields(is_here: bool, most_tasks: int | None = None) -> list[dict[str, Any]]:
     """Return every option in the order of the command line, in the current language.
 
-    Options of pods are left out if tasks are processes of this machine (`is_here`). `path` is the
-    field of the spec (`*` for every task type). `default` is its value in each mode as a user would
-    write it; null if the program decides or there is no default. A count is at most `most_tasks`.
+    Options of pods are left out if tasks are processes of this machine (`is_here`). In the result,
+    `path` is the field of the spec (`*` for every task type), and `default` is the default in each
+    mode as a user would write it; null if the program decides or there is no default. The maximum
+    of a number of tasks is at most `most_tasks`.
     """
     fields = [_field(option) for option in OPTIONS if not (is_here and option.only_kubernetes)]
     for field in fields if most_tasks is not None else ():
         if field["path"][-1] == "count" and "maximum" in field:
             field["maximum"] = min(field["maximum"], most_tasks)
-    if not is_here:  # an image does not have a kernel's Python
+    if not is_here:  # in an image, a kernel's Python does not exist
         python = next(field for field in fields if field["key"] == "python")
         python |= {"section": PODS, "example": "python3"}
     return fields
 
 
 def form_values(spec: Spec, told: Collection[str] = ()) -> dict[str, str | bool | list[str]]:
-    """Return the values of a form's fields for another launch of `spec`, by key. Default values are
-    left out, except those of the options in `told`, which the file of a project sets.
+    """Return the values of a form's fields, by key, for another launch of `spec`. Default values
+    are left out, except for the options in `told`: a project's file sets these options to other
+    values.
 
     A value is a text as a user types it, a boolean for a switch, or a list of texts for a
-    repeatable option. All numbers of tasks are included, even if they are defaults. `read_options`
-    gives the same spec for these values.
+    repeatable option. All numbers of tasks are included, even if they are defaults. From the
+    result, `read_options` makes the same spec again.
     """
     found: dict[str, str | bool | list[str]] = {}
     for option in OPTIONS:
         if option.path[0] == "*":
-            continue  # each type of task has its own field
+            continue  # the resources of every task type have their own fields
         value = field_at(spec, option.path)
         is_count = option.path[0] == "replicas" and option.path[-1] == "count"
         is_told = is_count and option.only in (None, spec.mode)
@@ -94,7 +96,8 @@ def option_for(field: str, said: Mapping[str, object]) -> str | None:
         return "arguments" if path[1:2] == ("arguments",) else "program"
     while path:
         keys = [option.key for option in OPTIONS if _may_set(option, path)]
-        # Several options may set one path: --memory does, unless --worker-memory is given.
+        # Several options may set one path: --memory sets the path of --worker-memory, unless
+        # --worker-memory is given.
         if keys:
             return next((key for key in reversed(keys) if key in said), keys[-1])
         path = path[:-1]
@@ -115,8 +118,9 @@ def form_problems(
     said: Mapping[str, object],
     inputs: Mapping[str, str] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
-    """Return problems for a form: each with its input, and with the number that fits, if any.
-    `inputs` maps a problem's field to a form input that is not a launch option.
+    """Return problems for a form: each with the input that it concerns, and with the number of
+    tasks that would fit, if any. `inputs` maps a problem's field to a form input that is not a
+    launch option.
     """
     return [
         {
@@ -178,7 +182,7 @@ def _default(option: Option, mode: Mode) -> str | None:
 
 
 def bounds(path: Sequence[str], model: type[Model] = Spec) -> dict[str, Any]:
-    """Return the bounds of a field of a model, by the names of JSON Schema."""
+    """Return the bounds of the field at `path` of a model, by their names in JSON Schema."""
     kind: Any = model
     for part in path:
         inner = _model_in(kind)
@@ -212,7 +216,7 @@ def _may_set(option: Option, path: tuple[str, ...]) -> bool:
 
 
 def _json_value(value: object) -> object:
-    """Return a value that JSON can hold."""
+    """Return a value in a form that JSON can express."""
     if isinstance(value, float) and not abs(value) < float("inf"):
         return str(value)
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

@@ -1,8 +1,8 @@
 """A launch as a command line or a magic: the reverse of `options.read_options`. Pure.
 
-Parsing the resulting arguments gives the same launch; defaults are left out. This module writes
-each kind of value, and escapes what IPython would change in a cell. Invalid launches can be
-written, too.
+Parsing the resulting arguments gives the same launch; defaults are left out. This module formats
+each kind of value, and escapes characters that IPython would change in a cell. Invalid launches can
+be written, too.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def launch_argv(
     sha256: str | None = None,
     config: str | None = None,
 ) -> list[str]:
-    """Return the command-line arguments of a launch, the verb first; `options` are by key, as the
-    user gave them.
+    """Return the command-line arguments of a launch, with the verb first. `options` are the values
+    that the user gave, by key.
     """
     words = ["launch"]
     for option in OPTIONS:
@@ -66,7 +66,7 @@ def magic_line(words: Sequence[str], cell: bool = False) -> str:
     escapes = {ord("{"): "{{", ord("}"): "}}"} | {ord(c): f"{{chr({ord(c)})}}" for c in breaks}
     if (
         breaks or braces or '"\'"' in line
-    ):  # other words are quoted, and IPython respects the quotes
+    ):  # any other `$` is in single quotes, where IPython does not expand it
         escapes[ord("$")] = "{chr(36)}"
     return f"{'%%' if cell else '%'}tfcluster {line.translate(escapes)}"
 
@@ -74,8 +74,9 @@ def magic_line(words: Sequence[str], cell: bool = False) -> str:
 def shell_command(cluster: TFCluster) -> str | None:
     """Return the shell command that launches `cluster` again.
 
-    None for a program text in the record and a command of the image, which no command line can
-    express. If the working folder is known and matters, the command changes to it first.
+    Return None for a cell, a text in the record, or a command of the image: no command line can
+    express these. If the program's path is relative and its working folder is known, the command
+    changes to this folder first.
     """
     program = cluster.spec.program
     if program is not None and program.kind in _WORDLESS:
@@ -105,15 +106,15 @@ def notebook_cell(cluster: TFCluster) -> str:
 def _cluster_argv(cluster: TFCluster, source: str | None) -> list[str]:
     arguments = cluster.spec.program.arguments if cluster.spec.program else ()
     use = ProjectUse.of(cluster.status.inferred) if source is not None else None
-    spec = replace(cluster.spec, after=())  # the awaited runs have ended
+    spec = replace(cluster.spec, after=())  # the runs that it waited for have ended
     options = options_of(spec, use.keys if use else ())
     config = use.config if use else None
     return launch_argv(source, arguments, cluster.metadata.cluster, options, config=config)
 
 
 def options_of(spec: Spec, told: Collection[str] = ()) -> dict[str, object]:
-    """Return the options, by key, that produce `spec`. Defaults are left out, except for options in
-    `told`, which a project's file sets to other values.
+    """Return the values, by key, of the options that produce `spec`. Defaults are left out, except
+    for options in `told`, which a project's file sets to other values.
     """
     found = _options_of(spec)
     for option in OPTIONS:
@@ -153,7 +154,7 @@ def _options_of(spec: Spec) -> dict[str, object]:
 
 
 _NONE: tuple[object, ...] = ((), {}, None)
-"""The values of absent repeatable options."""
+"""The values of options that are not given."""
 
 
 def portable_source(program: Program | None) -> str | None:
@@ -182,7 +183,9 @@ def value_text(kind: Kind, value: object) -> str:
 
 
 def field_at(model: Any, path: tuple[str, ...]) -> object:
-    """Return the field at `path` of a model, by its JSON names; None below an absent field."""
+    """Return the value of the field at `path`, which has JSON names, in a model; None if a field on
+    the path is absent.
+    """
     for part in path:
         if model is None:
             return None
@@ -192,12 +195,12 @@ def field_at(model: Any, path: tuple[str, ...]) -> object:
 
 
 def field_default(path: tuple[str, ...]) -> object:
-    """Return the default of a field; numbers of tasks get their defaults elsewhere."""
+    """Return the default of a field. Numbers of tasks have their defaults in `_implied_value`."""
     return field_at(Spec(), path)
 
 
 def option_texts(option: Option, value: object) -> list[str]:
-    """Return an option's value as typed, with one text for each time that it is given."""
+    """Return an option's value as typed: one text for each time that the option is given."""
     if option.kind is Kind.PAIRS:
         if isinstance(value, Mapping):
             return [f"{name}={content}" for name, content in value.items()]
@@ -218,7 +221,7 @@ def _pair(flag: str, text: str) -> list[str]:
 
 
 def _shared_resources(spec: Spec) -> dict[str, object]:
-    """Return the resources that every task has in common, if there are several task types."""
+    """Return the resources that are equal for all task types, if there are several types."""
     types = list(spec.replicas.counts)
     found: dict[str, object] = {}
     for key in ("cpu", "memory", "gpu"):
@@ -229,7 +232,7 @@ def _shared_resources(spec: Spec) -> dict[str, object]:
 
 
 def _implied_value(option: Option, spec: Spec) -> object:
-    """Return the value that a field has without its option; None if unknown."""
+    """Return the value of an option's field if the option is not given; None if unknown."""
     if option.path == ("replicas", TaskType.WORKER.value, "count"):
         return DEFAULT_WORKERS
     if option.path[:1] == ("replicas",) and option.path[2] == "count":
@@ -246,14 +249,14 @@ def _findings(program: Program | None) -> Findings | None:
     if program is None or program.files is None:
         return None
     try:
-        # reads no folder, because the files are in the record
+        # no folder is read, because the files are in the record
         return find_out(program, Path(os.devnull))
     except (TFClusterError, binascii.Error):
         return None
 
 
 def _cell_of(program: Program) -> str:
-    """Return the text of a cell; empty if no cell can express it."""
+    """Return a program as the text of a cell; empty if no cell can express the program."""
     if program.kind is not ProgramKind.CELL and not program.entrypoint.endswith(".py"):
         return ""
     content = (program.files or {}).get(program.entrypoint)

@@ -2,8 +2,8 @@
 
 Command line, magic, forms and Python keywords use this table. `read_options` turns option values
 into a `Spec` in JSON form: it finds every problem at once, and names the option that caused each
-problem. Short forms (`images:/mnt/images:ro`) and default numbers of tasks are defined here. Bounds
-and rules between fields are checked in `validation/`.
+problem. Short forms (`images:/mnt/images:ro`) and default numbers of tasks are defined in this
+module. Bounds and rules between fields are checked in `validation/`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FieldPath = tuple[str, ...]
 
 
 class Kind(Enum):
-    """The kind of an option's value; the member's value is shown in help."""
+    """The kind of an option's value. A member's value is the placeholder in help texts."""
 
     WHOLE = "N"
     NUMBER = "CORES"
@@ -53,15 +53,15 @@ class Kind(Enum):
 
     @property
     def has_parts(self) -> bool:
-        """Whether a value is an object in JSON, or several of them."""
+        """Whether a value consists of parts or items, and is an object or a list in JSON."""
         return self in _ITEM_TEXT or self in (Kind.NAMES, Kind.ANNOTATIONS)
 
 
 @dataclass(frozen=True)
 class Option:
     """One option: `flag` is its name on a command line, `key` its name in Python, `label` its name
-    in forms. `path` is the path of the field that it sets, `only` the mode in which it has an
-    effect, if not in both.
+    in forms. `path` is the path of the field that the option sets. If the option has an effect in
+    one mode only, `only` is this mode.
     """
 
     flag: str
@@ -74,7 +74,7 @@ class Option:
 
     @property
     def key(self) -> str:
-        """The key in Python: `--worker-cpu` gives `worker_cpu`."""
+        """The option's name in Python: `worker_cpu` for `--worker-cpu`."""
         return self.flag[2:].replace("-", "_")
 
     @property
@@ -337,8 +337,8 @@ def unknown_options(options: Mapping[str, object]) -> list[Problem]:
     return problems
 
 
-# Options with parts, written and read as on a command line; both directions match. `validation/`
-# checks names and paths like all other values. Most of these options are for pods.
+# Options with parts: reading a text of the command line, and writing this text from the value.
+# `validation/` checks names and paths like all other values. Most of these options are for pods.
 
 _VOLUME = re.compile(
     r"(?P<claim>[^/:]+)(?:/(?P<subPath>[^:]+))?:(?P<path>[^:]+)(?::(?P<how>r[ow]))?"
@@ -348,8 +348,8 @@ _CLAIM = re.compile(r"(?P<size>[^:]+)(?::(?P<storageClass>.+))?", re.DOTALL)
 
 
 def read_pod_option(kind: Kind, value: object) -> object:
-    """Return the JSON form of a value, which is a list of texts, one text with several items, or
-    JSON. Raises ValueError with the right syntax.
+    """Return the JSON form of `value`, which may be a list of texts, one text with several items,
+    or already JSON. Raises ValueError, whose message shows the right syntax.
     """
     if kind is Kind.ANNOTATIONS and isinstance(value, Mapping):
         return {str(key): str(content) for key, content in value.items()}
@@ -363,8 +363,8 @@ def read_pod_option(kind: Kind, value: object) -> object:
 
 
 def pod_option_texts(kind: Kind, value: object) -> list[str]:
-    """Return the texts of an option, one for each time that it is given. A `value` that has texts
-    already is not changed.
+    """Return the texts of an option: one text for each time that the option is given. Texts in
+    `value` are not changed.
     """
     value = msgspec.to_builtins(value)
     if kind is Kind.ANNOTATIONS and isinstance(value, Mapping):
@@ -439,7 +439,7 @@ def _read_dependency(item: object) -> object:
 
 
 OF_SCHEDULE = "schedule:"
-"""Prefix of the name of a schedule in `--after`."""
+"""Prefix that marks the name of a schedule in `--after`."""
 
 
 def split_schedule(text: str) -> tuple[str, str]:
@@ -502,9 +502,9 @@ def option_of(field: str) -> str:
 
 @dataclass
 class OptionValues:
-    """Option values as a `spec` in JSON form, with the `origin` of its fields and the problems so
-    far. `for_all` holds the resources of every task until `fill_in_defaults` knows which task types
-    exist.
+    """Option values as a `spec` in JSON form, and the problems so far. `origin` has the option that
+    set each field. `for_all` has the resources for every task until `fill_in_defaults` knows which
+    task types exist.
     """
 
     spec: dict[str, object] = field(default_factory=dict)
@@ -532,8 +532,8 @@ class OptionValues:
             self.origin[path] = origin
 
     def by_option(self, problems: Iterable[Problem]) -> list[Problem]:
-        """Return the problems, each with the option that set the field in place of the field's
-        name.
+        """Return the problems; if an option set the field of a problem, the option replaces the
+        field's name.
         """
         return [Problem(self._called(str(p.field)), p.value, p.allowed) for p in problems]
 
@@ -559,9 +559,9 @@ def read_options(
     onto: OptionValues | None = None,
     origins: Mapping[str, str] | None = None,
 ) -> OptionValues:
-    """Read `options` (by their Python keys; None means not given) and add them to `spec`, or to the
-    values that were read before (`onto`). Problems call an option by its flag, or by its entry in
-    `origins`.
+    """Read `options`, which are by Python key; the value None means not given. Add them to `spec`,
+    or to values that were read before (`onto`). In problems, an option has its name from `origins`,
+    if there is one, else its flag.
     """
     values = OptionValues(_copy(spec or {})) if onto is None else onto
     called = {option.key: option.flag for option in OPTIONS} | dict(origins or {})
@@ -592,9 +592,9 @@ def read_options(
 
 
 def fill_in_defaults(values: OptionValues, wanted: Collection[TaskType] = ()) -> set[TaskType]:
-    """Fill in missing counts, and the resources for every task. `wanted` are the types besides
-    workers that the program needs. Return the types that got a task only because the program needs
-    one.
+    """Fill in missing numbers of tasks, and the resources for every task. `wanted` are the task
+    types, besides workers, that the program needs. Return the types that get a task only because
+    the program needs it.
     """
     in_graph = values.get(("mode",)) == Mode.IN_GRAPH.value
     asked_for = set() if in_graph else set(wanted)

@@ -1,8 +1,8 @@
 """Plans of launches: from option values to a `LaunchRequest`, and the dry run of a form.
 
 Program, name, counts and limits are checked together: one error has every problem, each with the
-option that caused it. This module chooses the name and the program's source. It creates nothing
-except the snapshot of a large program, in the given workspace.
+option that caused it. This module chooses the name and takes the program's snapshot. It writes
+nothing, except the snapshot of a large program, which goes into the given workspace.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Plan:
 
 
 def plan_launch(request: LaunchRequest, number: int, preflight: Preflight) -> Plan:
-    """Return the run that `request` would create, with the number that it would get."""
+    """Return the plan of the run `number` that `request` would create."""
     metadata = Metadata(
         name=names.run_name(request.cluster, number),
         cluster=request.cluster,
@@ -89,9 +89,10 @@ def plan_launch(request: LaunchRequest, number: int, preflight: Preflight) -> Pl
 class ProgramSource:
     """The program of a launch: at most one of `path` and `cell`.
 
-    `workspace` is the folder for a snapshot too large for the record, `folder` the user's working
-    folder (this process's if None). If `fetch` is false, no URL is read. `beside_bytes` is the size
-    limit for a single file together with the small files in its folder. `entry` is the file that
+    `workspace` is the folder for a snapshot that is too large for the record. `folder` is the
+    user's working folder; None means the working folder of this process. If `fetch` is false, no
+    URL is read. `beside_bytes` is the maximum size of a program that is a single file, including
+    the small files in the same folder, which the snapshot takes along. `entry` is the file that
     starts a folder.
     """
 
@@ -117,10 +118,10 @@ KnownRuns = Callable[[], Sequence[TFCluster]]
 
 @dataclass
 class LaunchDraft:
-    """A launch under construction; its problems are collected and raised once.
+    """A launch under construction. Its problems are collected, and raised together at the end.
 
-    `runs` returns the existing runs. `use` has the settings from a project's file, `named` the name
-    to use if the user gives no name.
+    `runs` returns the existing runs. `use` has the settings from a project's file. `named` is the
+    name to use if the user gives no name.
     """
 
     values: OptionValues
@@ -130,7 +131,7 @@ class LaunchDraft:
     named: str | None = None
 
     def attempt(self, make: Callable[[], T]) -> T | None:
-        """Return the result of `make`; if it raises InvalidRequest, add the problems to the list
+        """Return the result of `make`; if it raises InvalidRequest, add its problems to the draft
         and return None.
         """
         try:
@@ -157,15 +158,14 @@ def request_launch(
 ) -> LaunchRequest:
     """Return the request for a launch; the arguments are those of `ClusterManager.launch`.
 
-    If `program` is a project (a folder with `tfcluster.yaml`), its file gives the options that are
-    not given here, with `config` also those of that configuration.
+    If `program` is a project (a folder with `tfcluster.yaml`), options that are not given come from
+    the project's file; with `config`, also from this configuration in the file.
 
-    `workspace` is the folder for a snapshot too large for the record, `beside_bytes` the size limit
-    for a single file together with the small files in its folder. `runs` returns the existing runs,
-    in which the names in `after` are looked up.
+    `workspace`, `folder` and `beside_bytes` are as in `ProgramSource`. `runs` returns the existing
+    runs, in which the names in `after` are looked up.
 
     Raises:
-        InvalidRequest: with every problem.
+        InvalidRequest: the launch has problems; the error has all of them.
     """
     source = ProgramSource(
         workspace, program, cell, sha256, arguments, folder, beside_bytes=beside_bytes
@@ -196,8 +196,8 @@ def _started_project(
     project.
 
     Raises:
-        InvalidRequest: the project's file has problems (the error has them all), or there is no
-            such configuration.
+        InvalidRequest: the project's file has problems (all are in the error), or has no
+            configuration `config`.
     """
     folder = None
     if source.path is not None and source.cell is None:
@@ -240,8 +240,8 @@ def request_from_source(
 
 
 def _used(use: ProjectUse, spec: Spec) -> ProjectUse:
-    """Return the project's settings, with the program that was found in its folder if its file
-    names none.
+    """Return the project's settings; if its file names no program, add the program that was found
+    in its folder.
     """
     found = spec.program is not None and "program" not in use.keys
     if spec.program is not None and found:
@@ -250,7 +250,7 @@ def _used(use: ProjectUse, spec: Spec) -> ProjectUse:
 
 
 def placeholder_program(source: str) -> dict[str, object]:
-    """Return a placeholder for a program of which only the name is known."""
+    """Return a placeholder for a program whose name is known but whose text is not."""
     entry = "program.sh" if source.endswith(".sh") else "program.py"
     return {"kind": "url", "source": source, "entrypoint": entry, "sha256": "0" * 64}
 
@@ -266,12 +266,12 @@ def request_rerun(
 ) -> LaunchRequest:
     """Return the request for another run of the same snapshot; the arguments are those of `rerun`.
 
-    The new run waits for other runs only if `options` say so, because the runs that `old` waited
-    for have ended.
+    The new run waits for other runs only if `options` contain `after`, because the runs that `old`
+    waited for have ended.
 
     Raises:
-        InvalidRequest: with every problem.
-        Conflict: the record of `old` is damaged and does not say what it ran.
+        InvalidRequest: the launch has problems; the error has all of them.
+        Conflict: the record of `old` is damaged and does not say what the run was.
     """
     if old.status.reason is Reason.RECORD_DAMAGED:
         raise Conflict(old.status.message)
@@ -302,15 +302,15 @@ def request_rerun(
     made = _finish(draft, chosen, lambda: chosen)
     inferred = (*_still_inferred(old, made.spec, options), *newest)
     scheduled = old.metadata.scheduled
-    if scheduled is not None:  # the schedule takes no advice from a run launched by hand
+    if scheduled is not None:  # a rerun by hand must not change the schedule's advice
         scheduled = msgspec.structs.replace(scheduled, advised=None)
     return replace(made, inferred=inferred, scheduled=scheduled)
 
 
 def _resolve_after(draft: LaunchDraft) -> list[Message]:
     """Replace the names in `after` with exact runs, and add a problem for each run that can no
-    longer succeed or end as required. Return a message for each name that means a run of another
-    name.
+    longer succeed or end as required. Return a message for each name that was replaced by a run
+    with a different name.
     """
     after = draft.values.get(("after",))
     if not after or not isinstance(after, list) or draft.runs is None:
@@ -356,7 +356,7 @@ def _unknown_run(ref: str, known: Sequence[TFCluster]) -> str:
 
 
 def _why_never(run: TFCluster, until: str) -> str:
-    """Return why a run will never succeed or end as required; empty if it did, or still can."""
+    """Return why a run can never end as `until` requires; empty if it did so, or still can."""
     name, phase = run.metadata.name, run.status.phase
     if until != AwaitedOutcome.SUCCESS.value or phase is Phase.SUCCEEDED:
         return ""
@@ -369,7 +369,7 @@ def _why_never(run: TFCluster, until: str) -> str:
 
 
 def _put_program(draft: LaunchDraft, source: ProgramSource) -> programs.Findings:
-    """Take the snapshot, if there is a program; return the findings in its text."""
+    """Take the snapshot, if there is a program; return the findings in the program's text."""
     nothing = programs.Findings()
     values = draft.values
     if source.sha256 is not None and source.path is None:
@@ -406,8 +406,8 @@ _OBJECT_STORE = re.compile(r"(?:gs|s3|s3a|hdfs|viewfs|abfss?|oss|cos)://[^\s,;]+
 
 
 def _object_store_warnings(arguments: Sequence[str]) -> list[str]:
-    """Return warnings about arguments that name an object store, which this module does not
-    read.
+    """Return warnings about arguments with a URL in an object store, because event files there are
+    not read.
     """
     found = dict.fromkeys(url for each in arguments for url in _OBJECT_STORE.findall(str(each)))
     text = _(
@@ -424,7 +424,7 @@ def _put_interpreter(draft: LaunchDraft, folder: Path | None) -> None:
         return
     path = os.path.expanduser(said)
     if os.sep in path:
-        # not the real path: a virtual environment is identified by the link in it
+        # do not resolve links: Python finds a virtual environment by the path of the link
         found = draft.attempt(
             lambda: os.path.abspath(os.path.join(folder or _working_folder(), path))
         )
@@ -438,8 +438,8 @@ def _put_interpreter(draft: LaunchDraft, folder: Path | None) -> None:
 
 
 def _bytes_beside_program(values: OptionValues) -> int:
-    """Return the bytes that the other options take in the record; invalid options are not
-    counted.
+    """Return the bytes that options other than the program take in the record; invalid options
+    count as 0.
     """
     beside = ("env", "pods", "interpreter")
     said = {key: values.spec[key] for key in beside if key in values.spec}
@@ -480,7 +480,7 @@ def _no_program_for(arguments: Sequence[str]) -> Problem:
 
 
 def _derive_name(values: OptionValues, source: ProgramSource) -> str:
-    """Return a name for a launch without one."""
+    """Return a name for a launch for which the user gave no name."""
     if source.path is not None:
         return programs.default_name(source.path, source.cwd)
     if source.cell is not None:
@@ -489,13 +489,13 @@ def _derive_name(values: OptionValues, source: ProgramSource) -> str:
 
 
 def _finish(draft: LaunchDraft, name: str | None, derive: Callable[[], str]) -> LaunchRequest:
-    """Check everything that can be checked, and raise all problems."""
+    """Return the request, after checking all that can be checked; raise all problems together."""
     values = draft.values
     refused_program = any(p.field == "program" for p in values.problems)
     before = len(values.problems)
     spec = draft.attempt(lambda: validation.validate(values.spec))
     found = values.by_option(values.problems[before:])
-    if refused_program:  # a program was named, so "name a program" would mislead
+    if refused_program:  # do not also ask for a program: one was named
         found = [p for p in found if p.field != "spec.program"]
     values.problems[before:] = [
         replace(p, field="program") if p.field == "spec.program" else p for p in found
@@ -524,15 +524,15 @@ _OVERRIDES = {
     "NeededChief": "chief",
     "StrategyUnclear": "ps",
 }
-"""The keys of the options that override the numbers of tasks in messages, by message code."""
+"""By message code: the key of the option that overrides the number of tasks in the message."""
 _LEFT_OUT = ("FlagUnclear", "FlagUnrelated", "FlagOfSubcommand")
 
 
 def inferred_messages(
     spec: Spec, findings: programs.Findings, given: Collection[TaskType]
 ) -> tuple[Message, ...]:
-    """Return messages about the parts of `spec` that follow from `findings`; `given` are the task
-    types that have a task because of them.
+    """Return messages about the parts of `spec` that were inferred from `findings`. `given` are the
+    task types that have a task only because of the findings.
     """
     if spec.mode is not Mode.BETWEEN_GRAPH:
         return ()
@@ -570,7 +570,7 @@ def inferred_messages(
 def _still_inferred(
     old: TFCluster, spec: Spec, options: Mapping[str, object]
 ) -> tuple[Message, ...]:
-    """Return the inferences from the launch of `old` that still apply to `spec`, a rerun."""
+    """Return the inferences from the launch of `old` that still apply to its rerun with `spec`."""
     kept = [*unpinned_messages(spec.program)]
     for told in old.status.inferred:
         if told.code == "ProgramNotPinned":
@@ -597,7 +597,9 @@ def _still_inferred(
 
 
 def _without(use: ProjectUse, options: Mapping[str, object]) -> ProjectUse:
-    """Return the settings that a project gave to a run, for a rerun with other options."""
+    """Return the settings that a project gave to a run, without those that `options` of a rerun
+    replace.
+    """
     gone = {key.replace("_", "-") for key, value in options.items() if value not in (None, ())}
     of = {each: each.partition(":")[0] for each in use.settings}
     stays = tuple(each for each, key in of.items() if key not in gone)
@@ -607,7 +609,7 @@ def _without(use: ProjectUse, options: Mapping[str, object]) -> ProjectUse:
 
 
 def _refuse_missing_chief(draft: LaunchDraft, findings: programs.Findings) -> None:
-    """Refuse a launch without the chief that the program needs."""
+    """Add a problem if the program needs a chief and the launch has none."""
     values, why = draft.values, findings.wanted.get(TaskType.CHIEF)
     if why is None or not why.certain or values.get(count_path(TaskType.CHIEF)) != 0:
         return
@@ -618,15 +620,15 @@ def _refuse_missing_chief(draft: LaunchDraft, findings: programs.Findings) -> No
     values.problems.append(Problem("--chief", "--no-chief", allowed))
 
 
-# Dry runs: a launch while its form is being filled in, with its problems so far. Nothing is fetched
-# and nothing is kept.
+# Dry runs: the check of a launch while a user fills in its form. Nothing is fetched, and nothing is
+# recorded.
 
 
 class LaunchTarget(Protocol):
     """The part of a backend that a dry run of a launch needs."""
 
     def preflight(self, spec: Spec) -> Preflight:
-        """Return everything that prevents `spec` now. Creates nothing."""
+        """Return the problems that prevent a launch of `spec` now. Creates nothing."""
 
     def list(self) -> list[TFCluster]:
         """Return all runs that have a record."""
@@ -634,11 +636,11 @@ class LaunchTarget(Protocol):
 
 @dataclass(frozen=True)
 class DryRun:
-    """A launch that is being filled in, with its problems so far.
+    """The result of a dry run: a launch whose form is being filled in, with its problems so far.
 
-    `name` is the given or derived name. `spec` is None if not even the size of the run is known; a
-    placeholder replaces an unreadable program. `told`, `cautions`: see `Preflight`. `inferred`: see
-    `LaunchRequest`.
+    `name` is the given or derived name. `spec` is None if the options are invalid; in `spec`, a
+    placeholder replaces a program that cannot be read. `told`, `cautions`: see `Preflight`.
+    `inferred`: see `LaunchRequest`.
     """
 
     name: str | None
@@ -651,7 +653,7 @@ class DryRun:
     cautions: tuple[Problem, ...] = ()
 
     def placed(self, target: LaunchTarget) -> DryRun:
-        """Return the same dry run with the reasons that prevent it on the target."""
+        """Return the same dry run with the problems and warnings of the target added."""
         verdict = Preflight() if self.spec is None else target.preflight(self.spec)
         known = target.list() if self.given else []
         taken = [_name_taken(c) for c in known if c.active and c.metadata.cluster == self.name]
@@ -677,7 +679,9 @@ def dry_run(
     runs: KnownRuns | None = None,
     **options: object,
 ) -> DryRun:
-    """Return a dry run of the values so far, which are those of `request_launch`. Reads no URL."""
+    """Return a dry run of the values so far; the arguments are those of `request_launch`. Reads no
+    URL.
+    """
     source = ProgramSource(workspace, program, cell, sha256, arguments, folder, False, beside_bytes)
     draft = LaunchDraft(read_options(options), runs)
     try:
@@ -700,8 +704,8 @@ def dry_run(
 
 
 def _program_cautions(warned: Sequence[str], arguments: Sequence[str]) -> tuple[Problem, ...]:
-    """Return warnings about a program and its arguments as problems of the fields `program` and
-    `arguments`.
+    """Return the warnings `warned` as problems of the field for the program or the field for its
+    arguments.
     """
     of_arguments = _object_store_warnings(arguments)
     fields = [_("arguments after --") if w in of_arguments else "program" for w in warned]

@@ -5,10 +5,10 @@
     configurations:
       quick: {workers: 1, max-duration: 10m}
 
-A value is read like its option on a command line, so YAML does not change values such as `on`,
-`1e-3` or `010`. The file can set only options of a launch. Its program is inside the folder, and
-unknown keys are refused. This module has the file's format, its JSON Schema, and the search for
-projects below a folder. Nothing is launched or written.
+A value is read like the value of an option on a command line, so YAML does not change values such
+as `on`, `1e-3` or `010`. The file can set only options of a launch. The program must be inside the
+folder, and unknown keys are refused. This module has the file's format, the JSON Schema of the
+file, and the search for projects below a folder. Nothing is launched or written.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ Value = bool | str | tuple[str, ...] | dict[str, str]
 
 @dataclass(frozen=True)
 class ProjectProblem(Problem):
-    """A problem at a `line` of the file, counted from 1; `configuration` is empty for the common
-    part.
+    """A problem at a `line` of the file, counted from 1; `configuration` is empty for settings
+    outside the configurations.
     """
 
     line: int = 1
@@ -64,8 +64,8 @@ class ProjectProblem(Problem):
 
 @dataclass(frozen=True)
 class Setting:
-    """One line of the file: its key as written, and its value as on a command line: true or false
-    for a switch, several texts for a repeatable option, names and texts for pairs.
+    """One setting of the file: the key as written, and the value as on a command line. The value is
+    true or false for a switch, several texts for a repeatable option, and texts by name for pairs.
     """
 
     key: str
@@ -74,13 +74,13 @@ class Setting:
 
     @property
     def option_key(self) -> str:
-        """The key in Python."""
+        """The option's name in Python."""
         return self.key.replace("-", "_")
 
     @property
     def is_pairs(self) -> bool:
-        """Whether a configuration and an option add pairs to this setting instead of replacing
-        it.
+        """Whether the value is pairs. A configuration or an option adds pairs to this setting
+        instead of replacing it.
         """
         return isinstance(self.value, dict)
 
@@ -101,9 +101,9 @@ Settings = Mapping[str, Setting]
 
 
 def overlaid(below: Settings, above: Settings) -> dict[str, Setting]:
-    """Return the settings of both. A setting in `above` replaces the same setting in `below`,
-    except that pairs such as `env` are merged. `memory` in `above` also replaces `worker-memory` in
-    `below`, because it applies to every task.
+    """Return the settings of `below` and `above` together. A setting in `above` replaces the same
+    setting in `below`, except that pairs such as `env` are merged. `memory` in `above` also
+    replaces `worker-memory` in `below`, because it applies to every task.
     """
     kept = {key: each for key, each in below.items() if key not in _replaced(below, above)}
     for key, each in above.items():
@@ -128,7 +128,7 @@ def _replaced(below: Settings, above: Settings | Mapping[str, object]) -> list[s
 class Project:
     """A project folder with its common settings and those of each configuration.
 
-    `called` is the file as the user would name it, for messages.
+    `called` is the path of the file in messages, as the user would write it.
     """
 
     folder: Path
@@ -137,7 +137,8 @@ class Project:
     configurations: Mapping[str, Settings]
 
     def settings_of(self, config: str | None) -> dict[str, Setting]:
-        """Return the settings of a configuration; without a name, the common ones.
+        """Return the settings of a configuration, including the common settings; if `config` is
+        None, only the common settings.
 
         Raises:
             InvalidRequest: there is no such configuration.
@@ -163,8 +164,8 @@ class Project:
         return f"{self.called}:{setting.line} {setting.key}"
 
     def words(self, config: str | None, given: Mapping[str, object]) -> ProjectWords:
-        """Return the file's settings for a launch that gives the values in `given` itself: options
-        by their Python keys, and the keys of `BESIDE`.
+        """Return the file's settings for a launch. The values in `given` take precedence over the
+        file: options by their Python keys, and the keys of `BESIDE`.
 
         Raises:
             InvalidRequest: there is no such configuration.
@@ -199,7 +200,8 @@ class Project:
 @dataclass(frozen=True)
 class ProjectWords:
     """The settings of a project's file for one launch: `entry` is the path of the program below the
-    folder. `options` and `origins` (the places of the options, for problems) are by Python keys.
+    folder. `options` are the options by their Python keys; `origins` are, by the same keys, the
+    places of the options in the file, for problems.
     """
 
     use: ProjectUse
@@ -211,7 +213,7 @@ class ProjectWords:
 
 
 def wrong_program(folder: Path, program: str) -> str | None:
-    """Return why a file cannot be the program of a project; None if it can."""
+    """Return the reason why a file cannot be the program of a project; None if it can."""
     path = posixpath.normpath(program)
     if is_url(program) or program.startswith(("/", "~")) or path.startswith("..") or path == ".":
         return _("name a file of this folder by its path in the folder, such as train.py")
@@ -237,8 +239,8 @@ def wrong_program(folder: Path, program: str) -> str | None:
 
 
 def project_folder(program: str, cwd: Path) -> Path | None:
-    """Return the folder of the project that `program` names: the folder, or its file. None if it is
-    something else.
+    """Return the folder of the project that `program` names; None if `program` is neither a project
+    folder nor its `tfcluster.yaml`.
     """
     if is_url(program) or not program.strip():
         return None
@@ -257,7 +259,8 @@ def read_project(
     """Read the project in `folder`, a full path; messages call its file `called`.
 
     Raises:
-        InvalidRequest: with every problem at its line, each a `ProjectProblem`.
+        InvalidRequest: the file has problems; the error has all of them, each a `ProjectProblem`
+            with its line.
     """
     called = called or _short(folder / PROJECT_FILE)
     text = _file_text(folder / PROJECT_FILE, called)
@@ -307,8 +310,8 @@ _TRUE = ("true", "yes", "on")
 
 
 class _Reader:
-    """Reads one file; collects its problems. The reader uses YAML nodes and builds no objects from
-    them, so tags have no effect and texts stay as written.
+    """Reader of one file, which collects the file's problems. It uses YAML nodes and builds no
+    objects from them, so tags have no effect and texts stay as written.
     """
 
     def __init__(self, folder: Path, called: str, looks_for_program: bool) -> None:
@@ -332,11 +335,11 @@ class _Reader:
 
     def _composed(self, text: str) -> yaml.Node | None:
         """Return the file as nodes; None if it is empty."""
-        import yaml  # here, because it would slow the start of every other command
+        import yaml  # a top-level import would slow the start of every command
 
         class NoAliases(yaml.SafeLoader):
-            """A loader that refuses aliases, because with them a short text could stand for a huge
-            one.
+            """A loader that refuses aliases, because a short text with aliases can expand to a huge
+            document.
             """
 
             def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
@@ -474,8 +477,8 @@ class _Reader:
         return self._text(key, node, _("write one value"))
 
     def _texts(self, key: str, node: yaml.Node) -> tuple[str, ...] | None:
-        """Return the texts of a list. A single text counts as one; for arguments, it is split like
-        a shell line.
+        """Return the texts of a list. A single text counts as a list of one text; for arguments,
+        the text is split as a shell would split it.
         """
         import yaml
 
@@ -502,7 +505,7 @@ class _Reader:
 
 
 def _shown(node: yaml.Node) -> object:
-    """Return a node's text for a problem; None if the node has no text."""
+    """Return a node's text, to show in a problem; None if the node has no text."""
     return str(node.value) if isinstance(node.value, str) and node.tag != _NULL else None
 
 
@@ -572,7 +575,7 @@ def project_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """Return the schema as a file."""
+    """Return the schema as the text of a file."""
     return json.dumps(project_schema(), indent=1) + "\n"
 
 
@@ -619,7 +622,9 @@ KEPT = 15.0
 
 @dataclass(frozen=True)
 class ListedProject:
-    """A project as a list shows it; `problems` are only the problems of its file."""
+    """A project in a list of projects. `problems` are the problems of its file; the program is not
+    checked.
+    """
 
     folder: Path
     configurations: tuple[str, ...] = ()
@@ -650,7 +655,7 @@ class ProjectFinder:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def find(self, fresh: bool = False) -> ProjectList:
-        """Return the projects; with `fresh`, search again."""
+        """Return the projects; with `fresh`, always search again."""
         with self._lock:
             if self._found is None or fresh or self.now() - self._at > KEPT:
                 self._found = self._search()
@@ -695,7 +700,9 @@ class ProjectFinder:
 
 
 def _scanned(folder: Path) -> list[Path] | None:
-    """Return the folders in a folder in the order of their names; None if it is a project."""
+    """Return the subfolders of a folder in the order of their names; None if the folder is a
+    project.
+    """
     below = []
     try:
         with os.scandir(folder) as entries:
@@ -714,7 +721,9 @@ def _scanned(folder: Path) -> list[Path] | None:
 
 
 def setting_lines(setting: Setting) -> str | bool:
-    """Return a value as typed into a form's field, with one line for each of several texts."""
+    """Return a value as a user would type it into a form's field, with one line for each of several
+    texts.
+    """
     value = setting.value
     if isinstance(value, dict):
         return "\n".join(f"{name}={text}" for name, text in value.items())
@@ -730,7 +739,7 @@ def sets_python(program: str | None, cwd: Path, config: str | None) -> bool:
         return False
     try:
         return "python" in read_project(folder).settings_of(config)
-    except InvalidRequest:  # the launch reports it
+    except InvalidRequest:  # the launch will report the problem
         return False
 
 

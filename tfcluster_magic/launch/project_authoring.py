@@ -49,7 +49,7 @@ def check_project(folder: Path, workspace: Path) -> ProjectCheck:
     """Check the project in `folder`, a full path; `workspace` is for snapshots.
 
     If there are configurations, the common part need not be a valid launch by itself; only problems
-    of single lines in it count.
+    at a line of this part count.
     """
     try:
         project = read_project(folder)
@@ -71,7 +71,7 @@ def check_project(folder: Path, workspace: Path) -> ProjectCheck:
 def _requested(
     project: Project, config: str | None, workspace: Path
 ) -> tuple[LaunchRequest | None, Sequence[ProjectProblem]]:
-    """Return the request of a launch and no problems, or None and the problems."""
+    """Return the request of a launch and no problems; if it is refused, None and the problems."""
     try:
         return request_launch(workspace, str(project.folder), config=config), ()
     except InvalidRequest as error:
@@ -83,7 +83,7 @@ def _requested(
 def _located(
     problems: Sequence[Problem], lines: Mapping[str, int], config: str
 ) -> Iterator[ProjectProblem]:
-    """Yield the problems of a launch with their lines; the line is 0 if a problem has none."""
+    """Yield the problems of a launch, each with its line; 0 if the problem concerns no line."""
     for each in problems:
         field = str(each.field)
         line = next((n for at, n in lines.items() if field == at or field.startswith(f"{at} ")), 0)
@@ -93,11 +93,13 @@ def _located(
 # Writing
 
 SCHEMA_FILE = Path(".tfcluster", "project.schema.json")
-"""Path of the schema, relative to a new project file, in a folder that snapshots leave out."""
+"""Path of the schema relative to a new project file. Snapshots leave out the folder of the schema.
+"""
 
 
 def project_programs(folder: Path) -> tuple[str | None, tuple[str, ...]]:
-    """Return the file that starts a folder (None if that is not clear), and all candidates.
+    """Return the file that starts a folder (None if no file or several files could), and all
+    candidates.
 
     Raises:
         InvalidRequest: the folder cannot be read.
@@ -115,8 +117,8 @@ def project_programs(folder: Path) -> tuple[str | None, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class NewProject:
-    """A project that was written; `inferred` has, as sentences, what was inferred from its
-    program.
+    """A project that was written. `inferred` has a sentence for each fact that was inferred from
+    the program.
     """
 
     file: Path
@@ -133,13 +135,14 @@ def init_project(
 ) -> NewProject:
     """Write `tfcluster.yaml` for the program in `folder`, and the schema for editors.
 
-    `program` may be omitted if one file starts the folder. What a launch would infer from the
-    program becomes comments, in the current language.
+    `program` may be omitted if it is clear which file starts the folder. The facts that a launch
+    would infer from the program are written as comments, in the current language.
 
     Raises:
-        InvalidRequest: no file or several files could be the program, or it cannot be launched.
+        InvalidRequest: no file or several files could be the program, or the program cannot be
+            launched.
         Conflict: the file exists, and `force` is false.
-        TFClusterError: it cannot be written.
+        TFClusterError: the file cannot be written.
     """
     file = folder / PROJECT_FILE
     if not force and os.path.lexists(file):
@@ -197,7 +200,9 @@ def _write(file: Path, text: str, *, force: bool) -> None:
 
 
 def _new_text(folder: Path, program: str, made: LaunchRequest, inferred: Sequence[str]) -> str:
-    """Return a file with comments that explain it, in the current language."""
+    """Return the text of a project file, with comments that explain the settings, in the current
+    language.
+    """
     name, replicas = shlex.quote(folder.name), made.spec.replicas
     head = _(
         "A project of TFCluster. `tfcluster launch {name}` runs it.\n"

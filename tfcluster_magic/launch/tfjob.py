@@ -1,7 +1,8 @@
 """Conversion of a Kubeflow TFJob to a TFCluster, with a remark for every field that is lost.
 
-The YAML is untrusted. Each field of the manifest is converted, or reported with its path and the
-reason. Values that a spec does not allow (`validation/`) are reported too. Nothing is launched.
+The YAML is untrusted. Each field of the manifest is either converted, or reported with its path and
+the reason why not. Values that a spec does not allow (`validation/`) are reported too. Nothing is
+launched.
 
 Ref: https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/tensorflow/ Ref:
 https://github.com/kubeflow/trainer/tree/v1.9.0/pkg/apis/kubeflow.org/v1 Ref:
@@ -27,7 +28,7 @@ CONTAINER = "tensorflow"
 TASK_PORT = 2222
 """The port of a task, both in a TFJob and a TFCluster."""
 RETRIES = 6
-"""Retries of a TFJob that restarts without a limit: the default of a Kubernetes Job."""
+"""Number of retries for a TFJob without a limit: the default of a Kubernetes Job."""
 SCRIPT = "run.sh"
 MOST_BYTES = 1024 * 1024
 """Maximum bytes of a manifest: the API server accepts no larger object."""
@@ -39,8 +40,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Remark:
-    """A field of the manifest that is not converted unchanged. `needed` says that the program may
-    not run as before without the field.
+    """A remark about a field of the manifest that is dropped or changed. If `needed` is true, the
+    program may not run as before without the field.
     """
 
     path: str
@@ -56,7 +57,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class ImportedJob:
-    """A TFJob as a cluster; `remarks` are about fields that are not converted."""
+    """A TFJob, converted to a cluster; `remarks` are about fields that are dropped or changed."""
 
     name: str
     spec: Spec
@@ -76,13 +77,13 @@ def read_tfjobs(
     Args:
         path: the file; it may have several YAML documents, or a `List`.
         command: the command of the image, for a manifest that does not name it.
-        name: name of the cluster, instead of the TFJob's.
+        name: name of the cluster, instead of the TFJob's name.
 
     Returns:
         The jobs, and a remark for every other object of the file.
 
     Raises:
-        InvalidRequest: with every reason why the file, or a job of it, cannot be converted.
+        InvalidRequest: the file, or a job in it, cannot be converted; the error has every reason.
     """
     documents = cluster_file.read_documents(
         path, cluster_file.read_text(path, path, MOST_BYTES), path
@@ -149,11 +150,13 @@ _MISSING = {
         "a TrainJob's pods are defined in a TrainingRuntime of its cluster, not in the file"
     ),
 }
-"""Kinds for other frameworks, and what a TFCluster lacks for them."""
+"""The kinds of jobs for other frameworks, each with a text that says what a TFCluster lacks for the
+framework.
+"""
 
 
 def _objects(documents: Iterable[object]) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects of the documents, and the items of lists."""
+    """Yield the objects in the documents; a `List` is replaced by its items."""
     for document in documents:
         if isinstance(document, Mapping) and str(document.get("kind", "")).endswith("List"):
             items = document.get("items")
@@ -168,7 +171,7 @@ def _objects(documents: Iterable[object]) -> Iterator[Mapping[str, Any]]:
 
 
 def _check_size(path: str, documents: object) -> None:
-    """Refuse documents that are too deep, or too large once YAML's aliases are expanded."""
+    """Refuse documents that are nested too deeply, or too large with YAML's aliases expanded."""
     todo, seen = [(documents, 0)], 0
     while todo:
         value, depth = todo.pop()
@@ -227,13 +230,15 @@ _KINDS: Mapping[type, str] = {
     list: mark("a list"),
 }
 Reasons = Mapping[str, tuple[str, bool]]
-"""The reason why a field is not converted and whether the program may need the field, by the
-field's name.
+"""By the name of a field: the reason why the field is not converted, and whether the program may
+need it.
 """
 
 
 class _Fields:
-    """The fields of one object. `finish` adds a remark for each field that was not taken."""
+    """The fields of one object of the manifest. Methods take fields; `finish` adds a remark for
+    each field that was not taken.
+    """
 
     def __init__(self, notes: _Notes, value: object, path: str) -> None:
         self.path, self.notes = path, notes
@@ -254,12 +259,12 @@ class _Fields:
         """Take a field; return None if it is absent or of another type."""
         value = self._left.pop(key, None)
         if value is None or (type(value) is kind and "\0" not in str(value)):
-            return value  # a boolean is not a number here
+            return value  # `type`, not isinstance: a boolean is no number here
         self.notes.problem(self.at(key), value, _("use {words}").format(words=_(_KINDS[kind])))
         return None
 
     def below(self, key: str) -> _Fields:
-        """Take a field that holds an object."""
+        """Take a field whose value is an object, and return the fields of this object."""
         return _Fields(self.notes, self._left.pop(key, None), self.at(key))
 
     def each(self, key: str) -> list[_Fields]:
@@ -279,14 +284,14 @@ class _Fields:
         return ""
 
     def amount(self, key: str) -> str:
-        """Take a quantity as text; "" if absent."""
+        """Take a quantity, and return it as text; "" if absent."""
         value = self._left.pop(key, None)
         if value is None or isinstance(value, (bool, list, Mapping)):
             return "" if value is None else self._text(self.at(key), value)
         return str(value)[:64]
 
     def pairs(self, key: str) -> dict[str, str]:
-        """Take a field that holds texts by name, such as annotations."""
+        """Take a field whose value is an object with texts, such as annotations."""
         inner = self.below(key)
         found = {name: inner.take(name, str) for name in inner.keys()}  # noqa: SIM118 - no mapping
         return {name: text for name, text in found.items() if text is not None}
@@ -352,7 +357,7 @@ _OF_SCHEDULING: Reasons = {
 def _import_job(
     document: Mapping[str, Any], notes: _Notes, command: Sequence[str], name: str | None
 ) -> Iterator[ImportedJob]:
-    """Yield the job, unless it is refused."""
+    """Yield the converted job; nothing if it is refused."""
     job = _Fields(notes, document, "")
     job.drop("apiVersion", "kind")
     draft = _Draft(notes, name or _cluster_name(job.below("metadata"), notes, name is None))
@@ -371,7 +376,7 @@ def _import_job(
 
 
 def _cluster_name(head: _Fields, notes: _Notes, wanted: bool) -> str:
-    """Return the cluster's name: the TFJob's, if it is valid."""
+    """Return the cluster's name: the TFJob's name, if it is a valid name."""
     said = head.take("name", str) or head.take("generateName", str) or ""
     head.drop("generateName")
     head.leave("namespace", _("you name it when you apply or launch: `kubectl apply -n NAMESPACE`"))
@@ -409,7 +414,9 @@ class _Type:
     annotations: dict[str, tuple[str, str]] = field(default_factory=dict)
     resources: dict[str, tuple[Any, str]] = field(default_factory=dict)
     grace: tuple[int, str] | None = None
-    """Each value above is stored with its path in the manifest."""
+    """The grace period in seconds. This and other values above are pairs of the value and its path
+    in the manifest.
+    """
 
 
 def _task_types(replicas: _Fields, notes: _Notes, command: Sequence[str]) -> Iterator[_Type]:
@@ -514,7 +521,7 @@ _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 
 @dataclass(frozen=True)
 class _Volume:
-    """A volume of a pod: a claim, a secret, or an unsupported one with the reason."""
+    """A volume of a pod: a claim, a secret, or an unsupported volume with the reason in `why`."""
 
     path: str
     claim: str = ""
@@ -613,8 +620,8 @@ class _PodReader:
         container.finish(_OF_CONTAINER, _NO_SUCH_POD_FIELD)
 
     def _expanded(self, text: str) -> str:
-        """Expand `$(NAME)` like the kubelet; a variable with a secret becomes a mark (its name
-        between two NULs).
+        """Expand `$(NAME)` as the kubelet does. A variable whose value is a secret is replaced by a
+        mark: its name between two NULs.
         """
 
         def replaced(found: re.Match[str]) -> str:
@@ -770,8 +777,9 @@ _FOR_ALL = mark("every task of the run gets it")
 
 @dataclass
 class _Entry:
-    """A value of the spec with its paths in the spec and in the manifest. `listed` values are added
-    to a list. A value that is not `droppable` is essential.
+    """A value for the spec, with its paths in the spec (`at`) and in the manifest (`source`). If
+    `listed`, the value is an item of a list. If not `droppable`, the job cannot be converted
+    without the value.
     """
 
     at: tuple[str, ...]
@@ -794,7 +802,7 @@ class _Draft:
     entries: list[_Entry] = field(default_factory=list)
 
     def add_policy(self, run: _Fields) -> None:
-        """Take `runPolicy`, and the restart policies of the types."""
+        """Convert `runPolicy`, and the restart policies of the task types."""
         path = run.at("activeDeadlineSeconds")
         deadline = run.take("activeDeadlineSeconds", int)
         if deadline is None:
@@ -861,15 +869,15 @@ class _Draft:
             self.notes.remark(f"{kept[0].path}.restartPolicy", "Never", why)
 
     def add_success(self, said: _Fields) -> None:
-        """Take `successPolicy`."""
+        """Convert `successPolicy`."""
         policy = said.take("successPolicy", str) or ""
         counts = {each.task_type: each.count for each in self.types}
         path = said.at("successPolicy")
         if policy not in ("", "AllWorkers"):
             self.notes.remark(path, policy, _("use AllWorkers, or leave it out"))
         elif not policy and TaskType.CHIEF not in counts and counts.get(TaskType.WORKER, 0) > 1:
-            # In a cluster without a chief, the policy `chief` means worker 0, as in a TFJob without
-            # a policy.
+            # In a cluster without a chief, the success policy `chief` refers to worker 0, like a
+            # TFJob without a success policy.
             self._put(("lifecycle", "successPolicy"), SuccessPolicy.CHIEF.value, path)
 
     def spec(self) -> Spec | None:
@@ -923,7 +931,7 @@ class _Draft:
         self._put_pods()
 
     def _put_pods(self) -> None:
-        """Add the settings of all pods of a run: everything that any task type requests."""
+        """Add the settings of all pods of a run: the settings of all task types together."""
         for key, found in (
             ("volumes", [each.volumes for each in self.types]),
             ("secrets", [_merged(each.secrets) for each in self.types]),
@@ -966,8 +974,8 @@ class _Draft:
         return spec
 
     def _leave_out(self, problem: Problem) -> None:
-        """Drop the value that a problem concerns, with a remark; if the value is essential, keep
-        the problem.
+        """Drop the value that a problem concerns, with a remark; if the value is not droppable,
+        keep the problem.
         """
         field, allowed = str(problem.field), str(problem.allowed)
         for entry in reversed(self.entries):
@@ -983,7 +991,9 @@ class _Draft:
 
 
 def _restart_remark(each: _Type, again: Sequence[_Type], retried: bool) -> str:
-    """Return how restarts of a task type will differ from the TFJob; empty if they will not."""
+    """Return a text that says how restarts of a task type will differ from the TFJob; empty if they
+    will not.
+    """
     if each.restart == _BY_EXIT_CODE:
         return _(
             "a task that was killed from outside is started again, at most `heals` times; a "
@@ -999,7 +1009,7 @@ def _restart_remark(each: _Type, again: Sequence[_Type], retried: bool) -> str:
 
 
 def _merged(secrets: Sequence[tuple[dict[str, Any], str]]) -> list[tuple[dict[str, Any], str]]:
-    """Return the secrets of one type, with all variables of a secret together."""
+    """Return the secrets of one task type; entries for variables of the same secret are merged."""
     found: list[tuple[dict[str, Any], str]] = []
     by_name: dict[str, dict[str, Any]] = {}
     for used, path in secrets:
@@ -1015,7 +1025,7 @@ def _merged(secrets: Sequence[tuple[dict[str, Any], str]]) -> list[tuple[dict[st
 
 
 def _common(types: Sequence[_Type]) -> dict[str, tuple[str, str]]:
-    """Return the variables that are the same for all types."""
+    """Return the environment variables that have the same value in all task types."""
     first, *others = types
     return {
         name: (value, path)
@@ -1028,8 +1038,8 @@ def _common(types: Sequence[_Type]) -> dict[str, tuple[str, str]]:
 
 
 def _program(types: Sequence[_Type]) -> dict[str, Any]:
-    """Return the image's own command; a shell script if the commands of the types differ or contain
-    a secret.
+    """Return the program: the command of the containers, or a shell script if the commands of the
+    task types differ or contain a secret.
     """
     first, *others = types
     made = (first.words, first.folder, first.env.keys())
@@ -1041,8 +1051,8 @@ def _program(types: Sequence[_Type]) -> dict[str, Any]:
 
 
 def _script(types: Sequence[_Type]) -> str:
-    """Return a shell script that starts the command of each task type with the type's own
-    variables.
+    """Return a shell script that starts the command of the task's type, with the variables that
+    only this type has.
     """
     common = _common(types)
     steps = {each.task_type.value: _steps(each, common) for each in types}
@@ -1057,8 +1067,8 @@ def _script(types: Sequence[_Type]) -> str:
 
 
 def _steps(made: _Type, common: Mapping[str, object]) -> list[str]:
-    # By default the command starts in the image's working folder, which is still the working folder
-    # of the task's first process.
+    # By default, a command starts in the image's working folder. The script finds this folder as
+    # the working folder of its parent, the task's first process.
     folder = shlex.quote(made.folder) if made.folder else '"/proc/$PPID/cwd"'
     lines = [f"cd -P {folder} || exit"]
     for name, (value, _path) in made.env.items():
@@ -1068,8 +1078,8 @@ def _steps(made: _Type, common: Mapping[str, object]) -> list[str]:
 
 
 def _shell_word(word: str) -> str:
-    """Return a word in the syntax of a shell. In `word`, the name of a variable is between two
-    NULs.
+    """Return a word in the syntax of a shell. In `word`, a reference to a variable is its name
+    between two NULs.
     """
     parts = word.split("\0")
     said = [shlex.quote(part) if part else "" for part in parts[::2]]

@@ -1,10 +1,10 @@
-"""The check of whether a run fits in its namespace and on the nodes, and of how many of its tasks
-do. Pure.
+"""The check whether a run fits in its namespace and on the nodes, and how many of its tasks fit.
+Pure.
 
-`fit_problems` returns every problem at once, each with the number of tasks that fits every quota
-and can be placed task by task on nodes, not only in sum. If a run does not even fit in
-`NamespaceCapacity.empty`, it will never fit. Nodes are checked only if they are known (`nodes` is
-not None).
+`fit_problems` returns every problem at once, each with the number of tasks that fits. That number
+fits every quota, and each of these tasks fits on a single node. A run that does not fit in
+`NamespaceCapacity.empty` will never fit. Nodes are checked only if they are known (`nodes` is not
+None).
 """
 
 from __future__ import annotations
@@ -39,18 +39,20 @@ from .quota_objects import ContainerBounds, NamespaceQuota, TaskDemand
 
 MOST_ORDERS = 6
 _PARTS = 1000
-"""Cores are counted in thousandths, the smallest unit in Kubernetes, because whole numbers add up
-exactly.
+"""Amounts are counted in thousandths, because sums of whole numbers are exact; a thousandth of a
+core is the smallest amount of CPU in Kubernetes.
 """
 
 Whole = dict[str, int]
 Placement = dict[TaskType, dict[int, int]]
-"""The number of tasks of a type on each node, by the node's position."""
+"""By task type: the number of tasks on each node, by the node's index."""
 
 
 @dataclass(frozen=True)
 class EqualTasks:
-    """`count` tasks of one type, each requesting `each` (cores, bytes, devices, one pod)."""
+    """`count` tasks of one type. `each` is the request of one task: cores, bytes, devices and one
+    pod.
+    """
 
     task_type: TaskType
     count: int
@@ -60,8 +62,8 @@ class EqualTasks:
 def place_tasks(
     groups: Sequence[EqualTasks], free: Sequence[Mapping[str, float]]
 ) -> Placement | None:
-    """Return a placement of every task on nodes with these free resources; None if none is
-    found.
+    """Return a placement of every task on nodes with the free resources `free`; None if no
+    placement is found.
     """
     wanted = [(g, _whole(g.each)) for g in groups if g.count]
     nodes = [_whole(node) for node in free]
@@ -106,8 +108,8 @@ def free_after(
 
 
 def tasks_on_node(each: Mapping[str, float], free: Mapping[str, float]) -> int:
-    """Return how many tasks with the request `each` fit on a node with these free resources; a very
-    large number if `each` requests nothing.
+    """Return the number of tasks with the request `each` that fit on a node with the free resources
+    `free`; a very large number if `each` requests nothing.
     """
     return _tasks_on_node(_whole(each), _whole(free))
 
@@ -150,8 +152,8 @@ def _whole(said: Mapping[str, float]) -> Whole:
 
 
 def _size(node: Whole) -> tuple[int, int, int]:
-    """Return a sort key: nodes without devices first, then small nodes, so that rare resources stay
-    free.
+    """Return a sort key that puts nodes without devices first and small nodes before large nodes,
+    so that rare resources stay free.
     """
     return (
         sum(1 for n, v in node.items() if v and "/" in n),
@@ -163,7 +165,7 @@ def _size(node: Whole) -> tuple[int, int, int]:
 # The fit of a run in quotas, LimitRanges and on nodes.
 
 DemandByType = Mapping[TaskType, tuple[int, TaskDemand]]
-"""The number of tasks of each type, and the requests of each."""
+"""By task type: the number of tasks, and the requests of one task."""
 
 
 class NodeCapacity(Model, frozen=True):
@@ -177,8 +179,8 @@ class NodeCapacity(Model, frozen=True):
 
 
 class NamespaceCapacity(Model, frozen=True):
-    """The resources that a run may get in a namespace; `held` is the use by the namespace's own
-    runs, for messages.
+    """The resources that a run may get in a namespace; `held` has the resources that each run of
+    the namespace uses, for messages.
     """
 
     nodes: tuple[NodeCapacity, ...] | None = None
@@ -198,8 +200,9 @@ class NamespaceCapacity(Model, frozen=True):
 
 @dataclass(frozen=True)
 class Shortage:
-    """A shortage: more of `key` is requested than is free, in a quota or (without one) on nodes. An
-    empty `key` means that there is enough in total, but not on any single node.
+    """A shortage: more of the resource `key` is requested than is free in `quota`; on the nodes, if
+    `quota` is empty. An empty `key` means that the nodes have enough in total, but the tasks cannot
+    be placed on single nodes.
     """
 
     key: str
@@ -210,7 +213,7 @@ class Shortage:
 
     @property
     def message(self) -> Message:
-        """The free amount as a part of a message."""
+        """A part of a message that says how much is free."""
         if not self.key:
             return Message("NotOnSingleNodes")
         told = {
@@ -232,7 +235,7 @@ def fit_problems(wanted: DemandByType, there: NamespaceCapacity) -> list[Problem
     single = [
         p for t, (_count, demand) in wanted.items() for p in _problems_of_one(t, demand, there)
     ]
-    if single:  # if a single task does not fit, fewer tasks do not help
+    if single:  # fewer tasks do not help if a single task does not fit
         return found + single
     return found + _problems_together(wanted, there)
 
@@ -259,7 +262,7 @@ def shortages(wanted: DemandByType, there: NamespaceCapacity) -> list[Shortage]:
 
 def most_that_fit(wanted: DemandByType, there: NamespaceCapacity, task_type: TaskType) -> int:
     """Return the maximum number of tasks of this type that fit together with all tasks of the other
-    types; 0 if none fits.
+    types; 0 if not even one fits.
     """
     low, high = 0, wanted[task_type][0]
     while low < high:
@@ -278,7 +281,7 @@ _SLACK = 1e-9
 
 
 def _problems_together(wanted: DemandByType, there: NamespaceCapacity) -> list[Problem]:
-    """Return one problem for each task type that must have fewer tasks, with every reason."""
+    """Return a problem, with every reason, for each task type that must have fewer tasks."""
     reasons: dict[TaskType, list[Shortage]] = {}
     for shortage in shortages(wanted, there):
         reasons.setdefault(_gives_way(wanted, shortage), []).append(shortage)
@@ -300,7 +303,7 @@ def _problems_together(wanted: DemandByType, there: NamespaceCapacity) -> list[P
 
 
 MAY_GIVE_WAY = (TaskType.WORKER, TaskType.PS)
-"""Types whose number of tasks may be reduced; the others have one task each."""
+"""Task types whose number of tasks may be reduced; the other types have at most one task."""
 
 
 def _gives_way(wanted: DemandByType, shortage: Shortage) -> TaskType:
@@ -317,7 +320,7 @@ def _gives_way(wanted: DemandByType, shortage: Shortage) -> TaskType:
 def _problems_of_one(
     task_type: TaskType, demand: TaskDemand, there: NamespaceCapacity
 ) -> list[Problem]:
-    """Return the problems of a single task of this type."""
+    """Return the problems because of which not even a single task of this type fits."""
     found = _against_bounds(task_type, demand, there.bounds)
     for quota in there.quotas:
         for key in quota.hard:
@@ -372,7 +375,9 @@ def _field(task_type: TaskType, key: str) -> str:
 
 
 def _amounts_of_one(demand: TaskDemand) -> Amounts:
-    """Return the resources of a node that one task requests, including its place as one pod."""
+    """Return the resources of a node that one task requests. They include one pod of the node's
+    maximum number of pods.
+    """
     return {**demand.requests, PODS: 1.0}
 
 
@@ -386,21 +391,24 @@ def _free_of_nodes(there: NamespaceCapacity) -> list[Amounts]:
 
 # The capacity of nodes for task pods: the allocatable amount less the requests of bound pods. A
 # node that is unavailable for a while (not ready, cordoned) counts as having nothing free. A node
-# on which task pods may never be placed does not count: its taints are not tolerated, or its labels
-# are not the policy's.
+# on which task pods may never be placed does not count: one whose taints they do not tolerate, or
+# that does not have the labels in the policy's node selector.
 # Ref: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
 
 Object = Mapping[str, Any]
 
 _STATE = "node.kubernetes.io/"
-"""Prefix of taints that describe a node's state; others restrict who may use it."""
+"""Prefix of taints that describe a node's state; other taints restrict which pods may use the node.
+"""
 _ENDED = ("Succeeded", "Failed")
 _STAYS = ("DaemonSet", "Node")
-"""Owners of pods that belong to a node; the requests of such pods never become free."""
+"""Kinds of the owners of pods that run on a node permanently; the requests of such pods never
+become free.
+"""
 
 
 class BoundPod(Model, frozen=True):
-    """The requests of a pod on a node, including its place as one pod."""
+    """The requests of a pod on a node. They include one pod of the node's limit of pods."""
 
     node: str
     asked: Amounts
@@ -408,7 +416,9 @@ class BoundPod(Model, frozen=True):
 
 
 def room_taken_by_pod(pod: Object) -> BoundPod | None:
-    """Return the resources of its node that a pod requests; None if it has no node or has ended."""
+    """Return the resources that a pod requests on its node; None if the pod has no node or has
+    ended.
+    """
     spec = pod["spec"]
     node = spec.get("nodeName")
     if not node or (pod.get("status") or {}).get("phase") in _ENDED:
@@ -448,7 +458,7 @@ def node_capacities(
 
 
 def node_kinds(nodes: Iterable[NodeCapacity]) -> tuple[NodeCapacity, ...]:
-    """Return the nodes as if nothing ran on them; equal nodes become one entry with their
+    """Return the nodes with all their resources free. Equal nodes become one entry with their
     number.
     """
     kinds: Counter[tuple[tuple[str, float], ...]] = Counter()

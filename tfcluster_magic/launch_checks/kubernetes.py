@@ -2,9 +2,9 @@
 
 Operator and clients find the same problems: the operator reads `LaunchFacts` from the cluster and
 publishes them together with the options, so that a client needs no right to read nodes, quotas,
-claims or secrets. Facts that change with every pod are not published. A client checks a launch with
-`ClientFacts` before anything exists, and warns if the launch may have to wait. The operator checks
-again and decides.
+claims or secrets. Facts that change with every pod are not published in `LaunchFacts`. Before it
+creates any object, a client checks a launch with `ClientFacts`, and warns if the launch may have to
+wait. The operator checks the launch again and decides.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ update the entries.
 
 
 class LaunchFacts(Model, frozen=True):
-    """The facts that decide whether a spec may run here. `enforced` says whether NetworkPolicies
-    are enforced; None if unknown.
+    """The facts that decide whether a spec may run in a namespace. `enforced` says whether
+    NetworkPolicies are enforced; None if unknown.
     """
 
     policy: Policy = Policy()
@@ -74,7 +74,7 @@ def read_facts(text: str) -> LaunchFacts:
 
 
 def task_demands(spec: Spec, facts: LaunchFacts) -> DemandByType:
-    """Return the requests of the tasks of a spec, with the API server's defaults."""
+    """Return the requests of the tasks of a spec, including defaults from the API server."""
     found = {}
     for task_type, count in spec.replicas.counts.items():
         requests, limits = map(parse_amounts, task_resources(spec, facts.policy, task_type))
@@ -84,13 +84,13 @@ def task_demands(spec: Spec, facts: LaunchFacts) -> DemandByType:
 
 
 def launch_problems(spec: Spec, facts: LaunchFacts) -> list[Problem]:
-    """Return everything that keeps this spec from ever running here."""
+    """Return the problems because of which this spec can never run in this namespace."""
     return [*_setup_problems(spec, facts), *_room_problems(facts, task_demands(spec, facts))]
 
 
 def _setup_problems(spec: Spec, facts: LaunchFacts) -> list[Problem]:
-    """Return the parts of the spec that are not allowed or missing here, regardless of free
-    resources.
+    """Return the problems other than missing resources: something that is not allowed, or that the
+    namespace lacks.
     """
     found = checksum_problems(spec.program)
     found += policy_check.policy_problems(spec, facts.policy, facts.names)
@@ -135,7 +135,7 @@ class ClientFacts:
 
 
 def with_image(spec: Spec, facts: ClientFacts) -> Spec:
-    """Return `spec` with the notebook's own image if it names none and that image is allowed."""
+    """Return `spec`. If it names no image, add the notebook's own image, if that is allowed."""
     own = facts.own_image
     if spec.image is not None or own is None:
         return spec
@@ -144,7 +144,9 @@ def with_image(spec: Spec, facts: ClientFacts) -> Spec:
 
 
 def preflight(spec: Spec, facts: ClientFacts) -> Preflight:
-    """Return everything that prevents `spec`, and what it has to wait for."""
+    """Return the problems that prevent a launch of `spec`, and warnings about resources for which
+    it may have to wait.
+    """
     most, spent, now = facts.account.budget, ledger.daily_sums(facts.account.days), facts.now
     demands = task_demands(spec, facts.cluster)
     setup = (*_lost_folders(spec, facts), *_setup_problems(spec, facts.cluster))
@@ -166,9 +168,7 @@ def _asked(demands: DemandByType, key: str) -> float:
 
 
 def _lost_folders(spec: Spec, facts: ClientFacts) -> Iterator[Problem]:
-    """Yield a problem for each folder that the tasks would not find, as far as this client
-    knows.
-    """
+    """Yield a problem for each folder that the tasks need and that is known to be missing."""
     if facts.lost_output is not None:
         allowed = _("its folder {resume_from} is gone: launch without it").format(
             resume_from=facts.lost_output
@@ -182,8 +182,7 @@ def _lost_folders(spec: Spec, facts: ClientFacts) -> Iterator[Problem]:
 
 
 def _waiting_warnings(demands: DemandByType, facts: ClientFacts) -> Iterator[str]:
-    """Yield warnings about resources that may be short now, according to the counts of the API
-    server.
+    """Yield a warning for each resource of which less than requested seems to be free now.
 
     Published free amounts are rounded down and do not show single nodes or waiting runs. So only
     the operator knows whether the run has to wait.
@@ -226,8 +225,8 @@ def launch_notes(facts: LaunchFacts) -> tuple[str, ...]:
 
 
 def resource_limits(place: NamespaceCapacity, gpu: str) -> tuple[Limit, Limit, Limit]:
-    """Return the cores, bytes of memory and GPUs that tasks may use here: in total, and free
-    now.
+    """Return the limits for cores, bytes of memory and GPUs of tasks in this namespace: in total,
+    and free now.
     """
     return _limit(place, CPU), _limit(place, MEMORY), _limit(place, gpu)
 

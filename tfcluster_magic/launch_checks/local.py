@@ -1,8 +1,8 @@
 """The checks of a launch on this machine. Pure.
 
 The checks cover options that only Kubernetes has, a missing Python or library, folders, capacity,
-and the hub's limits. `preflight` combines the checks. It uses only facts that the backend has
-gathered, and ignores no option silently.
+and the hub's limits. `preflight` combines the checks. The checks use only facts that the backend
+has gathered. An option without an effect on this machine is reported, not ignored.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from ..spec.quantities import format_bytes, format_gpus, parse_memory
 
 @dataclass(frozen=True)
 class TaskPython:
-    """The Python of the tasks, as it was found. `named` is whether the launch names another Python
-    than its own; `trouble` is a sentence that says why that Python does not run.
+    """The facts about the Python of the tasks. `named` is true if the launch names a Python other
+    than the one of this process; `trouble` is a sentence that says why the Python does not run.
     """
 
     path: str
@@ -65,8 +65,8 @@ class RoomFacts:
     Attributes:
         now: the time.
         room: the capacity.
-        free_gpus: the devices that the run may be given; None without a driver.
-        held: the resources of runs that are not released.
+        free_gpus: the GPU devices that the run may get; None if there is no driver.
+        held: the resources of runs that still use resources.
         limits: the hub's limits; None if there are none.
         account: hours until now, if there is a budget.
     """
@@ -80,7 +80,7 @@ class RoomFacts:
 
 
 def emptied(facts: RoomFacts) -> RoomFacts:
-    """Return the facts as if no run used any resources."""
+    """Return the facts changed as if no run used any resources."""
     room = facts.room
     cpu, memory, gpu = (
         replace(each, free=each.total) for each in (room.cpu, room.memory, room.gpu)
@@ -100,7 +100,8 @@ class LocalFacts(RoomFacts):
         log_dir: the folder of the runs' output.
         state_dir: the folder of the records.
         lost_output: the folder of the old checkpoints, if it is gone.
-        lost_program: the file or folder of a program named by its path, if there is none.
+        lost_program: the file or folder of a program that is named by its path, if it does not
+            exist.
         warnings: problems of this machine that do not prevent a launch.
     """
 
@@ -115,7 +116,7 @@ class LocalFacts(RoomFacts):
 
 
 def preflight(spec: Spec, facts: LocalFacts) -> Preflight:
-    """Return everything that prevents `spec`."""
+    """Return the problems that prevent a launch of `spec`, and warnings."""
     most, spent, now = facts.account.budget, ledger.daily_sums(facts.account.days), facts.now
     over = budgets.problems(spec, budgets.total_cores(spec, ledger.DEFAULT_CORES), most, spent, now)
     unsupported, fit = tuple(unsupported_options(spec)), check_fit(spec, facts.room)
@@ -141,7 +142,7 @@ def preflight(spec: Spec, facts: LocalFacts) -> Preflight:
 
 
 def lack_of_room(spec: Spec, facts: RoomFacts) -> Message | None:
-    """Return what a queued run waits for; None if the run fits now.
+    """Return a message that says what a queued run waits for; None if the run fits now.
 
     CPU is shared, so no run waits for it.
     """
@@ -169,7 +170,9 @@ def lack_of_room(spec: Spec, facts: RoomFacts) -> Message | None:
 
 
 def _limit_problems(spec: Spec, facts: RoomFacts) -> Sequence[Problem]:
-    """Return how the launch, together with the active runs, exceeds the user's limits."""
+    """Return a problem for each limit of the user that the launch, together with the active runs,
+    exceeds.
+    """
     if facts.limits is None:
         return ()
     fits = limits.workers_that_fit(spec, facts.held, facts.limits)
@@ -177,7 +180,9 @@ def _limit_problems(spec: Spec, facts: RoomFacts) -> Sequence[Problem]:
 
 
 def _setup_problems(spec: Spec, facts: LocalFacts) -> Iterator[Problem]:
-    """Yield a problem for each thing that is missing here, regardless of amounts."""
+    """Yield a problem for each thing other than resources that this machine lacks, such as
+    TensorFlow or a writable folder.
+    """
     if missing := _python_problem(spec, facts.python):
         yield missing
     if not facts.guarded:
@@ -263,10 +268,10 @@ def unsupported_options(spec: Spec) -> list[Problem]:
 
 @dataclass(frozen=True)
 class _ScarceResource:
-    """A resource that is given to one task only, and how to display it.
+    """A resource that tasks do not share, with functions to display amounts of it.
 
-    `whole` rounds an amount down to an amount that can be requested, `least` returns the smallest
-    such amount, and `say` formats an amount as an option value.
+    `whole` rounds an amount down to one that can be requested, `least` returns the smallest amount
+    that can be requested, and `say` formats an amount as an option value.
     """
 
     name: str
@@ -279,7 +284,7 @@ class _ScarceResource:
 
 
 def _least_memory() -> float:
-    from ..launch.validation import SMALLEST_MEMORY  # loads the program parser, as above
+    from ..launch.validation import SMALLEST_MEMORY  # loads the program parser, too
 
     return float(parse_memory(SMALLEST_MEMORY))
 
@@ -306,10 +311,11 @@ _GPU = _ScarceResource(
 
 
 def check_fit(spec: Spec, room: AvailableResources) -> Preflight:
-    """Return every problem that keeps `spec` from fitting in `room`, from amounts only.
+    """Return the problems and warnings that follow from the amounts that `spec` requests and `room`
+    has.
 
-    Memory and GPUs beyond what is free are refused with the number that would fit; CPU beyond the
-    capacity of the machine is only a warning, because tasks share CPU.
+    A request for more memory or GPUs than are free is refused; the problem says how many tasks
+    would fit. A request for more CPU than is free causes only a warning, because tasks share CPU.
     """
     problems = list(room.obstacles)
     if spec.replicas.total > room.max_tasks:
@@ -324,8 +330,8 @@ def check_fit(spec: Spec, room: AvailableResources) -> Preflight:
 def _shortage(
     spec: Spec, scarce: _ScarceResource, limit: Limit, held: Mapping[str, float]
 ) -> list[Problem]:
-    """Return the problem of a scarce resource; it asks for fewer tasks of the type that requests
-    most.
+    """Return a problem if more of a scarce resource is requested than is free. The problem asks for
+    fewer tasks of the type that requests most.
     """
     total = total_request(spec, scarce.of)
     if total <= limit.free:
@@ -359,8 +365,8 @@ def _shortage(
 
 
 def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
-    """Yield warnings about runs that are slow or may run out of memory, each for the option that
-    requests most.
+    """Yield warnings that the run may be slow or run out of memory. Each warning is for the option
+    that requests most.
     """
     replicas = spec.replicas
     counts = replicas.counts
@@ -406,8 +412,8 @@ def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
 
 
 MOST_WORKERS_A_CORE = 2
-"""Threshold: a launch warns of more workers per core, because each of them would wait longer than
-it works.
+"""A launch with more workers per core than this causes a warning, because each worker would wait
+longer than it works.
 """
 
 

@@ -1,9 +1,9 @@
 """The policy check of a spec's image, claims, secrets, annotations and durations. Pure.
 
-Every problem is found at once, with what is allowed instead. A spec has no field for a service
-account, a node, a host path or a privilege. This module checks the objects of the namespace that a
-spec can name. The operator runs the check, too, because anybody may POST a TFCluster without our
-client.
+All problems are found at once, each with the values that are allowed instead. A spec has no field
+for a service account, a node, a host path or a privilege. So this module has to check only the
+objects of the namespace that a spec can name. The operator runs the check, too, because a TFCluster
+can be created without our client.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _BOUNDS = {
     "reclaim_after": "max_reclaim_after",
     "keep_for": "max_keep_for",
 }
-"""Durations of a run that the policy limits, with the policy's field. `startTimeout` and
-`idleTimeout` need no limit, because `maxDuration` ends a run anyway; nor does the queue timeout,
-because a queued run uses no resources.
+"""The durations of a run that the policy limits, each with the policy's field for the limit.
+`startTimeout` and `idleTimeout` need no limit, because `maxDuration` ends a run anyway. The queue
+timeout needs no limit, because a queued run uses no resources.
 """
 
 
@@ -66,8 +66,8 @@ class NamespaceObjects(Model, frozen=True):
 
 
 def cap_durations(spec: Spec, policy: Policy) -> Spec:
-    """Return the spec with the policy's limits in place of durations that the user left at their
-    defaults.
+    """Return the spec; a duration that the user left at its default is replaced by the policy's
+    limit if it exceeds this limit.
     """
     ours = Lifecycle()
     if spec.mode is Mode.BETWEEN_GRAPH and policy.stall_timeout is not None:
@@ -82,8 +82,8 @@ def cap_durations(spec: Spec, policy: Policy) -> Spec:
 
 
 def _too_long(spec: Spec, policy: Policy) -> Iterator[tuple[str, float, float]]:
-    """Yield the durations above the policy's limits: the field, what is requested, and the limit. A
-    limit that is not requested is infinite.
+    """Yield the durations above the policy's limits: the field, the requested duration and the
+    limit. A duration without a value counts as infinite.
     """
     in_graph = spec.mode is Mode.IN_GRAPH
     for field, bound in _BOUNDS.items():
@@ -94,12 +94,12 @@ def _too_long(spec: Spec, policy: Policy) -> Iterator[tuple[str, float, float]]:
 
 
 def with_capped_durations(cluster: TFCluster, policy: Policy) -> TFCluster:
-    """Return the run with the policy's limits; the stored record stays as the user wrote it."""
+    """Return the run with its durations capped by the policy; the stored record stays unchanged."""
     return replace(cluster, spec=cap_durations(cluster.spec, policy))
 
 
 def policy_problems(spec: Spec, policy: Policy, names: NamespaceObjects) -> list[Problem]:
-    """Return everything that the policy does not allow in this spec."""
+    """Return a problem for each setting of this spec that the policy does not allow."""
     asked = spec.pods or Pods()
     return [
         *image_problems(spec.image, policy),
@@ -113,7 +113,7 @@ def policy_problems(spec: Spec, policy: Policy, names: NamespaceObjects) -> list
 
 
 def image_problems(image: str | None, policy: Policy) -> Iterator[Problem]:
-    """Yield the reasons why tasks may not run this image; `image` None means the policy's own
+    """Yield the reasons why tasks may not run this image; `image` is None for the policy's default
     image.
     """
     patterns = policy.images
@@ -140,8 +140,8 @@ def _durations(spec: Spec, policy: Policy) -> Iterator[Problem]:
 
 
 def _paths(asked: Pods, policy: Policy) -> Iterator[Problem]:
-    """Yield a problem for each path at which the policy mounts something; `validation` checks the
-    other paths.
+    """Yield a problem for each mount of the spec at a path at which the policy mounts a claim;
+    `validation` checks the other rules for paths.
     """
     mounts = [(f"spec.pods.volumes[{i}].path", v.path) for i, v in enumerate(asked.volumes)]
     mounts += [(f"spec.pods.secrets[{i}].path", s.path) for i, s in enumerate(asked.secrets)]
@@ -179,8 +179,8 @@ def _claims(spec: Spec, asked: Pods, policy: Policy, names: NamespaceObjects) ->
 
 
 def _shared_by(tasks: int, claim: ClaimFacts, writes: bool, nodes: int | None) -> Message | None:
-    """Return why this number of tasks cannot use a claim with these access modes; None if
-    they can.
+    """Return a message that says why this number of tasks cannot use a claim with these access
+    modes; None if they can.
     """
     modes = set(claim.modes)
     told = _list(sorted(modes))
@@ -228,7 +228,7 @@ def _secrets(asked: Pods, names: NamespaceObjects) -> Iterator[Problem]:
         if known is None and names.asked_for_secrets:
             yield Problem(field, name, Message("SecretsNotSeen"))
         elif known is None:
-            return  # the operator will check
+            return  # unknown here; the operator will check
         elif name not in known:
             values = {"label": FOR_TASKS, "secrets": _list(sorted(known))}
             yield Problem(field, name, Message("SecretNotForTasks", values))
@@ -247,7 +247,7 @@ def _annotations(asked: Pods, policy: Policy) -> Iterator[Problem]:
 
 
 def _list(names: Sequence[str]) -> list[Clause]:
-    """Return the first names and the number of the others; for an empty list, "none"."""
+    """Return the first names and the number of the other names; "none" for an empty list."""
     shown: list[Clause] = list(names[:MOST_NAMES]) or [Message("None")]
     if (more := len(names) - MOST_NAMES) > 0:
         shown.append(Message("More", {"count": more}))

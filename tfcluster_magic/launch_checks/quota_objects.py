@@ -21,9 +21,9 @@ Object = Mapping[str, Any]
 
 
 def quota_keys(resource: str) -> set[str]:
-    """Return the keys under which a quota counts a resource; `TaskDemand.counted_as` returns the
-    amount. A limit is never below its request, so the requests of tasks stay within a quota of
-    limits, too.
+    """Return the keys under which a quota may count a resource; `TaskDemand.counted_as` returns the
+    amount for a key. The keys for limits are included: a limit is never below its request, so a
+    quota of limits also bounds the requests.
     """
     return {resource, f"requests.{resource}", f"limits.{resource}", f"count/{resource}"}
 
@@ -46,8 +46,8 @@ class TaskDemand(Model, frozen=True):
         return self.requests.get(key, 0.0)
 
     def says(self, key: str) -> bool:
-        """Return whether the demand sets the value that a quota with this key requires of every
-        pod.
+        """Return whether the demand has the request or limit that a quota with this key requires of
+        every pod.
         """
         kind, dot, name = key.partition(".")
         if key in ("cpu", "memory") or (dot and kind == "requests" and name in ("cpu", "memory")):
@@ -63,7 +63,7 @@ class NamespaceQuota(Model, frozen=True):
     used: Amounts = {}
 
     def free(self, key: str) -> float:
-        """Return what is left under a key."""
+        """Return the free amount of a key."""
         return max(0.0, self.hard[key] - self.used.get(key, 0.0))
 
 
@@ -83,9 +83,9 @@ class ContainerBounds(Model, frozen=True):
     """The maximum bytes of one claim."""
 
     def given(self, asked: TaskDemand) -> TaskDemand:
-        """Return the demand with the API server's defaults."""
+        """Return the demand with the defaults that the API server fills in."""
         limits = {**self.default_limit, **asked.limits}
-        # A container with a limit and no request requests its limit.
+        # In Kubernetes, a container with a limit and no request requests its limit.
         requests = {**self.default_request, **asked.limits, **asked.requests}
         return TaskDemand(requests=requests, limits=limits)
 
@@ -106,7 +106,7 @@ def namespace_quotas(
 
 
 def _counts(spec: Mapping[str, Any], priority_class: str) -> bool:
-    """Return whether every scope of a quota includes task pods, which have requests and no
+    """Return whether every scope of a quota includes task pods. Task pods have requests and no
     deadline.
     """
     scopes = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
@@ -127,7 +127,9 @@ def _in_scope(scope: Mapping[str, Any], priority_class: str) -> bool:
 
 
 def container_bounds(found: Iterable[Object]) -> ContainerBounds:
-    """Return all LimitRanges of a namespace as one, with the strictest value of each bound."""
+    """Return the bounds of all LimitRanges of a namespace together: the strictest value of each
+    bound.
+    """
     whole = ContainerBounds()
     for each in found:
         for said in (each.get("spec") or {}).get("limits") or ():

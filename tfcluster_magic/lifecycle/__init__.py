@@ -1,7 +1,7 @@
 """The lifecycle of a TFCluster for every backend: a pure function from observations to decisions.
 
-`decide` is level-triggered and remembers nothing besides the given status. So a backend may call it
-at any time, even after a restart, with the same result. `decide` uses no clock, file or network.
+`decide` is level-triggered and has no memory except the status that it gets. So a backend may call
+it at any time, even after a restart, with the same result. `decide` uses no clock, file or network.
 docs/explanation/lifecycle.md has the rules in words, docs/reference/limits.md the defaults.
 """
 

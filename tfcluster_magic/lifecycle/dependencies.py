@@ -36,7 +36,7 @@ def open_dependencies(spec: Spec, awaited: Sequence[AwaitedRun]) -> list[Depende
 
 
 def waits_for_runs(spec: Spec, status: Status) -> bool:
-    """Return whether a run waits for other runs, by its record."""
+    """Return whether a run waits for other runs, according to its record."""
     return status.phase is Phase.QUEUED and bool(open_dependencies(spec, status.awaited))
 
 
@@ -107,12 +107,12 @@ def await_runs(turn: Turn) -> bool:
 
 
 def awaited_since(status_awaited: Sequence[AwaitedRun]) -> float:
-    """Return when the last of the awaited runs was done; 0 if a run waited for none."""
+    """Return when the last of the awaited runs was done; 0 if there are no awaited runs."""
     return max((each.done_at or 0.0 for each in status_awaited), default=0.0)
 
 
 def _found(known: AwaitedRun | None, found: SeenRun | None) -> SeenRun | None:
-    """Return the awaited run as found, unless it is a later run of the same name."""
+    """Return `found`, the run with the awaited run's name; None if it is another, later run."""
     if known is not None and found is not None and found.uid != known.uid:
         return None
     return found

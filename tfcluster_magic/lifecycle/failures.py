@@ -24,7 +24,7 @@ code 0.
 
 
 def record_failures(turn: Turn) -> None:
-    """Record every new unsuccessful end, and open the window at the first one."""
+    """Record every new unsuccessful end; the first one opens the window."""
     ledger: list[TaskFailure] = list(turn.get("failures"))
     known = {(f.task, f.attempt) for f in ledger}
     for task in turn.needed:
@@ -100,7 +100,9 @@ NEVER_RUNS = (
 
 
 def _never_runs(task_exit: TaskExit) -> bool:
-    """Return whether waiting for another cause or trying again is useless."""
+    """Return whether the task cannot start at any attempt. Then a retry is useless, and so is a
+    search for another cause.
+    """
     why = task_exit.detail_message
     return task_exit.cause is Cause.NOT_STARTED and why is not None and why.code in NEVER_RUNS
 
@@ -216,7 +218,7 @@ def handle_evaluators(turn: Turn) -> set[str]:
     for task in turn.evaluators:
         seen = turn.current(task)
         if turn.is_given_up(task):
-            turn.stop.append(task)  # else its Job would create another pod
+            turn.stop.append(task)  # otherwise its Job would create another pod
         elif seen is not None and seen.exit is not None and not turn.succeeded(task):
             ended = TaskFailure(task=task, attempt=seen.attempt, exit=_as_failed_exit(seen.exit))
             if not (_heal_evaluator(turn, ended) or _retry_evaluator(turn, ended, waits)):
@@ -270,8 +272,9 @@ def _early_parameter_server(turn: Turn) -> TaskFailure | None:
 
 
 def _first_to_finish(turn: Turn, lost: TaskFailure) -> TaskFailure | None:
-    """Return the first trainer to finish before the failure `lost` of another; None if the run has
-    parameter servers. Without parameter servers, all trainers take each step together.
+    """Return the trainer that finished first, if it finished before another trainer failed
+    (`lost`). None if the run has parameter servers, because then trainers do not need each other
+    for each step.
     """
     ended = [
         TaskFailure(task=task, attempt=turn.desired_attempt(task), exit=task_exit)

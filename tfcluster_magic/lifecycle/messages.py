@@ -258,8 +258,8 @@ _ERROR_HINTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("arguments",),
     ),
 )
-"""Frequent errors; the first match counts. Each has a pattern over the error, the code of the
-advice, and the names of its values, which are the pattern's matching groups.
+"""Frequent errors; the first match counts. Each entry has a pattern for the error, the code of the
+advice, and the names of the advice's values, which are the groups of the pattern.
 """
 _LOG_NOISE = re.compile(
     r"^\s*$|^[IWE]\d{4} |^\d{4}-\d\d-\d\d .*: [IWE] |^\*\*\*|^\s+(File |@|\^|~)|^Traceback "
@@ -307,7 +307,7 @@ _FLAG_REFUSED = re.compile(
 
 def refused_flag(task_exit: TaskExit, spec: Spec, name: str) -> Message | None:
     """Return what to do about a flag that TFCluster passed and the program refused; None if it
-    refused none.
+    refused no such flag.
     """
     blamed: list[str] = []
     for line in filter(_FLAG_REFUSED.search, task_exit.last_lines):
@@ -324,7 +324,7 @@ def refused_flag(task_exit: TaskExit, spec: Spec, name: str) -> Message | None:
 
 
 def _said(task_exit: TaskExit) -> Clause:
-    """Return what went wrong according to a task's output, where, and what led to it."""
+    """Return the error in a task's output, with its file and line and the error that caused it."""
     said: Clause = _saying(words := last_error_line(task_exit))
     if words and task_exit.file:
         file, line = task_exit.file, task_exit.line
@@ -413,7 +413,7 @@ def memory_limit(failure: TaskFailure, spec: Spec) -> str | None:
 
 
 def _memory_used(task_exit: TaskExit) -> Clause:
-    """Return what the exit's detail says besides the memory limit."""
+    """Return the detail of the exit without the memory limit."""
     given = _LIMIT.match(task_exit.detail)
     rest = task_exit.detail[given.end() :] if given else task_exit.detail
     used = re.fullmatch(r"used (\S+)", rest)
@@ -438,7 +438,7 @@ def failed_alike(failure: TaskFailure, other: TaskFailure) -> bool:
     )
 
 
-# ---- why a run is where it is ----
+# ---- why a run is in its state ----
 
 Sentences = tuple[Message, ...]
 
@@ -556,7 +556,7 @@ def queued(waiting_for: Message | None) -> Message:
 
 
 def awaits(waits: Sequence[Dependency], missing: Sequence[str] = ()) -> Message:
-    """Say for which runs a run waits; `missing` are those that do not exist yet."""
+    """Say for which runs a run waits; `missing` are the runs that do not exist yet."""
     parts = [
         Message(
             "RunToSucceed" if each.until is AwaitedOutcome.SUCCESS else "RunToEnd",
@@ -656,8 +656,8 @@ MOST_PEERS = 2
 
 
 def _who_waits_for_whom(waiting: Quiets, finished: Mapping[str, float]) -> Sentences:
-    """Say for which task others wait, if TensorFlow says so; else which tasks have finished
-    before.
+    """Say for which tasks others wait, as far as TensorFlow names them, and which tasks have
+    finished, if none of these is waited for.
     """
     peers: dict[str, list[str]] = {}
     for task, quiet in waiting.items():

@@ -30,11 +30,11 @@ class ObservedTask(Model, frozen=True):
     reports Cause.STOPPED only if a decision asked the task to stop, and Cause.KILLED for any other
     SIGTERM. Times are in epoch seconds. `since` is when the task began to use its resources; None
     if it uses none or the time is unknown. `began` is when its process or container started.
-    `idle_since` is since when nobody has used an In-Graph server. `quiet` is set while a program
-    does nothing. `oddity` says why the task counts as started although its own port is closed.
-    `uncopied` says why its output could not be copied to the log volume. `wrote` are folders with
-    results outside of the run's own folder; `lost` are those of these folders that are deleted with
-    the task's pod.
+    `idle_since` is the time at which an In-Graph server was last used. `quiet` is set while a
+    program does nothing. `oddity` says why the task counts as started although its own port is
+    closed. `uncopied` says why its output could not be copied to the log volume. `wrote` are
+    folders with results outside of the run's own folder; `lost` are those of these folders that are
+    deleted with the task's pod.
     """
 
     name: str
@@ -74,8 +74,8 @@ class WaitingReason(Model, frozen=True):
 
 
 class SeenRun(Model, frozen=True):
-    """A run that this one waits for, as its record is now. `released`: that run has no tasks
-    left.
+    """A run for which the observed run waits, as its record is now. `released` says that it has no
+    tasks left.
     """
 
     uid: str

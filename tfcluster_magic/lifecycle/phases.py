@@ -19,7 +19,9 @@ STALL_TOLD_OF_ALL = 60.0
 because all tasks may be waiting for their data.
 """
 START_SHARE = 0.5
-"""Fraction of `startTimeout` that every task has at least, from its own start, to show activity."""
+"""Minimum time that every task has to show activity, from its own start, as a fraction of
+`startTimeout`.
+"""
 START_MARGIN = 5.0
 """Maximum seconds until the backend reports activity of a task."""
 MOST_REASONS = 3
@@ -83,7 +85,9 @@ def advance_active(turn: Turn) -> None:
 
 
 def _say_current(turn: Turn) -> None:
-    """Set the message of a healthy run; while a failure is handled, its own message stays."""
+    """Set the message of a healthy run. While a failure is handled, the message about the failure
+    stays.
+    """
     if turn.get("window_opened_at") is not None or turn.get("retry_at") is not None:
         return
     wanted = turn.wanted
@@ -125,7 +129,8 @@ def _over_time_limit(turn: Turn) -> bool:
     """Apply the limits on starting, duration and idling; return whether one ended the run."""
     limits = turn.spec.lifecycle
     started: float = turn.get("started_at")
-    # The last turn may be longer ago than a limit. Tasks that came up since then count as started.
+    # Since the last turn, more time than the limit may have passed. Tasks that came up in this time
+    # count as started.
     starts = turn.phase is Phase.STARTING
     missing = [t for t in turn.needed if starts and not turn.is_up(t)]
     if _fails_at_its_limit(turn, missing) or _lacks_image(turn, missing):

@@ -31,7 +31,7 @@ def _ended_at_once(turn: Turn) -> list[str]:
 
 
 def release_tasks(turn: Turn) -> None:
-    """Release all remaining tasks after the run's end, once `_reclaim_at` has come, and report
+    """Release all remaining tasks after the run's end, at the time of `_reclaim_at`, and report
     that.
     """
     holding = turn.alive()
@@ -44,7 +44,7 @@ def release_tasks(turn: Turn) -> None:
         turn.wake(reclaim_at)
     if turn.phase is Phase.SUCCEEDED:
         told = messages.succeeded(turn.required(), *to_reclaim(turn), evaluator_outcome(turn))
-        # keep the messages after the first, about what the run did not do
+        # only the first message changes; the others say what the run did not do
         also = turn.get("messages")[1:]
         turn.say(turn.get("reason"), told, *also)
     if not holding and not turn.seen.may_come:
@@ -64,7 +64,7 @@ def _reclaim_at(turn: Turn) -> float:
 
 
 def evaluator_outcome(turn: Turn) -> Message | None:
-    """Return how the evaluator ended; None while it works or if there is none."""
+    """Return how the evaluator ended; None while it works, or if there is no evaluator."""
     ended: TaskFailure | None = turn.get("evaluator")
     for task in turn.evaluators:
         task_exit = turn.exit_of(task)

@@ -1,4 +1,5 @@
-"""The root cause when tasks fail together: how long failures are collected, and which came first.
+"""The root cause when tasks fail together: how long failures are collected, and which one caused
+the others.
 
 When one task of a cluster dies, others fail seconds later because they lost their peer. The first
 failure therefore opens a window, and all failures inside it are judged together. This module has
@@ -12,18 +13,18 @@ from collections.abc import Iterable
 from ..spec import Cause, TaskFailure
 
 WINDOW = 5.0
-"""Seconds in which failures are judged together with parameter servers."""
+"""Length of the window, in seconds, for runs with parameter servers."""
 WINDOW_COLLECTIVE = 15.0
-"""Seconds in which failures are judged together without parameter servers:
-MultiWorkerMirroredStrategy notices a lost peer by a 10 s heartbeat.
+"""Length of the window, in seconds, for runs without parameter servers: MultiWorkerMirroredStrategy
+notices a lost peer by a 10 s heartbeat.
 """
 WINDOW_HEALED = 30.0
-"""Seconds in which failures are judged together after a healed disruption: a peer may notice the
-loss late (keepalive, heartbeat).
+"""Length of the window, in seconds, after a healed disruption: a peer may notice the loss late
+(keepalive, heartbeat).
 """
 WINDOW_NODE_LOST = 90.0
-"""Seconds in which failures are judged together while a node is NotReady: its tasks are declared
-lost only later.
+"""Length of the window, in seconds, while a node is NotReady: its tasks are declared lost only
+later.
 """
 
 DISRUPTIONS = frozenset({Cause.KILLED, Cause.EVICTED, Cause.LOST})

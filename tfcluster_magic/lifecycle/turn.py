@@ -142,8 +142,8 @@ class Turn:
         """
         self.between = spec.mode is Mode.BETWEEN_GRAPH
         self.collective = self.between and TaskType.PS not in counts
-        """Without parameter servers a lost task can only be healed by restarting all workers
-        together.
+        """Whether all workers must restart together to heal a lost task, because there is no
+        parameter server.
         """
 
     # -- the draft ---------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class Turn:
         return since
 
     def wake(self, at: float) -> None:
-        """Ask for another turn at `at` at the latest."""
+        """Ask for another turn no later than `at`."""
         self._wake.append(at)
 
     @property
@@ -201,7 +201,7 @@ class Turn:
         return seen if seen is not None and seen.attempt >= self.desired_attempt(task) else None
 
     def exit_of(self, task: str) -> TaskExit | None:
-        """Return how the desired attempt ended; None if it has not."""
+        """Return how the desired attempt ended; None if it has not ended."""
         seen = self.current(task)
         return seen.exit if seen else None
 
@@ -298,8 +298,8 @@ class Turn:
         return msgspec.structs.replace(self.seen, tasks=tasks)
 
     def _warn_of_tasks(self) -> None:
-        """Warn once of problems that would go unnoticed: log copies that fail while training
-        continues, and errors in the output of tasks that succeeded.
+        """Warn of problems that would go unnoticed: log copies that fail while training continues,
+        and errors in the output of tasks that succeeded. Each warning is given once.
         """
         for name, seen in self.seen.tasks.items():
             why = seen.uncopied or (seen.exit.uncopied if seen.exit else "")
@@ -312,8 +312,8 @@ class Turn:
                     self.event(self.get("reason"), warning)
 
     def _tell_of_oddities(self) -> None:
-        """Warn once for each sign by which tasks with closed ports count as started, with the name
-        of the first task.
+        """Warn that tasks with closed ports count as started: once for each sign that they have
+        started, with the name of the first such task.
         """
         told: set[str] = set()
         for name in self.all_tasks:
@@ -326,7 +326,7 @@ class Turn:
                 self.event(self.get("reason"), seen.oddity)
 
     def _tell_of_writes(self) -> None:
-        """Report each folder outside of the run's own that has results, once."""
+        """Report once each folder with results that is not the run's own folder."""
         wrote: set[str] = set()
         lost: dict[str, str] = {}
         for seen in self.seen.tasks.values():

@@ -1,7 +1,7 @@
 """The launch form of the panel, and the threads in which button actions run.
 
-The form has exactly the options of the command line. An empty field means that the option is left
-out. The form shows why a launch would be refused before it is sent, and never loses input. This
+The form has exactly the options of the command line. An option whose field is empty is left out.
+Before a launch is sent, the form shows why it would be refused. The form never loses input. This
 module has no rules of its own: the manager plans and launches.
 """
 
@@ -27,9 +27,7 @@ from ..spec import Message, Mode
 
 
 class ButtonActions:
-    """Runs button actions in threads. `tell` shows a sentence; if its second argument is true, as
-    an error.
-    """
+    """Runs button actions in threads. `tell(sentence, is_error)` shows a sentence."""
 
     def __init__(self, tell: Callable[[str, bool], None]) -> None:
         self._tell = tell
@@ -62,7 +60,7 @@ class ButtonActions:
                     self._tell(told, False)
             except TFClusterError as refusal:
                 self._tell(str(refusal), True)
-            except Exception as error:  # noqa: BLE001 - a thread's traceback is seen by nobody
+            except Exception as error:  # noqa: BLE001 - nobody would see a thread's traceback
                 self._tell(f"{type(error).__name__}: {error}", True)
             finally:
                 after()
@@ -76,7 +74,7 @@ _FIRST = ("workers", "ps")
 _WIDE = widgets.Layout(width="544px", max_width="100%")
 _FIELD = widgets.Layout(width="270px")
 _LABELS = {"description_width": "160px"}
-_OF_TYPE = 4  # length of a path such as replicas, ps, resources, memory
+_OF_TYPE = 4  # parts of an option's path, such as replicas, ps, resources, memory
 _SHORT = 12  # characters that fit into a field
 
 
@@ -275,7 +273,7 @@ def _label(option: Option) -> str:
 
 
 def _default(option: Option) -> str:
-    """Return the default value, which the help text has in brackets; "" if the value is long."""
+    """Return the default value in the brackets of an option's help text; "" if it is long."""
     text = option.help
     default = text[text.rindex("[") + 1 : -1] if text.endswith("]") else ""
     return default if len(default) <= _SHORT else ""

@@ -1,7 +1,7 @@
 """The magics `%tfcluster` and `%%tfcluster`: the command line's parser in a cell.
 
-Loading the extension is fast: each line imports what it needs when it runs. This module registers
-the magics and their completion; `magic_line.py` does the rest.
+Loading the extension is fast, because most modules are imported only when a line runs. This module
+registers the magics and their completion; `magic_line.py` runs and completes the lines.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def load(shell: Any) -> None:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Register the magics. `make run` loads this module, so that a later `%load_ext
-    tfcluster_magic` counts as the first load of that name.
+    """Register the magics. `make run` loads the extension under the name of this module. So a later
+    `%load_ext tfcluster_magic` is the first load of that name, and IPython does not warn.
     """
     load(shell)
 

@@ -1,4 +1,4 @@
-"""The line after `%tfcluster` in a cell: runs it, shows its output, completes it.
+"""The line after `%tfcluster` in a cell: execution, output and completion.
 
 Grammar and messages are those of the command line. The output suits a notebook: a run is shown once
 and updated in place, no question is asked, and an interrupt only detaches. This module has no code
@@ -77,9 +77,7 @@ def _complete_path(item: CompletionItem, typed: str) -> list[str]:
 
 
 def _quoted(path: str) -> str:
-    """Quote a path as one word. The quotes of a folder stay open, because the user continues
-    typing.
-    """
+    """Quote a path as one word. A folder gets no closing quote: the user continues typing."""
     quoted = shlex.quote(path)
     return quoted.removesuffix("'") if path.endswith("/") else quoted
 
@@ -173,8 +171,9 @@ class Cell(Terminal):
 
     @contextmanager
     def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:
-        """Mark the place where a closed page stops receiving lines. When the page is opened again,
-        the lines continue at this place. Other readers of the notebook see that lines are missing.
+        """Show a heading above the lines that follow. If the page is closed before the run ends,
+        the extension continues the lines when the page is opened again. Without the extension, the
+        heading says that lines may be missing.
         """
         if not self.rich:
             yield

@@ -107,7 +107,7 @@ class RunRow:
         def meant() -> str | None:
             if (
                 self._manager.status(self.name).metadata.uid != asked_about
-            ):  # the name belongs to another run now
+            ):  # another run has this name now
                 raise Conflict(_("another run is called {name} now").format(name=self.name))
             return action()
 
@@ -140,8 +140,8 @@ class RunRow:
         self._board.outputs = ({"output_type": "display_data", "data": shown, "metadata": {}},)
 
     def _toggle(self, button: Any) -> None:
-        """Show the logs or the resources below the row until their button is pressed again, or the
-        other one.
+        """Show the logs or the resources below the row until `button`, or the button of the other
+        view, is pressed.
         """
         self._hidden.set()
         self.logs.description, self.resources.description = _("Logs"), _("Resources")
@@ -159,8 +159,8 @@ class RunRow:
         self._background.do(lambda: self._follow(read, hidden))
 
     def _follow(self, read: Callable[[TFCluster], str], hidden: threading.Event) -> None:
-        """Show the text that `read` returns of the run until it is hidden. This polls, because only
-        the newest lines and figures matter.
+        """Show the text that `read` returns for the run until `hidden` is set. The text is polled,
+        because only the newest lines and figures matter.
         """
         while not hidden.is_set():
             assert self._known is not None
@@ -212,7 +212,7 @@ class RunList:
         self.widget = widgets.VBox([self.filter, self._body, self._more])
 
     def show(self, name: str, known: WatchedRun | None) -> None:
-        """Update a run; None removes it."""
+        """Update the row of a run. If `known` is None, remove the row."""
         with self._drawing:
             if known is None:
                 self._known.pop(name, None)
@@ -223,8 +223,8 @@ class RunList:
             self._arrange()
 
     def clusters(self) -> Sequence[TFCluster]:
-        """Return the active runs and the newest run of each name, newest first, without the
-        filter.
+        """Return the active runs and the newest run of each name, newest first. The filter does not
+        matter.
         """
         with self._drawing:
             every = [known.cluster for known in self._known.values()]

@@ -21,12 +21,12 @@ MOST_RULES = 20
 MOST_KEPT = 200
 """Maximum deliveries that are kept for one user."""
 MOST_BYTES_KEPT = 384 * 1024
-"""Maximum bytes of these deliveries as JSON: a Secret of Kubernetes takes 1 MiB in base64."""
+"""Maximum bytes of one user's deliveries as JSON; a Secret of Kubernetes holds 1 MiB of base64."""
 TITLE_LENGTH, SENTENCE_LENGTH, PROBLEM_LENGTH, LAB_LENGTH = 200, 2000, 300, 500
 MOST_CLUSTERS = 50
 """Maximum names of runs in one rule."""
-# On Kubernetes users write rules without our commands, so these two patterns are checked when a
-# message is sent, too. The fields of a rule do not check them, because one bad rule must not make
+# On Kubernetes, users can write rules without our commands. So these two patterns are checked again
+# when a message is sent. The fields of a rule do not check them, because one bad rule must not make
 # all rules unreadable.
 _SPECIALS = r"@\s<>,;:\"()\[\]\\\x00-\x1f\x7f"
 MAIL_ADDRESS = re.compile(rf"[^{_SPECIALS}]{{1,64}}@[^{_SPECIALS}]{{1,189}}")
@@ -224,7 +224,7 @@ class NotificationPolicy(Model, frozen=True, kw_only=True):
         return False
 
     def allows_recipient(self, address: str) -> bool:
-        """Return whether mail may be sent to this text, which must be one address."""
+        """Return whether `address` is a single mail address to which the policy allows mail."""
         if self.smtp is None or not MAIL_ADDRESS.fullmatch(address):
             return False
         domain = address.rpartition("@")[2].lower()
@@ -245,8 +245,8 @@ class DeliveryState(str, enum.Enum):
 class Delivery(Model, frozen=True, kw_only=True):
     """One message of one rule: its content and its state.
 
-    The content is complete, so that it can be sent after its run was deleted. The printed lines are
-    dropped once the delivery is settled.
+    The content is complete, so that the message can be sent after the run was deleted. The printed
+    lines are dropped once the delivery is settled.
     """
 
     rule: Annotated[str, Meta(description="the rule's name")]
@@ -282,7 +282,7 @@ class Delivery(Model, frozen=True, kw_only=True):
 
     @property
     def is_test(self) -> bool:
-        """Whether a user asked for it by `notify test`; it is tried once."""
+        """Whether a user requested this delivery with `notify test`; it is tried only once."""
         return self.event.startswith(TEST_EVENT)
 
 

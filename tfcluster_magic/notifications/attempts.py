@@ -108,8 +108,8 @@ def note_test(
     request: TestRequest | None,
     now: float,
 ) -> Deliveries:
-    """Return `kept` with the delivery of a requested test; a test requested at another time is
-    given up.
+    """Return `kept` with the delivery of a requested test. If the time of the request is more than
+    `TEST_FOR` from `now`, the delivery is given up.
     """
     rule = next((each for each in rules if request and each.uid == request.rule), None)
     if rule is None or request is None or request.at <= kept.forgotten_until:
@@ -172,8 +172,9 @@ def bounded(kept: Deliveries, now: float) -> Deliveries:
     """Return `kept` within `MOST_KEPT` and `MOST_BYTES_KEPT`.
 
     The oldest settled deliveries are dropped first; `forgotten_until` keeps their events from being
-    reported again. If too many are pending, the oldest of these are dropped, too. A time ahead of
-    the clock counts as now, so that it does not hold back events until then.
+    reported again. If this is not enough, the oldest pending deliveries are dropped, too. An event
+    whose time is in the future counts as an event of `now`; otherwise no event before that time
+    would be reported.
     """
     found = list(kept.deliveries)
     sizes = {each.key: len(to_json(each)) for each in found}
@@ -199,7 +200,9 @@ def pending(kept: Deliveries) -> list[Delivery]:
 
 
 def begin(kept: Deliveries, key: DeliveryKey, now: float) -> Deliveries:
-    """Return `kept` with one more attempt, and the time of the next one in case this one fails."""
+    """Return `kept` with one more attempt, and with the time of the next attempt if this attempt
+    fails.
+    """
 
     def attempt(each: Delivery) -> Delivery:
         if each.state is not DeliveryState.PENDING:
@@ -211,15 +214,15 @@ def begin(kept: Deliveries, key: DeliveryKey, now: float) -> Deliveries:
 
 
 def sent(kept: Deliveries, key: DeliveryKey, now: float) -> Deliveries:
-    """Return `kept` with a message that its receiver accepted."""
+    """Return `kept` with this message marked as accepted by its receiver."""
     return _changed(
         kept, key, lambda each: replace(_settled(each, DeliveryState.SENT, now), problem="")
     )
 
 
 def failed(kept: Deliveries, key: DeliveryKey, why: str, now: float) -> Deliveries:
-    """Return `kept` with a failed attempt. After `RETRY_FOR` the message is given up; a test is
-    given up at once.
+    """Return `kept` with the reason of a failed attempt. A message is given up after `RETRY_FOR`, a
+    test after its first attempt.
     """
 
     def change(each: Delivery) -> Delivery:
@@ -232,8 +235,8 @@ def failed(kept: Deliveries, key: DeliveryKey, why: str, now: float) -> Deliveri
 
 
 def drop(kept: Deliveries, uids: Iterable[str], now: float) -> Deliveries:
-    """Return `kept` with the pending messages of removed rules given up; `uids` are the rules that
-    exist.
+    """Return `kept` after giving up the pending messages of removed rules. `uids` are the uids of
+    the rules that exist.
     """
     known = set(uids)
     for each in pending(kept):
@@ -245,7 +248,7 @@ def drop(kept: Deliveries, uids: Iterable[str], now: float) -> Deliveries:
 
 
 def _settled(delivery: Delivery, state: DeliveryState, now: float) -> Delivery:
-    """Return a delivery that is over, without its printed lines."""
+    """Return a delivery in its final state, without its printed lines."""
     return replace(delivery, state=state, settled_at=now, task="", lines=())
 
 

@@ -1,7 +1,7 @@
-"""Detection of events that rules may report, in records. Pure.
+"""Detection, in records, of events that rules may report. Pure.
 
-The key of an event is derived only from the record. So an event that is found again, even after a
-crash, is not reported again.
+The key of an event is derived only from the record. An event that is found again, even after a
+crash, has the same key, so it is not reported twice.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Words = Sequence[Message | str]
 class NotableEvent:
     """An event that rules may report.
 
-    `key` identifies it among the events of the run `uid`, or among all that belong to no run.
-    `title` and `words` are translated when a delivery is made. `waits` is the time for which a run
-    was queued; the event concerns rules with this time. `locked` says whether a pause is locked.
-    `lines` are what `task` printed last.
+    `key` identifies the event among the events of the run `uid`, or, if `uid` is empty, among all
+    events that belong to no run. `title` and `words` are translated when a delivery is made.
+    `waits` is the time for which a run was queued; only rules with this time report the event.
+    `locked` says whether a pause is locked. `lines` are what `task` printed last.
     """
 
     key: str
@@ -50,7 +50,7 @@ class NotableEvent:
     task: str = ""
     lines: Sequence[str] = ()
     options: str = ""
-    """Options that a rerun needs to help."""
+    """Options that the command for a rerun gets, so that the rerun does not fail again."""
 
 
 Printed = tuple[str, Sequence[str]]
@@ -142,7 +142,9 @@ def recorded_lines(cluster: TFCluster) -> Printed:
 def next_queued_event(
     cluster: TFCluster, rules: Iterable[NotificationRule], now: float
 ) -> float | None:
-    """Return when a queued run will next have waited for a rule's time; None if it will not."""
+    """Return the next time at which a run will have been queued for the time of a rule; None if the
+    run is not queued or every rule's time has passed.
+    """
     since = cluster.status.queued_at
     if cluster.status.phase is not Phase.QUEUED or since is None:
         return None
@@ -172,8 +174,8 @@ def _occasions_of_end(cluster: TFCluster) -> Iterable[Occasion]:
 
 
 def schedule_events(schedule: Schedule) -> list[NotableEvent]:
-    """Return the pause of a schedule as an event, unless its owner asked for it, and the due times
-    that were not launched.
+    """Return an event for each due time of a schedule that was not launched, and one for the pause
+    of the schedule, unless its owner paused it.
     """
     name, uid, cluster = schedule.name, schedule.uid, schedule.launch.cluster
     unlaunched = schedule.status.occurrences if not schedule.status.problem else ()
@@ -194,8 +196,8 @@ def is_unlaunched(occurrence: Occurrence) -> bool:
 def due_time_events(
     name: str, uid: str, cluster: str, zone: str, occurrences: Iterable[Occurrence]
 ) -> list[NotableEvent]:
-    """Return an event for each due time of a schedule that was not launched, and one for each that
-    finds no room. `zone` is the time zone in which a due time is named.
+    """Return an event for each due time of a schedule that was not launched or waits for room. The
+    text names a due time in the time zone `zone`.
     """
     unlaunched = [each for each in occurrences if is_unlaunched(each)]
     if not unlaunched:
@@ -211,7 +213,7 @@ def due_time_events(
             uid="",
             cluster=cluster,
             occasions=frozenset([Occasion.NOT_LAUNCHED]),
-            # the time of a waiting launch changes with each try
+            # `changed_at` of a waiting launch changes with each try
             at=each.changed_at if each.state.is_settled else each.due,
             title=_NOT_LAUNCHED if each.state.is_settled else _NO_ROOM,
             values={"name": name, "time": f"{local(each.due):%Y-%m-%d %H:%M}"},

@@ -1,10 +1,10 @@
 """Delivery of one message, by one POST or one mail, to an address that the policy allows.
 
 The check covers the address of the connection itself, so a name that later resolves to another
-address does no harm. Redirects are not followed and proxies are not used. Of an answer, only the
-status and the receiver's reason are kept. Once the host's name is resolved, an attempt ends within
-`TIMEOUT`, whatever the receiver does. Resolving has the system's own limits. The text of an error
-contains no secret.
+address does no harm. Redirects are not followed and proxies are not used. The status and the reason
+in the receiver's answer are kept, and nothing else of it. Once the host's name is resolved, an
+attempt ends within `TIMEOUT`, whatever the receiver does. Only the system limits the time to
+resolve the name. The text of an error contains no secret.
 """
 
 from __future__ import annotations
@@ -47,15 +47,14 @@ _CLOSED = (
     *(ipaddress.ip_network(each) for each in ("169.254.0.0/16", "fe80::/10")),
     *(ipaddress.ip_network(each) for each in ("224.0.0.0/4", "ff00::/8", "fd00:ec2::254/128")),
 )
-"""Networks that no policy can open: link-local and multicast networks, and AWS's metadata
-server.
+"""Networks that no policy can allow: link-local and multicast networks, and AWS's metadata server.
 """
 _METADATA = frozenset(
     ipaddress.ip_address(each)
     for each in ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd20:ce::254")
 )
-"""Metadata servers of other clouds. No policy can open them, but it may name a network around
-them."""
+"""Metadata servers of other clouds. No policy can allow these addresses, but it may allow a network
+that contains them."""
 _EMBEDDED = tuple(
     ipaddress.IPv6Network(each)
     for each in ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96")
@@ -106,8 +105,8 @@ def address_mistake(text: str, policy: NotificationPolicy) -> str:
 
 
 def host_mistake(host: str, policy: NotificationPolicy) -> str:
-    """Return why a webhook cannot go to a host given by its address, or to this machine; empty if
-    it can. Other names are resolved at each delivery.
+    """Return why a webhook cannot go to `host`, if this is an IP address or `localhost`; empty if
+    it can. Any other name is checked at each delivery, when it is resolved.
     """
     with contextlib.suppress(ValueError):
         return address_mistake("127.0.0.1" if host == "localhost" else host, policy)
@@ -151,7 +150,7 @@ def deliver(
     """Send a message to the receiver of a rule.
 
     Raises:
-        NotDelivered: it was not accepted, or the policy does not allow the receiver.
+        NotDelivered: the message was not accepted, or the policy does not allow the receiver.
     """
     if rule.webhook is not None:
         post(message, rule.webhook, policy, now, timeout)
@@ -229,7 +228,7 @@ def _check_answer(status: int, body: bytes, webhook: Webhook) -> None:
         said = refusal(answer, kind)
         said = scrubbed(said, webhook.secrets)[
             :200
-        ]  # before it is cut, because half a secret is secret, too
+        ]  # cut last, because a part of a secret would not be scrubbed
     elif kind in (WebhookFormat.FEISHU, WebhookFormat.DINGTALK, WebhookFormat.WECOM):
         said = _("the answer is not a JSON object")
     if status not in range(200, 300):
@@ -249,7 +248,7 @@ def _check_answer(status: int, body: bytes, webhook: Webhook) -> None:
 def send_mail(
     message: Notification, recipient: str, policy: NotificationPolicy, timeout: float = TIMEOUT
 ) -> None:
-    """Send a message by the mail server of the policy. Raises NotDelivered."""
+    """Send a message through the mail server of the policy. Raises NotDelivered."""
     server = policy.smtp
     if server is None or not policy.allows_recipient(recipient):
         raise ReceiverRefused(mail_mistake(recipient, policy))
@@ -264,7 +263,7 @@ def send_mail(
             if server.username:
                 client.login(server.username, password)
             text = mail(message, server.sender, recipient)
-            client.send_message(text, to_addrs=[recipient])  # whatever its headers say
+            client.send_message(text, to_addrs=[recipient])  # not to addresses in its headers
             with contextlib.suppress(smtplib.SMTPException, OSError):
                 client.quit()  # the mail was accepted, so an error here must not send it again
 
@@ -303,7 +302,7 @@ class _MailClient(smtplib.SMTP):
     ) -> None:
         self._deadline = deadline
         self._tls = context if server.security == "tls" else None
-        # By default the machine's own name is looked up, which may take long.
+        # By default, smtplib asks DNS for the full name of this machine, which may take long.
         own_name = socket.gethostname()
         super().__init__(server.host, server.port, local_hostname=own_name, timeout=timeout)
 
@@ -322,8 +321,8 @@ class _MailClient(smtplib.SMTP):
 def _connect(
     host: str, port: int, policy: NotificationPolicy | None, timeout: float
 ) -> socket.socket:
-    """Connect to the first allowed address of a host that answers; without a policy, all are
-    allowed. Raises NotDelivered, OSError.
+    """Connect to the first address of a host that is allowed and answers. Without a policy, every
+    address is allowed. Raises NotDelivered, OSError.
     """
     end = time.monotonic() + timeout
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -56,8 +56,8 @@ class Notification:
     language: str = "en"
 
     def text(self, most: int | None = None) -> str:
-        """Return the whole message; with `most`, in at most that many bytes, with fewer lines of
-        output.
+        """Return the whole message. `most` limits its bytes: the oldest printed lines are left out,
+        then the sentence is cut.
         """
         lines = list(self.lines)
         while most is not None and lines and len(self._text(lines).encode()) > most:
@@ -120,7 +120,7 @@ def _command(delivery: Delivery) -> str:
     if delivery.occasion is Occasion.BUDGET:
         return "tfcluster hours"
     if delivery.occasion is Occasion.SCHEDULE_PAUSED:
-        # its owner cannot resume a schedule that an administrator paused
+        # the owner cannot resume a schedule that an administrator paused
         verb = "show" if delivery.locked else "resume"
         return f"tfcluster schedule {verb} {delivery.about}"
     if delivery.occasion is Occasion.NOT_LAUNCHED:
@@ -173,7 +173,7 @@ def webhook_request(message: Notification, webhook: Webhook, now: float) -> Webh
         case WebhookFormat.WECOM:
             most = MOST_BYTES[WebhookFormat.WECOM]
             while most > 0 and len(_unmentioned(text).encode()) > MOST_BYTES[WebhookFormat.WECOM]:
-                most -= 32  # the invisible spaces count, too
+                most -= 32  # `most` does not count the invisible spaces
                 text = message.text(most)
             cut = _unmentioned(text).encode()[: MOST_BYTES[WebhookFormat.WECOM]]
             body = {"msgtype": "text", "text": {"content": cut.decode(errors="ignore")}}
@@ -217,8 +217,8 @@ def _unmentioned(text: str) -> str:
 def refusal(answer: Mapping[str, Any], kind: WebhookFormat) -> str:
     """Return a receiver's reason for refusing a message, uncut; empty if it accepted the message.
 
-    All of them refuse with the HTTP status 200: Feishu by `code` and `msg` (older bots by
-    `StatusCode`), DingTalk and WeCom by `errcode` and `errmsg`.
+    A refusal has the HTTP status 200, too. Feishu puts the reason into `code` and `msg` (older bots
+    into `StatusCode` and `StatusMessage`), DingTalk and WeCom into `errcode` and `errmsg`.
     """
     names = {
         WebhookFormat.FEISHU: (("code", "StatusCode"), ("msg", "StatusMessage")),

@@ -1,7 +1,7 @@
 """Entry point of the notifier: `python -m tfcluster_magic.notifier`.
 
-On SIGTERM it finishes the attempts in progress and releases its Lease. When it loses the Lease it
-exits at once.
+On SIGTERM, the notifier finishes the attempts in progress and releases its Lease. If the notifier
+loses the Lease, it exits at once.
 """
 
 from __future__ import annotations

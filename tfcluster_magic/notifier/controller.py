@@ -3,9 +3,9 @@
 A turn of a namespace finds new events in the caches of runs, schedules and options, writes its
 deliveries into the Secret, and then starts the attempts that are due. Threads send the messages;
 each result is written by a later turn. A delivery is written before its message is sent, so a
-notifier that is killed loses no message. It repeats a message only if the receiver's answer does
-not arrive, or if the notifier dies between this answer and the next write. A namespace without
-rules takes no turns. No log line contains a rule, a URL or a message.
+notifier that is killed loses no message. A message is sent twice only if the receiver's answer does
+not arrive, or if the notifier dies after the answer and before it writes the result. A namespace
+without rules takes no turns. No log line contains a rule, a URL or a message.
 """
 
 from __future__ import annotations
@@ -52,30 +52,31 @@ SCHEDULES = "tfclusterschedules"
 LONGEST_SLEEP = 60.0
 """Seconds after which the time is checked again and the hours of running tasks are counted."""
 AGAIN = 0.05
-"""Seconds until a turn is repeated after somebody else wrote the Secret."""
+"""Seconds until a turn is repeated if somebody else wrote the Secret during the turn."""
 PACE = 0.5
 """Seconds between the starts of two attempts of one namespace."""
 MOST_SENDING, MOST_OF_ONE = 100, 4
 """Maximum attempts at the same time: of all namespaces, and of one."""
 END_SECONDS = 25.0
-"""Maximum seconds for which attempts in progress may continue after the notifier is asked to end;
-one takes at most 20.
+"""Maximum seconds for which attempts in progress may continue after the notifier is asked to end.
+An attempt takes at most 20 seconds.
 """
 MOST_UNLAUNCHED = 20
-"""Maximum due times that were not launched, of each schedule in the cache."""
+"""Maximum number of unlaunched due times that the cache keeps for each schedule."""
 RECORDED = 20
-"""Maximum messages that the annotation of a run names; they are the newest ones."""
+"""The annotation of a run names at most this many of its messages: the newest."""
 
 log = logging.getLogger(__name__)
 
 
 class SecretConflict(Exception):
-    """Somebody else wrote the Secret; the cached one is outdated."""
+    """Somebody else wrote the Secret; the cached copy is outdated."""
 
 
 # -- caches ----------------------------------------------------------------------------------------
 # The caches keep only the parts of objects that cause events: a small run takes about 2.1 KB of
-# memory, one of 600 tasks a few KiB. The limit is in k8s/base/notifier.yaml.
+# memory, a run of 600 tasks a few KiB. The memory limit in k8s/base/notifier.yaml is based on these
+# sizes.
 
 RUN, USAGE, PAUSE = "run", "usage", "pause"
 UNLAUNCHED, ZONE = "unlaunched", "zone"
@@ -83,7 +84,9 @@ BUDGET, HOURS = "budget", "hours"
 
 
 def trim_run(found: Object) -> Object:
-    """Return the status of a run and its usage, with the annotation that the notifier wrote."""
+    """Return only the parts of a run that the notifier needs: status, usage, and its own
+    annotation.
+    """
     head = found["metadata"]
     kept: Object = {
         "metadata": {name: head.get(name) for name in ("name", "namespace", "uid")}
@@ -113,8 +116,8 @@ def _record_of(head: Object) -> str:
 
 
 def trim_schedule(found: Object) -> Object:
-    """Return the pause that the operator wrote into a schedule's status, and the newest due times
-    that were not launched. The pause in the spec has no time yet.
+    """Return only the pause in a schedule's status and its newest due times that were not launched.
+    The pause in the spec is not used, because it has no time.
     """
     head = found["metadata"]
     kept: Object = {
@@ -153,8 +156,8 @@ def trim_options(found: Object) -> Object:
 class NotifierCaches(InformerGroup):
     """The notification Secrets, runs, schedules and published options of all namespaces.
 
-    Secrets and options are watched only under their fixed names, so that the account needs no other
-    right.
+    Secrets and options are watched only under their fixed names, so that the notifier's account
+    needs no rights on other objects of these kinds.
 
     Args:
         api: the connection.
@@ -228,7 +231,8 @@ class Senders:
 
     Args:
         policy: the allowed receivers.
-        done: called with namespace, message and problem (empty if it was accepted) of each attempt.
+        done: called with namespace, message and problem of each attempt; the problem is empty if
+            the message was accepted.
     """
 
     def __init__(
@@ -259,7 +263,7 @@ class Senders:
         ).start()
 
     def wait(self, seconds: float) -> None:
-        """Wait until no attempt is in progress, at most for this time."""
+        """Wait until no attempt is in progress, but at most `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: not self.busy, seconds)
 
@@ -269,7 +273,7 @@ class Senders:
             deliver(compose(delivery, rule), rule, self._policy, time.time())
         except TFClusterError as error:
             problem = str(error)
-        except Exception as error:  # noqa: BLE001 - its text may contain a secret
+        except Exception as error:  # noqa: BLE001 - the error's text may contain a secret
             problem = type(error).__name__
         try:
             self._done(namespace, delivery.key, problem)
@@ -286,7 +290,7 @@ class Senders:
 
 @dataclass
 class Outbox:
-    """The state of a namespace besides its Secret."""
+    """The notifier's state of a namespace that is not in the namespace's Secret."""
 
     sending: dict[DeliveryKey, str | None] = field(default_factory=dict)
     """The problem of each message's attempt, empty if it succeeded; None while the attempt is in
@@ -350,7 +354,7 @@ class Notifier:
         until = time.monotonic() + seconds
         self.senders.wait(seconds)
         while self._has_results() and time.monotonic() < until and self._leads():
-            time.sleep(AGAIN)  # turns write the results and report to no caller
+            time.sleep(AGAIN)  # other threads run the turns that write the results
         self.caches.stop()
         self.turns.stop(max(1.0, until - time.monotonic()))
 
@@ -387,7 +391,7 @@ class Notifier:
     def _log_failure(self, namespace: str, error: Exception) -> None:
         if isinstance(error, ApiError):
             log.warning("%s: %s", namespace, access.explain_api_error(error))
-        else:  # its text may contain a part of a rule
+        else:  # the error's text may contain a part of a rule
             log.error("%s: the turn failed: %s", namespace, type(error).__name__)
 
     def _take_turn(self, namespace: str) -> float | None:
@@ -403,7 +407,7 @@ class Notifier:
 
         Raises:
             ApiError: the API does not answer; repeat the turn.
-            SecretConflict: somebody else wrote the Secret meanwhile.
+            SecretConflict: somebody else wrote the Secret during the turn.
         """
         with self._lock:
             box = self._outboxes.setdefault(namespace, Outbox())
@@ -422,7 +426,7 @@ class Notifier:
             if str(error) != box.problem:
                 log.warning("%s: %s", namespace, error)
             box.problem = str(error)
-            self._forget(box, results)  # their state is forgotten
+            self._forget(box, results)  # the deliveries of these results cannot be read
             return None
         box.problem = ""
         now = self._now()
@@ -528,8 +532,8 @@ class Notifier:
         kept: Deliveries,
         now: float,
     ) -> list[tuple[Delivery, NotificationRule]]:
-        """Return the message whose attempt begins now, a test first, because its user waits. Each
-        rule has at most one attempt in progress.
+        """Return the message to send now, or an empty list. A test comes first, because its user
+        waits. Each rule has at most one attempt in progress.
         """
         if time.monotonic() - box.began < PACE or not self.senders.has_room(namespace):
             return []
@@ -562,8 +566,8 @@ class Notifier:
         kept: Deliveries,
         now: float,
     ) -> float | None:
-        """Return the seconds until an attempt is due, a run was queued for long, or hours are
-        counted again. The end of an attempt causes a turn of its own.
+        """Return the seconds until an attempt is due, a run has been queued for the time of a rule,
+        or hours are counted again. The end of an attempt causes a turn, too, and is not included.
         """
         times = [
             at
@@ -607,13 +611,13 @@ class Notifier:
             except ApiError as error:
                 if not error.gone:
                     log.warning("%s/%s: not recorded: %s", namespace, name, error.message)
-            # A written annotation reaches the cache soon, and a refused write is not repeated.
+            # Remember the text of a successful write, too, until the annotation reaches the cache.
             box.refused[uid] = text
 
 
 def record_text(told: Sequence[Delivery]) -> str:
-    """Return the text for a run's annotation: rule, event, state and time of each message about
-    it.
+    """Return the text for a run's annotation: rule, event, state and time of each message about the
+    run.
     """
     newest = sorted(told, key=lambda each: (each.noted_at, each.rule))[-RECORDED:]
     return msgspec.json.encode(

@@ -1,7 +1,7 @@
 """Entry point of the operator: `python -m tfcluster_magic.operator`.
 
-On SIGTERM it finishes the current turns and releases its Lease. When it loses the Lease it exits at
-once. Logs go to standard error, one line each.
+On SIGTERM the process finishes the current turns and releases its Lease. When it loses the Lease,
+it exits at once. Logs go to standard error, one line each.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def connect_service(
 
     Raises:
         BackendUnavailable: the cluster cannot be reached.
-        OSError: the health port is taken.
+        OSError: the port for probes is in use.
     """
     api, own = access.connect(asked.context, asked.namespace)
     home = asked.lease_namespace or (

@@ -1,8 +1,10 @@
-"""The operator's caches of a Kubernetes cluster, and the rule for which objects a run owns.
+"""The operator's caches of a Kubernetes cluster, and the rule that decides which objects belong to
+a run.
 
 There is one informer for each kind of object. `ClusterCaches` holds runs, their pods and Jobs, and
-nodes. `ClusterState` holds everything else that decides on launches: other pods, quotas, limits,
-claims and tenants. Objects that the operator may not read count as unknown; it works without them.
+nodes. `ClusterState` holds all other objects that launches depend on: other pods, quotas, limits,
+claims and tenants. Objects that the operator may not read count as unknown; the operator works
+without these objects.
 """
 
 from __future__ import annotations
@@ -119,7 +121,7 @@ class ClusterCaches(InformerGroup):
     def _node_changed(self, update: CacheUpdate) -> None:
         old, new = update.old, update.new
         if old is not None and new is not None and is_node_ready(old) == is_node_ready(new):
-            return  # only a heartbeat
+            return  # the node only renewed its heartbeat
         name = update.object["metadata"]["name"]
         there = new is None or is_node_ready(new)
         self._lost_nodes = self._lost_nodes - {name} if there else self._lost_nodes | {name}
@@ -130,14 +132,14 @@ class ClusterCaches(InformerGroup):
 REFUSED = "refused"
 """Key of a cached record that is invalid; its value is the reason, as a message."""
 _LONGEST_REFUSAL = 4000
-"""Maximum characters of a refusal; of a longer one, only the first problems are kept, because a
-record can have thousands.
+"""Maximum characters of a refusal. Only the first problems of a longer refusal are kept, because a
+record can have thousands of problems.
 """
 
 
 def trim_run(found: Object, known: Object | None = None) -> Object:
     """Return a record without the texts that turns do not read. A new record is validated before
-    its texts are removed. `known` is its cached state.
+    its texts are removed. `known` is the record's previous state in the cache.
     """
     kept = decoding.trim_tfcluster(found)
     is_new, by_hand = not found.get("status"), _is_program_text(kept["spec"], found)
@@ -167,7 +169,7 @@ def _short_refusal(error: InvalidRequest) -> Clause:
         told = with_few_problems(error.message, most)
         if len(str(told)) <= _LONGEST_REFUSAL:
             return told
-    return str(error)[:_LONGEST_REFUSAL]  # a single problem of that length
+    return str(error)[:_LONGEST_REFUSAL]  # a single problem can be longer than the limit
 
 
 def _has_same_spec(found: Object, known: Object) -> bool:
@@ -204,8 +206,8 @@ def is_node_ready(node: Object) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-# Other objects that decide on launches. Secrets are not cached: their names and types are read when
-# a run names some.
+# Other objects that launches depend on. Secrets are not cached: the names and types of a
+# namespace's secrets are read when a run names secrets.
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 ASK_AGAIN = {True: 600.0, False: 2.0}
@@ -213,7 +215,8 @@ ASK_AGAIN = {True: 600.0, False: 2.0}
 
 
 class ClusterState(InformerGroup):
-    """Informers for the objects of namespaces and nodes that are not ours.
+    """Informers for objects that do not belong to runs, such as quotas, claims and pods of other
+    applications.
 
     Args:
         api: the connection.
@@ -229,7 +232,9 @@ class ClusterState(InformerGroup):
 
         self._api, self._namespace = api, namespace
         self._may_make: dict[str, tuple[bool, float]] = {}
-        """Whether Jobs may be created in each namespace, and until when that answer is reused."""
+        """For each namespace: whether Jobs may be created, and the monotonic time until which this
+        answer is reused.
+        """
         self.others = Informer(
             api,
             path("pods"),
@@ -250,7 +255,7 @@ class ClusterState(InformerGroup):
 
     @property
     def settled(self) -> bool:
-        """Whether each kind was listed once or is known to be forbidden."""
+        """Whether each kind of object has been listed once or is known to be forbidden."""
         return all(each.synced.is_set() or is_forbidden(each) for each in self.all)
 
     def names(self, namespace: str, nodes: int | None, limits: ContainerBounds) -> NamespaceObjects:
@@ -293,8 +298,8 @@ class ClusterState(InformerGroup):
         """Return the command that an administrator must run before the operator may use a
         namespace.
 
-        The result is empty when nothing is missing. The API is asked once for each namespace, and
-        again from time to time. Raises ApiError.
+        The result is empty when nothing is missing. The API server is asked once for each
+        namespace, and again from time to time. Raises ApiError.
         """
         named = self._namespace or is_forbidden(self.tenants)
         label = not named and self.tenants.get("", namespace) is None
@@ -302,8 +307,8 @@ class ClusterState(InformerGroup):
         return labels.opt_in_command(namespace, label=label, bind=bind)
 
     def _may_make_jobs(self, namespace: str) -> bool:
-        """Return whether the ClusterRole tfcluster-operator-tenant, which grants this right, is
-        bound.
+        """Return whether the operator may create Jobs in a namespace, that is, whether the
+        ClusterRole tfcluster-operator-tenant is bound there.
         """
         known, now = self._may_make.get(namespace), time.monotonic()
         if known is not None and now < known[1]:
@@ -313,8 +318,9 @@ class ClusterState(InformerGroup):
         return allowed
 
     def note_write(self, namespace: str, *, forbidden: bool) -> None:
-        """Conclude from a write whether the operator's role is bound. A forbidden write may have
-        another reason, so the API is asked again before the next launch.
+        """Update the answer of `_may_make_jobs` after a write in a namespace. A write may be
+        forbidden for other reasons than a missing role, so after a forbidden write the API server
+        is asked again before the next launch.
         """
         if forbidden:
             self._may_make.pop(namespace, None)
@@ -322,8 +328,8 @@ class ClusterState(InformerGroup):
             self._may_make[namespace] = True, time.monotonic() + ASK_AGAIN[True]
 
     def secrets(self, namespace: str) -> dict[str, str] | None:
-        """Return names and types of the secrets labelled for tasks; None if reading is forbidden.
-        They are read when a run names some, and never cached. Raises ApiError.
+        """Return the types, by name, of the secrets labelled for tasks; None if reading is
+        forbidden. The secrets are read when a run names one, and never cached. Raises ApiError.
         """
         try:
             found = self._api.every(
@@ -340,14 +346,14 @@ class ClusterState(InformerGroup):
         return container_bounds(self.ranges.of(namespace))
 
     def record_limit(self, namespace: str) -> float | None:
-        """Return how many TFClusters the ResourceQuotas allow; None means any number."""
+        """Return the number of TFClusters that the ResourceQuotas allow; None means any number."""
         said = (each["spec"].get("hard") or {} for each in self.quotas.of(namespace))
         counts = (hard.get(labels.COUNTED_RECORDS) for hard in said)
         return min((parse_quantity(each) for each in counts if each is not None), default=None)
 
     def quotas_now(self, namespace: str) -> list[Object]:
-        """Read the ResourceQuotas from the API, bypassing the cache, if there are any. Raises
-        ApiError.
+        """Read the ResourceQuotas of a namespace from the API server instead of the cache; if the
+        cache has none, return none. Raises ApiError.
         """
         if is_forbidden(self.quotas) or not self.quotas.of(namespace):
             return []
@@ -355,13 +361,13 @@ class ClusterState(InformerGroup):
 
 
 def is_forbidden(cache: Informer) -> bool:
-    """Return whether the operator may not read these objects."""
+    """Return whether the operator may not read the objects of this cache."""
     problem = cache.problem
     return not cache.synced.is_set() and problem is not None and problem.status in (401, 403, 404)
 
 
 def read_claim(found: Mapping[str, Any]) -> ClaimFacts:
-    """Return a PersistentVolumeClaim as runs see it."""
+    """Return the facts about a PersistentVolumeClaim that matter to runs."""
     obstacle = ""
     if found["metadata"].get("deletionTimestamp"):
         obstacle = _("it is being deleted")
@@ -391,7 +397,9 @@ def _trim_claim(found: Object) -> Object:
 
 
 def _trim_pod(found: Object) -> Object:
-    """Return the parts of another pod that show which resources of its node it uses."""
+    """Return the parts of a pod of another application that show which resources of its node the
+    pod uses.
+    """
     return {"metadata": _trim_metadata(found), "bound": room_taken_by_pod(found)}
 
 
@@ -406,7 +414,9 @@ def _trim_metadata(found: Object) -> Object:
 
 @dataclass(frozen=True)
 class OwnedObjects:
-    """The task pods of a run, its Jobs by type, and names of Jobs that only carry its labels."""
+    """The task pods of a run, its Jobs by task type, and the names of Jobs that carry the run's
+    labels but do not belong to it (`strangers`).
+    """
 
     pods: tuple[Object, ...]
     jobs: Mapping[TaskType, Object]
@@ -415,7 +425,7 @@ class OwnedObjects:
 
 @dataclass(frozen=True)
 class ObservedRun:
-    """A run in one turn: the record, its pods, its Jobs by task type, its PodGroup."""
+    """A run in one turn: the record, and the run's pods, Jobs by task type, and PodGroup."""
 
     cluster: TFCluster
     pods: Sequence[Object]
@@ -438,7 +448,7 @@ def owned_objects(caches: ClusterCaches, key: Key, uid: str) -> OwnedObjects:
 def objects_of_other_runs(
     caches: ClusterCaches, key: Key, uid: str
 ) -> Iterator[tuple[str, Object]]:
-    """Yield kind and object of each pod and Job with the run's name but another uid."""
+    """Yield the kind and the object, for each pod and Job with the run's name but another uid."""
     for pod in caches.pods.of(key):
         if owner_uid(pod) != uid and labels.task_of(pod) is not None:
             yield "Pod", pod
@@ -460,7 +470,7 @@ def job_task_type(job: Object) -> TaskType | None:
 
 
 def owner_uid(found: Object) -> str:
-    """Return the run uid in an object's labels."""
+    """Return the uid of an object's run, from the object's labels."""
     return str((found["metadata"].get("labels") or {}).get(labels.UID, ""))
 
 

@@ -1,12 +1,12 @@
 """Ledgers of the hours that runs use.
 
 Each user's namespace has one ledger object in the operator's own namespace. A run is recorded soon
-after it takes resources, and again when it ends or its record is deleted. Each of these moments is
+after it takes resources, and again when it ends or its record is deleted. Each of these events is
 recorded once, even if the operator restarts in between. The entry of a run has the run's number,
-which no later run of that name gets. A pass over the caches every two seconds records the runs; no
-turns are needed. Budgets also count hours that are not written yet. If a run is deleted
-while no operator is running, its hours count up to the last action of an operator, and only if the
-run was LEDGER_DELAY old at that time.
+which no later run of that name gets. A pass over the caches every two seconds records the runs,
+independently of the turns of runs. Budgets also count hours that are not written yet. If a run is
+deleted while no operator is running, its hours count up to the last action of an operator, and only
+if the run was LEDGER_DELAY old at that time.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ LEDGER_PERIOD = 2.0
 """Seconds between two passes."""
 WRITES_A_SECOND = 50.0
 LEDGER_DELAY = 30.0
-"""Seconds after which an active run is recorded. Thus many launches at once do not wait for their
-ledgers, and a short run costs one write instead of two.
+"""Seconds after which an active run is recorded. The delay spreads the writes of many launches at
+once, and a short run costs one write instead of two.
 """
 
 log = logging.getLogger(__name__)
@@ -43,14 +43,14 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class NamespaceLedger:
-    """The ledger of one namespace as the API has it; `open` holds the runs that are not in it."""
+    """The stored ledger of one namespace; `open` has the runs that the ledger lacks."""
 
     user: str = ""
     kept: Ledger = field(default_factory=Ledger)
     version: str = ""
     open: dict[str, AccountedRun] = field(default_factory=dict)
     text: tuple[Ledger, HoursAccount, str] | None = None
-    """The text published last, with the values from which it was made."""
+    """The text published last (the third value), after the two values from which it was made."""
 
 
 class Accountant(BackgroundThread):
@@ -63,7 +63,7 @@ class Accountant(BackgroundThread):
         caches: the runs.
         cluster_state: the namespaces, with their user and budget.
         leads: whether this process may write.
-        unwatched: seconds without an acting operator before this one.
+        unwatched: returns for how many seconds no operator acted before this one.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class Accountant(BackgroundThread):
         self._numbers: dict[str, dict[str, int]] = {}
         """The highest number of a deleted run of each name, by namespace."""
         self._runs: dict[str, tuple[str, AccountedRun | None, float]] = {}
-        """For each uid: the version that was read, the run, and when the run first took
-        resources.
+        """For each uid: the resource version that was read, the run, and the time at which the run
+        took resources first.
         """
         self._last_seen = 0.0
         self.loaded = False
@@ -100,7 +100,9 @@ class Accountant(BackgroundThread):
     def budget_problems(
         self, cluster: TFCluster, cores: Callable[[TFCluster], float]
     ) -> Sequence[Problem] | None:
-        """Return why the user's budget does not allow the run; None before the ledgers are read."""
+        """Return the reasons why the user's budget does not allow the run; None before the ledgers
+        are read.
+        """
         namespace, now = cluster.metadata.owner, time.time()
         most = hour_ledgers.budget_of(self._cluster_state.tenant_annotations(namespace))
         if most is None:
@@ -174,7 +176,7 @@ class Accountant(BackgroundThread):
             log.error("%s cannot be read: %s", found["metadata"]["name"], error)
             return
         if self._namespace not in ("", namespace):
-            return  # belongs to another operator, which knows its runs
+            return  # the ledger is written by another operator
         book = self._books.setdefault(namespace, NamespaceLedger())
         book.user, book.kept = user, kept
         book.version = str(found["metadata"]["resourceVersion"])
@@ -208,7 +210,9 @@ class Accountant(BackgroundThread):
                 self._forget_numbers(namespace, told)
 
     def _forget_numbers(self, namespace: str, noted: Sequence[tuple[str, int]]) -> None:
-        """Forget the numbers that are written, because a tenant may delete runs of many names."""
+        """Forget the numbers that the ledger has now, because a tenant may delete runs of many
+        names.
+        """
         known = self._numbers.get(namespace, {})
         for cluster, number in noted:
             if known.get(cluster) == number:
@@ -266,10 +270,10 @@ class Accountant(BackgroundThread):
         except ApiError as error:
             if not error.gone:
                 raise
-            book.version = ""  # the next pass creates it
+            book.version = ""  # the next pass creates the ledger
 
     def _record_gone(self, found: Object) -> None:
-        """Record a run whose record was deleted; called on the informer's thread."""
+        """Note a deleted run for the next pass; called on the informer's thread."""
         run, head = hour_ledgers.accounted_run_of(found, self._group(found)), found["metadata"]
         if run is not None:
             self._gone[head["uid"]] = head["namespace"], run, time.time()
@@ -279,7 +283,7 @@ class Accountant(BackgroundThread):
             last[cluster] = max(number, last.get(cluster, 0))
 
     def _run_of(self, found: Object) -> AccountedRun | None:
-        """Return a run in the form that the ledger needs; it is read again only when it has
+        """Return a run in the form that the ledger needs. The record is read again only when it has
         changed.
         """
         head = found["metadata"]

@@ -1,8 +1,8 @@
 """The Prometheus metrics of the operator and its runs.
 
 The number of series does not grow with users or runs: labels are phases, reasons, task types and
-kinds of objects. Times of a run are observed once, when the status that shows them is written.
-Gauges are computed from the caches when Prometheus asks. Ref:
+kinds of objects. Durations in the life of a run are observed once, when the status that shows the
+end of the duration is written. Gauges are computed from the caches when Prometheus asks. Ref:
 https://prometheus.io/docs/practices/naming/
 """
 
@@ -114,7 +114,7 @@ def _has_started_task(status: Status) -> bool:
 
 
 def _tasks_due_at(found: Object, phase: Phase, finished: float) -> float:
-    """Return when the tasks of an ended run must be gone."""
+    """Return the time by which the tasks of an ended run must be gone."""
     if phase is not Phase.SUCCEEDED or (found.get("spec") or {}).get("stop"):
         return finished
     stays = custom_resource.seconds_of(found, "reclaimAfterSeconds")
@@ -126,7 +126,7 @@ class StateCollector(Collector):
 
     Args:
         caches: runs and pods.
-        informers: the watches whose age is reported, by kind.
+        informers: the caches whose last update is reported, by kind of object.
         numbers: counters (`…_total`) and gauges by name.
     """
 

@@ -2,8 +2,9 @@
 
 One pod listens on two ports, a policy opens one of them, and another pod tries both. The answer
 counts only if the open port is reached, because a broken network proves nothing. The last answer is
-kept in a ConfigMap, so that a restart delays no launch. It needs no privilege: the restricted pods
-run the operator's own image in its own namespace and end on their own.
+kept in a ConfigMap, so that a restart delays no launch. The check needs no privilege: its pods meet
+the Pod Security Standard `restricted`, run the operator's image in the operator's namespace, and
+end on their own.
 
 Ref: https://kubernetes.io/docs/concepts/services-networking/network-policies/
 """
@@ -25,9 +26,11 @@ RECORD = "tfcluster-enforcement"
 """The ConfigMap that keeps the last answer."""
 SELECTOR = f"app.kubernetes.io/component={RECORD}"
 AGAIN = {True: 6 * 3600.0, False: 300.0, None: 20.0}
-"""Seconds until the next check: if policies are enforced, if they are not, if unknown."""
+"""Seconds until the next check, if policies are enforced (True), are not enforced (False), or if
+the answer is unknown (None).
+"""
 AFTER_A_FAILURE = 60.0
-"""Seconds until the next check after a failed one; the last answer stays valid meanwhile."""
+"""Seconds until the next check after a failed check; until then, the last answer stays valid."""
 SECONDS = 240.0
 """Timeout of one check; the image may have to be pulled."""
 
@@ -35,12 +38,12 @@ log = logging.getLogger(__name__)
 
 
 class EnforcementCheck(BackgroundThread):
-    """A thread that checks at start and again from time to time.
+    """A thread that runs the check at its start and again from time to time.
 
     Args:
         api: the connection.
-        namespace: the operator's own, where the pods run.
-        image: the image of the pods if this process runs in no pod; it needs python3.
+        namespace: the operator's own namespace, where the pods run.
+        image: the image of the pods if this process does not run in a pod; the image needs python3.
         leads: whether this process may act.
         pool: `nodeSelector` and `tolerations` of the pods, the same as for tasks.
     """
@@ -57,9 +60,9 @@ class EnforcementCheck(BackgroundThread):
         self._pool = pool or {}
         super().__init__("enforcement")
         self.enforced: bool | None = None
-        """The last answer; None while there is none."""
+        """Whether policies are enforced, by the last check; None while unknown."""
         self.problem = ""
-        """Why there is no answer."""
+        """The reason why there is no answer."""
 
     def _run(self) -> None:
         self._load()
@@ -123,7 +126,7 @@ class EnforcementCheck(BackgroundThread):
         raise TimeoutError(text.format(name=name, status=found.get("status")))
 
     def _own_pod(self) -> tuple[str, Object | None]:
-        """Return the image of this process and its pod as an owner reference. Outside of a pod,
+        """Return the image of this process, and an owner reference to its pod. Outside of a pod,
         return the configured image and None.
         """
         name = os.environ.get("POD_NAME") or os.environ.get("HOSTNAME", "")
@@ -142,7 +145,7 @@ class EnforcementCheck(BackgroundThread):
             self._api.delete(path(kind, self._namespace), labelSelector=SELECTOR)
 
     def _load(self) -> None:
-        """Load the answer of an earlier operator; the check runs in any case."""
+        """Load the answer of an earlier operator, for use until this operator's own check ends."""
         try:
             found = self._api.get(path("configmaps", self._namespace, RECORD))
         except ApiError:
@@ -183,7 +186,7 @@ def _probe_result(pod: Object) -> str:
 
 SERVER, CLIENT = "server", "client"
 OPEN, SHUT = "open", "shut"
-"""The client's reports about the denied port."""
+"""The client's report: it reached the port that the policy denies, or it did not."""
 ALLOWED, DENIED = 2222, 2223
 DEADLINE = 270
 
@@ -193,7 +196,7 @@ every = [socket.create_server(("", port)) for port in ({ALLOWED}, {DENIED})]
 time.sleep({DEADLINE})
 """
 
-# Policies reach the nodes a moment after the pods: only a stable answer counts.
+# Nodes apply a policy a moment after the pods start, so only a stable answer counts.
 _TRY = f"""
 import socket, sys, time
 

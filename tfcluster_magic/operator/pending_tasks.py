@@ -1,10 +1,10 @@
 """Diagnosis of tasks that are not up, and of running tasks that do nothing.
 
-It reads events and logs, which are not part of pods and Jobs, and caches the answers. 600 pods that
-wait for the same thing cost one request and are examined once a second. All runs together make a
-few requests a second, and an API that does not answer gets none for a while. Answers are dropped
-when nobody needs them. This module never watches events and decides nothing;
-`kube.status.waiting_reasons` interprets the answers.
+The diagnosis reads events and logs, which caches of pods and Jobs do not contain, and caches the
+answers. 600 pods that wait for the same thing cost one request and are examined every three
+seconds. All runs together make a few requests a second, and an API server that does not answer gets
+no requests for a while. Answers are dropped when no run needs them. This module does not watch
+events and takes no decisions; `kube.status.waiting_reasons` interprets the answers.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ BURST = 20.0
 SECONDS = 3.0
 """Timeout of one read."""
 READ_AGAIN = 1.0
-"""Seconds after which a recent answer is read again."""
+"""Seconds after which an answer is read again if it changed within the last `YOUNG` seconds."""
 YOUNG = 120.0
 READ_AGAIN_LATER = 10.0
 REST = 10.0
 """Seconds without reads after a read without an answer."""
 FEW, PODS_A_SECOND = 20, 200.0
 """A run with more than FEW pods is diagnosed only as often as PODS_A_SECOND allows: a run of 600
-pods every three seconds, however often its pods change.
+pods every three seconds, even if its pods change more often.
 """
 GROUP, QUEUE = "PodGroup", "Queue"
 LINES = 20
@@ -61,7 +61,7 @@ class ReadRateLimit:
         self._lock = threading.Lock()
 
     def take(self) -> bool:
-        """Return whether one more read is allowed now."""
+        """Return whether a read is allowed now; if so, count it."""
         with self._lock:
             now = self._clock()
             self._left = min(self._burst, self._left + (now - self._at) * self._rate)
@@ -87,7 +87,9 @@ class PodGroupEvents:
 
 @dataclass
 class _Answer:
-    """An answer, when it was read, and since when it has been the same."""
+    """An answer (`found`), the time at which it was read, and the time since which it has not
+    changed.
+    """
 
     since: float
     at: float
@@ -96,7 +98,7 @@ class _Answer:
 
 @dataclass
 class _RunAnswers:
-    """The answers for one run, by question; `uid` distinguishes it from an earlier run of that
+    """The answers for one run, by question; `uid` distinguishes the run from an earlier run of its
     name.
     """
 
@@ -106,7 +108,7 @@ class _RunAnswers:
 
 @dataclass(frozen=True)
 class _RunDiagnosis:
-    """The diagnosis of a run with many pods, and when it was made."""
+    """The diagnosis of a run with many pods, and the time at which it was made."""
 
     uid: str
     at: float
@@ -116,7 +118,7 @@ class _RunDiagnosis:
 @dataclass
 class _RunQuiets:
     """Facts from the logs of a run's running tasks, by pod uid. Each entry has the monotonic time
-    of the read, and since when the task has done nothing.
+    at which the log was read, and the task's quiet period, None if the task works.
     """
 
     uid: str
@@ -129,7 +131,7 @@ class PendingTaskDiagnosis:
     Args:
         api: the connection for the few reads.
         caches: the nodes.
-        free: what each node has left, where the operator knows it.
+        free: returns the free resources of each node; None if unknown.
         clock: monotonic seconds, for pauses.
         now: seconds since the epoch.
     """
@@ -152,7 +154,7 @@ class PendingTaskDiagnosis:
         self._quiets: dict[Key, _RunQuiets] = {}
 
     def why(self, run: ObservedRun) -> tuple[WaitingReason, ...]:
-        """Return why tasks do not run, the most important reason first; empty if unknown."""
+        """Return the reasons why tasks do not run, the most important first; empty if unknown."""
         head, count = run.cluster.metadata, len(run.pods)
         key, at = (head.owner, head.name), self._clock()
         told = self._told.get(key)
@@ -208,9 +210,10 @@ class PendingTaskDiagnosis:
         return self._odd.get(key, {})
 
     def quiet(self, run: ObservedRun, tasks: Iterable[str], pause: float) -> dict[str, Quiet]:
-        """Return the `tasks` that do nothing, as far as their logs were read.
+        """Return the quiet periods of those `tasks` that do nothing, by task, for the logs that
+        were read.
 
-        A log is read again after `pause` seconds. If one task works, the run works, and no other
+        A log is read again after `pause` seconds. If one task works, the run works, so no further
         log is read.
         """
         head, clock = run.cluster.metadata, self._clock()
@@ -225,7 +228,8 @@ class PendingTaskDiagnosis:
         never = (float("-inf"), None)
         due = [m for m in asked.values() if clock - known.read.get(m["uid"], never)[0] >= pause]
         fresh = [known.read[m["uid"]][1] for m in asked.values() if m not in due]
-        # First come the tasks that worked last time, then those never or least recently read.
+        # First come the tasks that worked when their log was read last, then tasks by the time of
+        # the last read.
         worked = {uid for uid, (_at, quiet) in known.read.items() if quiet is None}
         due.sort(key=lambda m: (m["uid"] not in worked, known.read.get(m["uid"], never)[0]))
         for pod in due if None not in fresh else ():
@@ -238,7 +242,7 @@ class PendingTaskDiagnosis:
                 if error.unanswered:
                     self._allowance.rest(REST)
                     break
-                quiet = None  # the pod is gone, or its log unreadable: unknown
+                quiet = None  # the pod is gone, or its log cannot be read
             known.read[pod["uid"]] = (clock, quiet)
             if quiet is None:
                 break
@@ -251,7 +255,7 @@ class PendingTaskDiagnosis:
         self.forget_waiting(key)
 
     def forget_waiting(self, key: Key) -> None:
-        """Forget why tasks were not up."""
+        """Forget the reasons why tasks of a run were not up."""
         self._odd.pop(key, None)
         self._forget_answers(key)
 
@@ -279,7 +283,7 @@ class PendingTaskDiagnosis:
         if known is None or known.uid != head.uid:
             known = self._known[key] = _RunAnswers(head.uid)
         known.answers = {q: known.answers[q] for q in questions if q in known.answers}
-        # Questions never asked come first, then the least recently asked.
+        # New questions come first, then the questions with the oldest answers.
         for question in sorted(questions, key=lambda q: self._age(known, q), reverse=True):
             self._refresh(known, question, head.owner)
         return {question: answer.found for question, answer in known.answers.items()}
@@ -303,13 +307,13 @@ class PendingTaskDiagnosis:
             if error.unanswered:
                 self._allowance.rest(REST)
                 return
-            found = ()  # the object is gone, or unreadable: nothing to report
+            found = ()  # the object is gone or cannot be read
         since = answer.since if answer and answer.found == found else now
         known.answers[question] = _Answer(since, self._clock(), found)
 
     def _round(self) -> float:
-        """Return the seconds in which all questions can be asked with half of the allowed rate. The
-        other half is left for new questions.
+        """Return the seconds in which all known questions can be asked again at half of the allowed
+        rate. The other half is left for new questions.
         """
         asked = sum(len(known.answers) for known in list(self._known.values()))
         return 2 * asked / READS_A_SECOND if asked > READS_A_SECOND else 0.0

@@ -1,9 +1,9 @@
 """CPU usage of runs from `metrics.k8s.io`, if the cluster has it.
 
-Our own pods are listed once a minute; a cluster without metrics is asked every ten minutes.
-Requested cores are summed only while usage is measured, so that "not measured" differs from "not
-used". All of this is in memory: after a restart of the operator, only the rest of a run is
-measured.
+The metrics of our pods are listed once a minute; a cluster without metrics is asked every ten
+minutes. Requested cores are summed only while usage is measured, so that "not measured" differs
+from "not used". Sums are kept only in memory, so after a restart of the operator only the rest of a
+run is measured.
 Ref: https://kubernetes.io/docs/tasks/debug/debug-cluster/resource-metrics-pipeline/
 """
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 METRICS_API = "/apis/metrics.k8s.io/v1beta1"
 SAMPLE_PERIOD = 60.0
-"""Seconds between two samples: a metrics server scrapes at most four times in between."""
+"""Seconds between two samples; usually, a metrics server updates its values every 15 seconds."""
 RETRY_WITHOUT_METRICS = 600.0
 """Seconds between two tries if the cluster has no metrics or does not let us read them."""
 
@@ -35,8 +35,8 @@ class UsageSampler(BackgroundThread):
     Args:
         api: the connection.
         namespace: the namespace of the pods; empty for all.
-        caches: the pods, with what they request.
-        leads: whether this process acts.
+        caches: the pods, with their requests.
+        leads: whether this process may act.
     """
 
     def __init__(
@@ -49,11 +49,13 @@ class UsageSampler(BackgroundThread):
         self._last: float | None = None
 
     def usage_of(self, uid: str) -> tuple[float, float] | None:
-        """Return the CPU seconds used and those requested meanwhile; None if never measured."""
+        """Return the CPU seconds that a run has used, and the CPU seconds that its pods requested
+        in the measured time; None if never measured.
+        """
         return self._found.get(uid)
 
     def forget(self, uid: str) -> None:
-        """Forget a run that is recorded."""
+        """Forget a run whose usage the ledger has recorded."""
         self._found.pop(uid, None)
 
     def _run(self) -> None:
@@ -74,13 +76,13 @@ class UsageSampler(BackgroundThread):
                 log.exception("metrics of tasks cannot be read")
 
     def sample(self, now: float, clock: float) -> None:
-        """Add the pods' usage since the last sample, or since they were bound. `clock` is in
-        seconds since the epoch. Raises ApiError.
+        """Add the usage of each pod since the last sample, or since the pod was bound. `now` is
+        monotonic; `clock` is in seconds since the epoch. Raises ApiError.
         """
         told = self._api.every(self._where, labelSelector=OWN_OBJECTS).items
         last, self._last = self._last, now
         if last is None:
-            return  # nobody knows how long this usage has lasted
+            return  # the first sample has no period
         for each in told:
             self._add(each, min(now - last, 2 * SAMPLE_PERIOD), clock)
 

@@ -120,8 +120,7 @@ def _program(cluster: TFCluster) -> dict[str, str]:
 
 
 def argument_values(arguments: Sequence[str]) -> dict[str, str]:
-    """Return a program's arguments by their flags; arguments without a flag have a key of their
-    own.
+    """Return a program's arguments as text by flag. All arguments without a flag share one key.
 
     A flag takes the next word unless that word is a flag too. Values of a repeated flag are joined.
     """
@@ -161,7 +160,7 @@ def _options(specs: Sequence[Spec]) -> list[dict[str, str]]:
 
 
 def _option_cells(option: Option, value: object) -> dict[str, str]:
-    """Return the cells of an option by flag; an option whose value is pairs has a cell for each
+    """Return the cells of an option by flag. An option whose value is a map has a cell for each
     name.
     """
     if isinstance(value, Mapping) and option.kind is Kind.PAIRS:
@@ -231,7 +230,7 @@ def comparison_table(comparison: Comparison, paint: Paint = PLAIN) -> str:
 
 
 def _all_rows(comparison: Comparison) -> list[ComparedRow]:
-    """Return all rows; the rows about the heads of the columns come first."""
+    """Return all rows; the rows made from the heads of the columns come first."""
     heads = [
         {_("Display name"): run.display_name, _("State"): run.phase.value}
         for run in comparison.runs

@@ -124,7 +124,7 @@ def _unused_cells(row: HoursRow, key: str) -> tuple[str, ...]:
 
 
 def used_hours(row: HoursRow) -> str:
-    """Return `1.2 of 4`: used of reserved CPU-hours, only of hours whose usage was measured."""
+    """Return used and reserved CPU-hours as `1.2 of 4`; only hours with measured usage count."""
     if row.used is None or row.measured is None:
         return _("not measured")
     text = _("{used} of {measured}")

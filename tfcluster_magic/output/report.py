@@ -48,8 +48,8 @@ LEAST_HOURS = 0.01
 
 
 def replica_summary(cluster: TFCluster, mode: str = "") -> str:
-    """Return the mode and tasks of a run: `between-graph · 2 workers, 1 ps`; `mode` replaces the
-    option's name of the mode.
+    """Return the mode and tasks of a run: `between-graph · 2 workers, 1 ps`. `mode` is shown
+    instead of the mode's name in the options.
     """
     counts = cluster.spec.replicas.counts
     parts = [task_count(t, n) for t, n in counts.items()]
@@ -57,8 +57,8 @@ def replica_summary(cluster: TFCluster, mode: str = "") -> str:
 
 
 def mode_words(mode: Mode) -> str:
-    """Return the mode of a run as the launch form names it; `modeWords` in the page does the
-    same.
+    """Return the mode of a run as the launch form names it. `modeWords` of the Lab extension does
+    the same.
     """
     return _("used from a notebook") if mode is Mode.IN_GRAPH else _("program on every worker")
 
@@ -119,7 +119,7 @@ def warnings(cluster: TFCluster, known: Container[str], paint: Paint = PLAIN) ->
 
 
 def _next(cluster: TFCluster, program: str) -> list[tuple[str, str]]:
-    """Return the next commands, padded to the same width, and what each is for."""
+    """Return the commands to type next, padded to the same width, each with its purpose."""
     name = cluster.metadata.name
     steps = [(f"status {name}", _("how it is doing")), (f"stop {name}", _("end it"))]
     if not cluster.active:
@@ -316,8 +316,9 @@ def ready_count(cluster: TFCluster) -> str:
 
 
 def task_words(cluster: TFCluster) -> str:
-    """Return `2 of 3 running`; for an ended run `3 tasks finished`, or the number of its tasks.
-    `taskWords` in the page does the same. Parameter servers may continue for a while.
+    """Return `2 of 3 running`. For a run that succeeded, return `3 tasks finished`, and how many
+    tasks still run, if any; for any other ended run, the number of tasks. `taskWords` of the Lab
+    extension does the same.
     """
     up, total = readiness(cluster)
     if cluster.status.phase is Phase.SUCCEEDED:

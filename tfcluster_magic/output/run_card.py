@@ -50,8 +50,8 @@ def run_view(
     used: Sequence[TypeUsage] = (),
     whole: bool = False,
 ) -> dict[str, Any]:
-    """Return a run as JSON-like data; with `whole`, it has all its events and addresses. `used` is
-    the usage of the tasks of an ended run.
+    """Return a run as JSON-like data. With `whole`, the data has all events and addresses of the
+    run. `used` is the usage of the tasks of an ended run.
     """
     ready, total = readiness(cluster)
     return {
@@ -104,8 +104,9 @@ def _telling_line(task: SeenTask) -> str:
 
 
 def _seen_state(task: SeenTask, left: Mapping[str, Mapping[TaskState, int]]) -> TaskState | None:
-    """Return the state of a task that the record does not list, if only one state is left over in
-    the counts of its type; else None.
+    """Return the state of a task that the record does not list; None if it is unknown. `left` has
+    the record's counts of each type without the listed tasks. If only one state is left for the
+    type, it is the task's state.
     """
     states = left[parse_task(task.name)[0].value]
     if len(states) == 1:
@@ -253,11 +254,11 @@ def _of_task(task: str) -> str:
 
 
 def _readable_colour(phase: Phase) -> str:
-    """Return the style of coloured text, which mixes the colour with the surrounding one for
-    contrast.
+    """Return the CSS of text in a phase's colour. The colour is mixed with that of the text around
+    it, for contrast.
     """
     if phase is Phase.STOPPED:
-        return "opacity:.8"  # text in the border's colour would not be readable
+        return "opacity:.8"  # text in the colour of the card's border would not be readable
     return f"color:color-mix(in srgb, {_COLOURS[phase]} 60%, currentColor)"
 
 
@@ -312,7 +313,8 @@ def _kept_text(cluster: TFCluster, notes: Sequence[str], at: float) -> str:
 
 
 def followed_bundle(cluster: TFCluster, tasks: Sequence[str], *, ended: bool) -> dict[str, Any]:
-    """Return the bundle above the lines of a run that a cell follows. `ended`: all lines have come.
+    """Return the bundle above the lines of a run that a cell follows. `ended` says whether all
+    lines have arrived.
 
     When a page is opened again, the extension shows further lines unless `ended` is true.
     """

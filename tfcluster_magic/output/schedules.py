@@ -153,7 +153,7 @@ def _fact(label: str, value: str) -> str:
 
 
 def _advised(each: Schedule) -> list[str]:
-    """Return what advice changes in the next run; empty if the schedule takes none."""
+    """Return what advice changes in the next run; empty if the schedule takes no advice."""
     status, launch = each.status, each.launch
     if not each.rules.advised:
         return []

@@ -52,7 +52,7 @@ class Paint:
 
     Args:
         enabled: whether there are colours.
-        in_terminal: whether a terminal shows them, rather than the output of a cell.
+        in_terminal: whether a terminal shows the words, not the output of a cell.
     """
 
     def __init__(self, enabled: bool, *, in_terminal: bool = False) -> None:
@@ -64,11 +64,11 @@ class Paint:
         return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self.enabled and text else text
 
     def word(self, text: str, colour: str) -> str:
-        """Return `text` bold, in a shade of `colour` that is readable on white and on black.
-        `dim` stays as it is.
+        """Return `text` bold, in a shade of `colour` that is readable on white and on black. The
+        colour `dim` is used as it is, and not bold.
 
-        The output of a cell shows a bold colour in a darker shade, in JupyterLab's theme; a
-        terminal in a paler one, so there the shade is chosen here.
+        JupyterLab's theme shows a bold colour in a darker shade. A terminal shows it in a paler
+        shade, so for a terminal the shade is chosen here.
         """
         if not self.enabled or colour == "dim":
             return self(text, colour)
@@ -200,8 +200,8 @@ class Prefixer:
     Args:
         tasks: the tasks of the run; the longest name sets the width, their order the colours.
         paint: whether to use colours.
-        prefix: whether lines begin with their task's name; without it they stay as printed, and the
-            caller must clean them for a terminal.
+        prefix: whether lines begin with their task's name. Without a prefix, lines are returned as
+            printed, and the caller must clean them for a terminal.
     """
 
     def __init__(self, tasks: Iterable[str], paint: Paint, prefix: bool = True) -> None:

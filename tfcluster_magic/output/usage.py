@@ -23,10 +23,10 @@ _KEYS: dict[Order, Callable[[Rates], float]] = {
 def graphs_link(
     dashboard: str, name: str, created_at: float, finished_at: float | None
 ) -> str | None:
-    """Return the link to a run's graphs over its time; None if there is no dashboard."""
+    """Return the link to the graphs of a run from launch to end; None if there is no dashboard."""
     if not dashboard:
         return None
-    margin = 60.0  # Prometheus scrapes at most twice a minute
+    margin = 60.0  # Prometheus's samples may be 30 s or more apart
     until = "now" if finished_at is None else f"{(finished_at + margin) * 1000:.0f}"
     return f"{dashboard}&var-run={name}&from={(created_at - margin) * 1000:.0f}&to={until}"
 

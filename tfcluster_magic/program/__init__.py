@@ -43,7 +43,9 @@ __all__ = [
 ]
 
 OWN_FOLDER = "."
-"""The working directory in a snapshot that means the folder of the program's files in a task."""
+"""A working directory in a snapshot that stands for the folder with the program's files in a
+task.
+"""
 
 
 def snapshot(
@@ -68,19 +70,19 @@ def snapshot(
         workspace: folder that tasks also see, in which a large snapshot is stored.
         cwd: the user's current folder, in which a `.py` file runs.
         sha256: checksum of the file behind a URL.
-        limit_bytes: most bytes of all files together.
-        beside_bytes: most bytes of a single file together with the small files in its folder;
+        limit_bytes: maximum bytes of all files together.
+        beside_bytes: maximum bytes of a single file together with the small files in its folder;
             `limit_bytes` if None.
         timeout: seconds for a download.
         python: path of the interpreter for the program, if not this process's own.
-        taken_bytes: bytes of the program's space in the record that the environment takes.
+        taken_bytes: bytes that environment variables take from the record's space for programs.
         entry: the file that starts a folder; by default the first of `sources.ENTRIES`.
 
     Returns:
         The snapshot, and warnings for the user.
 
     Raises:
-        InvalidRequest: with what is wrong, and what is allowed.
+        InvalidRequest: the program is refused; the error says what is wrong and what is allowed.
     """
     beside_bytes = _room_beside(beside_bytes, arguments, taken_bytes)
     read = sources.read(
@@ -108,7 +110,7 @@ def snapshot_cell(
         arguments: arguments of the program.
         workspace: as for `snapshot`.
         cwd: folder of the notebook, in which imports are looked up and the program runs.
-        limit_bytes: most bytes of all files together.
+        limit_bytes: maximum bytes of all files together.
         beside_bytes: as for `snapshot`.
         first_line: number of the body's first line in the cell, counted from 1.
         python: as for `snapshot`.
@@ -118,7 +120,7 @@ def snapshot_cell(
         The snapshot, and warnings for the user.
 
     Raises:
-        InvalidRequest: with what is wrong, and what is allowed.
+        InvalidRequest: the cell is refused; the error says what is wrong and what is allowed.
     """
     beside_bytes = _room_beside(beside_bytes, arguments, taken_bytes)
     read = sources.read_cell(text, cwd, limit_bytes, first_line, beside_bytes, python)
@@ -150,7 +152,7 @@ def find_out(program: Program, workspace: Path) -> Findings:
 
 
 _found: dict[tuple[str, str], Findings] = {}
-"""Findings by checksum and entry: a form inspects the same program at each keystroke."""
+"""Findings by checksum and entry, because a form inspects the same program at each keystroke."""
 _MOST_FOUND = 16
 
 
@@ -205,8 +207,8 @@ _NAMES_BYTES = 4 * 1024
 
 
 def _room_beside(most: int | None, arguments: Sequence[str], taken_bytes: int) -> int | None:
-    """Return the most bytes that a file and the small files in its folder may have, if `most` bytes
-    fit in the record.
+    """Return the maximum bytes of a file together with the small files in its folder, if `most`
+    bytes fit in the record.
     """
     if most is None:
         return None
@@ -215,8 +217,8 @@ def _room_beside(most: int | None, arguments: Sequence[str], taken_bytes: int) -
 
 
 def _imports_tensorflow(tree: Tree, entry: str) -> bool:
-    """Return whether the program certainly fails without TensorFlow; a shell script may handle that
-    itself.
+    """Return whether the program certainly fails without TensorFlow; False for a shell script,
+    which may handle this itself.
     """
     if not entry.endswith(".py"):
         return False

@@ -1,8 +1,8 @@
 """Checks of a program before any task starts.
 
-A refused program could never have run; a warning names the line. The checks find empty programs,
-syntax errors, notebook-only lines, undefined names and missing modules. Nothing of the program is
-imported or run.
+The checks find empty programs, syntax errors, notebook-only lines, undefined names and missing
+modules. A program is refused only if it could never run; for other problems, a warning names the
+line. Nothing of the program is imported or run.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _PLAIN = mark("a task runs plain Python")
 def check_entry(path: str, file: File, *, source: object, called: str = "") -> None:
     """Refuse an entry file that is empty or has a syntax error.
 
-    Messages name the file, or `called`.
+    Messages name `path`, or `called` if it is not empty.
 
     Raises:
-        InvalidRequest: with the line's number and text.
+        InvalidRequest: the file is refused; the error has the number and the text of the line.
     """
     if not path.endswith(".py"):
         if not (script_text(path, file) or "").strip():
@@ -82,7 +82,7 @@ def syntax_error(content: bytes, path: str) -> SyntaxError | None:
             compile(content, path, "exec", dont_inherit=True)
     except SyntaxError as error:
         error.lineno = error.lineno or 1
-        # an error found after parsing, when Python no longer has the line
+        # Python found this error after parsing, when it no longer has the text of the line
         if error.text is None:
             lines = content.decode("utf-8", "replace").split("\n")
             error.text = lines[error.lineno - 1] if error.lineno <= len(lines) else None

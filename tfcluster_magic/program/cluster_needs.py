@@ -44,7 +44,7 @@ class Findings:
     """Launch settings found in a program's text.
 
     Attributes:
-        flags: its flags, passed or left out.
+        flags: the program's flags, both passed and left out.
         wanted: for each type that the program needs besides workers, the line that shows the need.
         replaces_tf_config: file and line that overwrite TF_CONFIG, if any.
         unclear: a line that uses a strategy with parameter servers, if the program has several
@@ -61,8 +61,8 @@ class Findings:
 
 
 def inspect_program(tree: Tree, entry: str) -> Findings:
-    """Inspect a program that is started with the file `entry`; find nothing if its code is nested
-    too deeply.
+    """Inspect a program that is started with the file `entry`. The findings are empty if its code
+    is nested too deeply.
     """
     try:
         code = code_of(tree, entry)
@@ -106,8 +106,8 @@ class _Uses:
 
     @property
     def replaces_tf_config(self) -> tuple[str, int] | None:
-        """The file and line that write TF_CONFIG without reading it first; None if address flags
-        are passed.
+        """The file and line that write TF_CONFIG without reading it first; None if there is none,
+        or if address flags are passed.
         """
         if "worker_hosts" in self.flags or "ps_hosts" in self.flags:
             return None
@@ -122,12 +122,12 @@ class _Uses:
         return "ps" in self.compared or "ps" in self.looked_up or "ps_hosts" in self.flags
 
     def collective(self) -> Evidence | None:
-        """Return the line that uses a strategy without parameter servers."""
+        """Return the line that uses a strategy without parameter servers; None if there is none."""
         return next((self.names[n] for n in _COLLECTIVE if n in self.names), None)
 
     def wanted(self) -> tuple[dict[TaskType, Evidence], Evidence | None]:
-        """Return the task types needed besides workers, and the line that leaves the need unclear,
-        if any.
+        """Return the task types that the program needs besides workers, and, if the need is
+        unclear, the line that makes it unclear.
         """
         alone = self.serves_alone and not (self.flags or self.reads_tf_config)
         if alone or self.replaces_tf_config:
@@ -168,7 +168,7 @@ class _Uses:
         collective: Evidence | None,
         estimator: Evidence | None,
     ) -> Evidence | None:
-        """Return the line that needs a chief, if any: without such a line, worker-0 leads."""
+        """Return the line that shows that the program needs a chief; None if worker-0 can lead."""
         if collective is not None:
             return None
         coordinator = self.names.get("ClusterCoordinator")
@@ -275,7 +275,7 @@ class _Uses:
 
     @staticmethod
     def _keep(found: dict[str, Evidence], name: str, evidence: Evidence) -> None:
-        """Keep the first evidence: of the file that was read first, the first line."""
+        """Keep the evidence of the file that was read first; of this file, the first line."""
         known = found.get(name)
         if known is None or (known.path == evidence.path and evidence.line < known.line):
             found[name] = evidence

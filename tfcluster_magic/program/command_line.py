@@ -52,10 +52,11 @@ class Flag:
 
 
 def taken_flags(tree: Tree, entry: str, code: RunningCode) -> tuple[Flag, ...]:
-    """Return the known flags of the command line of `entry`, in the order of their values.
+    """Return the known flags of the command line of `entry`: address flags first, then folders.
 
-    `code` is the running code of the program (`code_of`). A single `--job_name` or `--task_index`
-    is left out: it often means something else, such as the name of a log.
+    `code` is the running code of the program (`code_of`). A `--job_name` or `--task_index` without
+    other address flags is left out, because it often means something else, such as the name of a
+    log.
     """
     found = _of_code(code) if entry.endswith(".py") else _of_script(tree, entry)
     by_key: dict[str, Flag] = {}
@@ -275,8 +276,8 @@ _WRITTEN_FOLDERS = ("log_path", "log_dir", "logdir", "output_dir")
 
 
 def _judged(flag: Flag, helps: Sequence[ast.expr]) -> Flag:
-    """Return the flag. It is marked as left out if its help describes another folder than the
-    folder to pass.
+    """Return the flag, marked as left out if its help describes another folder than the one that
+    would be passed. `helps` are the expressions with the help.
     """
     if flag.is_address or flag.key in _WRITTEN_FOLDERS:
         return flag
@@ -347,7 +348,7 @@ def _texts(nodes: Iterable[ast.AST]) -> list[str]:
 
 
 def _excludes_workers(choices: Sequence[ast.expr]) -> bool:
-    """Return whether a flag accepts only certain words, without `worker`."""
+    """Return whether a flag accepts only certain words, and `worker` is none of them."""
     said = _texts(choices)
     return bool(said) and "worker" not in said
 

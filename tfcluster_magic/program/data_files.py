@@ -87,9 +87,9 @@ def files_beside(
 
     Args:
         root: the folder of the program.
-        code: its files, in which names are searched.
-        tree: all files that are copied already.
-        limit_bytes: most bytes of the copied files, names included, as a record counts them.
+        code: the program's files, in which names of data files are searched.
+        tree: all files that are already copied.
+        limit_bytes: maximum bytes of the copied files, names included, as a record counts them.
         source: the program as the user named it.
         unnamed_bytes: like `limit_bytes`, for files that the program does not name.
     """
@@ -198,8 +198,8 @@ def _texts(path: str, file: File) -> Iterator[tuple[str, int]]:
 
 
 def _path_in(root: Path, text: str) -> str | None:
-    """Return what a text names in `root`: a file, a folder, or the folder with which the text
-    begins.
+    """Return the path in `root` that a text names: an existing file or folder, else the existing
+    folder with which the text begins; None if there is neither.
     """
     if not 0 < len(text) < 256 or text.startswith(("/", "~")) or "://" in text or "\n" in text:
         return None
@@ -215,8 +215,8 @@ def _path_in(root: Path, text: str) -> str | None:
 def _sizes_of_named(
     root: Path, named: Mapping[str, _Mention], source: object
 ) -> tuple[dict[str, int], dict[str, _LeftOut]]:
-    """Return the sizes of the named files and of the files below named folders, and what is left
-    out.
+    """Return the sizes of the named files and of the files below named folders, and the named files
+    and folders that are left out.
     """
     sizes: dict[str, int] = {}
     left_out: dict[str, _LeftOut] = {}

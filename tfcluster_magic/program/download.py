@@ -117,13 +117,13 @@ def fetch(
 
     Args:
         url: as `split_checksum` returns it.
-        limit_bytes: most bytes to read.
+        limit_bytes: maximum bytes to read.
         sha256: the expected SHA-256 of the downloaded bytes.
         timeout: seconds for the whole download.
         silence: seconds without a byte.
 
     Raises:
-        InvalidRequest: for any failure, with the URL and the server's status.
+        InvalidRequest: the download failed; the error has the URL and the server's status.
     """
     deadline = Deadline(timeout)
     try:
@@ -376,7 +376,8 @@ def _zip_entries(content: bytes, source: object) -> Iterator[ArchiveEntry]:
 
 def _tar_entries(content: bytes, source: object, limit_bytes: int) -> Iterator[ArchiveEntry]:
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as plain:
-        # The files have headers and padding; a header could claim any size.
+        # The stream has headers and padding in addition to the files. It is limited, because a
+        # header may claim any size.
         bounded = _BoundedStream(plain, limit_bytes + 4096 * MAX_FILES)
         with tarfile.open(fileobj=bounded, mode="r|") as archive:
             for info in archive:
@@ -403,8 +404,8 @@ class _BoundedStream(io.RawIOBase):
 
 
 def _is_wanted(path: str, kind: str, source: object) -> bool:
-    """Return whether to copy an entry; `kind` says what the entry is if it is neither a file nor a
-    folder.
+    """Return whether to copy an entry. `kind` is empty for files and folders; for other entries, it
+    says what they are.
     """
     if path in ("", "."):
         return False

@@ -94,8 +94,8 @@ def _last_name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-# The files of its folder that a program needs, found by its imports as Python would follow them
-# from that folder: a module brings its file, a package its whole folder, and a shell script the
+# The files of a program's folder that the program needs. They are found by its imports, which are
+# followed as by Python: a module adds its file, a package its whole folder, and a shell script the
 # `.py` and `.sh` files that it names.
 
 _NAMED_FILE = re.compile(r"[\w./-]+\.(?:py|sh)(?![\w.])")
@@ -197,7 +197,9 @@ class ImportClosure:
 
 
 def imports_of(module: ast.Module) -> Iterator[ImportedModule]:
-    """Return every absolute import of a module; for `from a import b` also `a.b`."""
+    """Yield every module that `module` imports by an absolute import; for `from a import b`, yield
+    `a` and `a.b`.
+    """
     pending: deque[tuple[ast.AST, bool]] = deque([(module, True)])
     while pending:
         node, sure = pending.popleft()
@@ -213,7 +215,9 @@ def imports_of(module: ast.Module) -> Iterator[ImportedModule]:
 
 
 def import_closure(folder: ImportRoot, entry: str, entry_file: File | None = None) -> ImportClosure:
-    """Return what a program needs of `folder`, starting with `entry` or the given `entry_file`."""
+    """Return the files of `folder` that the program `entry` needs. If `entry_file` is passed, it is
+    used as the content of `entry`.
+    """
     found = ImportClosure()
     # Files that surely run come first, so that a file in both queues counts as sure.
     pending: tuple[deque[tuple[str, str]], ...] = (deque(), deque())
@@ -233,8 +237,8 @@ def import_closure(folder: ImportRoot, entry: str, entry_file: File | None = Non
 def _required_files(
     folder: ImportRoot, path: str, file: File, root: str, found: ImportClosure, sure: bool
 ) -> Iterator[tuple[str, str, bool]]:
-    """Yield each path that `path` runs, the folder that it imports from, and whether it surely
-    runs.
+    """Yield each file that the file `path` runs, the folder from which that file imports, and
+    whether it surely runs.
     """
     module = parse_file(path, file)
     if module is None:
@@ -341,7 +345,7 @@ def parse_python(content: bytes) -> ast.Module:
 
 
 def retry_parsing(parse: Callable[[], _T]) -> _T:
-    """Call `parse`, and again if another thread's parsing disturbed it."""
+    """Return the result of `parse`; call it again if parsing in another thread disturbed it."""
     for _attempt in range(_ATTEMPTS - 1):
         with contextlib.suppress(SystemError):
             return parse()

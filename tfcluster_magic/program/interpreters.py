@@ -1,4 +1,4 @@
-"""Modules that another Python finds, as that Python reports them.
+"""Search for modules by another Python interpreter.
 
 Each request starts one short process with a time limit, outside of the user's working folder.
 Answers are cached briefly, so that a form can ask while a user types. Nothing is imported: a module
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ..i18n import _
 
 CACHE_SECONDS, CACHE_SECONDS_OF_FAILURE = 60.0, 5.0
-"""Seconds for which an answer is cached; short, because users may just have installed a module."""
+"""Seconds for which an answer is cached; short, because users may install a missing module."""
 _TIMEOUT = 10.0
 _MARK = "tfcluster-modules:"
 _PROBE = f"""

@@ -20,8 +20,8 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _MOST_ALIASES = 16
-"""Maximum renamings to follow, because two modules may import a name from each other in a
-circle.
+"""Maximum number of renamings to follow. The limit ends a circle of modules that import a name from
+each other.
 """
 
 
@@ -69,7 +69,7 @@ class RunningCode:
         return iter(self._nodes)
 
     def runs(self, definition: Definition) -> bool:
-        """Return whether running code names a function or class."""
+        """Return whether code that runs names the function or class `definition`."""
         return id(definition) in self._reached
 
     def definitions(self) -> Iterator[tuple[str, Definition]]:
@@ -182,8 +182,8 @@ class RunningCode:
             name = self._first_name(module.path, left)
 
     def _file_of(self, root: str, name: str) -> tuple[_Module, str] | None:
-        """Return the file that the longest possible beginning of a full name names, and the rest of
-        the name.
+        """Return the file with the longest module name with which a full name begins, and the rest
+        of the full name.
         """
         parts = name.split(".")
         for folder in _roots(root):
@@ -271,8 +271,8 @@ def _dotted(node: ast.AST) -> str:
 def _running_nodes(
     roots: Sequence[ast.AST], is_entry: bool, whole: bool = False
 ) -> Iterator[ast.AST]:
-    """Yield the nodes below `roots` that run. Of a function, only decorators and defaults run,
-    unless `whole` says that all code below `roots` runs.
+    """Yield the nodes below `roots` that run. In a function, only decorators and defaults run. If
+    `whole`, all code in functions runs, too.
     """
     pending: deque[ast.AST] = deque(roots)
     while pending:

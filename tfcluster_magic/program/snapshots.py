@@ -159,9 +159,9 @@ INLINE_ENTRY = "program.py"
 
 
 def completed(program: Program | None) -> Program | None:
-    """Return the program with the fields that follow from the written ones, as in a snapshot:
-    `kind` and `source`, and for a program text also its file and checksum. A given checksum is not
-    compared here; `load` does that.
+    """Return a hand-written program with the fields that a snapshot also has: `kind` and `source`,
+    and for a program text also its file and checksum. A checksum that the program already has is
+    not compared here; `load` compares it.
     """
     if program is None:
         return None
@@ -198,9 +198,7 @@ MOST_SOURCE = 4096
 
 
 def written_program(program: Program) -> dict[str, Any]:
-    """Return a program that was written by hand as its author writes it: the reverse of
-    `completed`.
-    """
+    """Return a hand-written program as its author writes it. This is the reverse of `completed`."""
     written: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(program))
     for own in ("kind", "source"):
         written.pop(own, None)
@@ -297,8 +295,8 @@ def keep_written(program: Path, target: Path) -> None:
 
 
 def _read_folder(folder: Path, executables: Iterable[str]) -> dict[str, File]:
-    """Return a folder's files; `executables` has the executable ones from the record, because not
-    every volume keeps the executable bit.
+    """Return a folder's files. `executables` are the paths of executable files in the record; the
+    folder does not show them, because not every volume keeps the executable bit.
     """
     names = set(executables)
     if not folder.is_dir():
@@ -424,8 +422,8 @@ def keep_snapshot(
 
 @contextmanager
 def _shared_lock(folder: Path) -> Iterator[Callable[[], bool]]:
-    """Mark `folder` as used by this launch; yield a function that returns whether no other launch
-    uses it.
+    """Mark `folder` as used by this launch during the `with` block. Yield a function that returns
+    whether no other launch uses the folder.
     """
     fd = -1
     with suppress(OSError):  # `store` will report why the folder is not writable

@@ -76,7 +76,7 @@ def read(
     imports of the file are always copied.
 
     Raises:
-        InvalidRequest: with what is wrong, and what is allowed.
+        InvalidRequest: the program is refused; the error says what is wrong and what is allowed.
     """
     if not source.strip():
         raise program_refusal(source, _("name a program: {rule}").format(rule=_(_ALLOWED)))
@@ -327,8 +327,9 @@ def _skipped(paths: list[str]) -> list[str]:
 
 
 def _close_names(path: Path, cwd: Path) -> str:
-    """Return a question with similar names in the file's folder; with the name itself if the file
-    is in `cwd` and not in the folder that was named, as in a terminal opened in `examples/`.
+    """Return the question whether the user meant one of the similar names in the folder of `path`;
+    "" if there are none. If `cwd` has a file of this name, the question is about this file: a user
+    who is in `examples/` may have typed `examples/train.py`.
     """
     try:
         there = os.listdir(path.parent)

@@ -59,8 +59,8 @@ Tree = Mapping[str, File]
 
 
 def program_refusal(source: object, rule: Clause) -> InvalidRequest:
-    """Return the error for a refused program: it has the program's name, and what is wrong or what
-    is allowed.
+    """Return the error for a refused program: `source` is the program, and `rule` says what is
+    wrong or what is allowed.
     """
     value = source if isinstance(source, Message) else str(source)
     return InvalidRequest([Problem("program", value, rule)])
@@ -152,9 +152,8 @@ def list_files(
     (sockets, pipes).
 
     Raises:
-        InvalidRequest: a link leads out of `root`, is broken or leads to a folder above itself, or
-            a
-            folder is not readable.
+        InvalidRequest: a link leads out of `root`, is broken, or leads to a folder above itself; or
+            a folder is not readable.
     """
     real_root = os.path.realpath(root)
     sizes: dict[str, int] = {}

@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 CHUNK = 256 << 10
-"""Maximum bytes that one `read` reads. If more bytes are new, it reads only the last ones."""
+"""Maximum bytes that one `read` reads. If more bytes are new, only the last ones are read."""
 CHECKED_BYTES = 64 << 10
 """Maximum bytes that one `read` checksums (about 3 ms); a longer record is still checksummed as a
 whole.
@@ -34,7 +34,8 @@ CANDIDATES = 4096
 
 _HEADER = struct.Struct("<QI")
 _FRAME = _HEADER.size + 4
-# A length is below 2**24: its highest non-zero byte is followed by at least five zero bytes.
+# Finds the header of a record. The length of a record is less than 2**24 and has 8 bytes, so its
+# highest non-zero byte is followed by at least five zero bytes.
 _LENGTH_TOP_BYTE = re.compile(rb"[^\0]\0{5}")
 
 
@@ -264,9 +265,9 @@ def _tensor_scalar(data: bytes) -> float | None:
     return number
 
 
-# ---- training progress from scalars ---- Each file is followed through restarts: if a tag goes
-# back to an earlier step (because a checkpoint was restored), the points beyond that step are
-# deleted. Validation metrics are never taken for training metrics.
+# ---- training progress from scalars ----
+# If a tag goes back to an earlier step, because a checkpoint was restored, the points from that
+# step on are deleted. Validation metrics are never taken for training metrics.
 
 STEP, EPOCH = "step", "epoch"
 LOSS_POINTS = 60
@@ -297,7 +298,9 @@ _LOSSES = tuple(
 
 
 class TagMeaning(NamedTuple):
-    """The meaning of a tag: the `unit` of its count; `loss`, its rank among losses (0 is best)."""
+    """The meaning of a tag. `unit` is the unit of its count. `loss` is its rank among losses (0 is
+    best), or None. `is_rate` marks a rate in steps per second.
+    """
 
     unit: str
     loss: int | None
@@ -327,8 +330,8 @@ def is_validation_folder(folders: Iterable[str]) -> bool:
 
 
 class StepTrack:
-    """The count of one unit (steps or epochs) in a file; the rate is computed from `points` (wall,
-    count).
+    """The count of one unit (steps or epochs) in a file. The rate is computed from `points`, which
+    are pairs (wall, count).
     """
 
     def __init__(self, wall: float, count: int) -> None:
@@ -363,7 +366,9 @@ class StepTrack:
 
 
 class LossCurve:
-    """The points of a loss curve: bounded in number, evenly spread, the newest always kept."""
+    """The points of a loss curve. Their number is limited; they are evenly spread, and include the
+    newest point.
+    """
 
     def __init__(self) -> None:
         self.points: list[tuple[int, float]] = []
@@ -440,8 +445,8 @@ class TrainingScalars:
 
     @property
     def loss_tag(self) -> str | None:
-        """The tag of the best training loss in this file; if several have the same rank, the one
-        found first.
+        """The tag of the training loss with the best rank in this file; if several tags have this
+        rank, the tag found first.
         """
         ranks = [(what.loss, tag) for tag in self.losses if (what := tag_meaning(tag)) is not None]
         ranked = [(rank, tag) for rank, tag in ranks if rank is not None]

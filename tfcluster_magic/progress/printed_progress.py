@@ -35,6 +35,8 @@ _STEP = re.compile(
     rf"(?<![\w/-])(?:(?:global|train(?:ing)?)[_ ]?)?(?:step|iter(?:ation)?|batch){_COUNTED}",
     re.IGNORECASE,
 )
+# `training step 12 done (global step: 24)`: the steps of one worker, and those of all workers
+_GLOBAL_STEP = re.compile(rf"(?<![\w/-])global[_ ]?step{_COUNTED}", re.IGNORECASE)
 _EPOCH = re.compile(rf"(?<![\w/-])epoch{_COUNTED}", re.IGNORECASE)
 _BRACKETED = re.compile(rf"[\[(]\s*{_COUNT}\s*/\s*{_COUNT}")
 _STEPS_PER_SECOND = re.compile(rf"global_step/sec:\s*({_NUMBER})")
@@ -80,7 +82,8 @@ class PrintedStep(NamedTuple):
     """The progress in one line; values that the line does not have are None.
 
     `is_bar` marks a Keras bar, whose steps count from the start of the epoch that an earlier line
-    names; `rate` is in steps per second.
+    names; `rate` is in steps per second. `own_step` is the task's own step if `step`
+    counts the steps of all tasks.
     """
 
     step: int | None = None
@@ -90,6 +93,7 @@ class PrintedStep(NamedTuple):
     rate: float | None = None
     is_bar: bool = False
     metrics: Mapping[str, float] = {}
+    own_step: int | None = None
 
 
 def parse_line(line: str) -> PrintedStep | None:
@@ -137,7 +141,8 @@ def _keras_bar(line: str) -> PrintedStep | None:
 def _plain_line(line: str) -> PrintedStep | None:
     if match := _STEPS_PER_SECOND.search(line):
         return PrintedStep(rate=float(match[1]))
-    step, epoch = _STEP.search(line), _EPOCH.search(line)
+    first, all_tasks = _STEP.search(line), _GLOBAL_STEP.search(line)
+    step, epoch = all_tasks or first, _EPOCH.search(line)
     metrics = _metrics(line)
     tells = any(_QUALITY.search(name) for name in metrics)
     if step is None and (epoch or tells):
@@ -145,14 +150,15 @@ def _plain_line(line: str) -> PrintedStep | None:
     found = [match for match in (step, epoch) if match]
     if not found or _NO_TRAINING.search(line, 0, min(match.start() for match in found)):
         return None
-    if not (tells or any(match[2] for match in found)):
+    if not (tells or all_tasks or any(match[2] for match in found)):
         rest = line[max(match.end() for match in found) :]
         if re.search(r"[A-Za-z]", rest) or (step and "batch" in step[0].lower()):
             return None  # the line may have another meaning
     elif not tells and re.search(r"[:.]\s+[A-Za-z]", line[max(m.end() for m in found) :]):
         return None  # `step 2/5: build the vocabulary`
     (count, total), (number, epochs) = _counted(step), _counted(epoch)
-    return PrintedStep(count, total, number, epochs, metrics=metrics)
+    own = _counted(first)[0] if first and step and first.end() < step.start() else None
+    return PrintedStep(count, total, number, epochs, metrics=metrics, own_step=own)
 
 
 def _counted(match: re.Match[str] | None) -> tuple[int | None, int | None]:
@@ -202,6 +208,8 @@ class PrintedTrack:
     _loss: str | None = None
     _curve: LossCurve = field(default_factory=LossCurve)
     _points: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=256))
+    _own_step: int | None = None
+    _own_points: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=256))
 
     def add(self, line: PrintedStep) -> None:
         """Record the progress of one line."""
@@ -218,6 +226,10 @@ class PrintedTrack:
             self._done = line.is_bar and line.step == line.total and self.epoch is not None
         self.rate = line.rate or self.rate
         self.metrics.update(line.metrics)
+        if line.own_step is not None:
+            if line.own_step < (self._own_step or 0):
+                self._own_points.clear()
+            self._own_step = line.own_step
         if self.unit != before[0] or self.count < before[1]:
             self._points.clear()
             self._curve.cut(self.count if self.unit == before[0] else 0)
@@ -249,6 +261,26 @@ class PrintedTrack:
         self.at = at
         if not self._points or self._points[-1][1] != self.count:
             self._points.append((at, self.count))
+        own = self._own_step
+        if own is not None and (not self._own_points or self._own_points[-1][1] != own):
+            self._own_points.append((at, own))
+
+    @property
+    def own_step(self) -> int | None:
+        """The task's last step; None if its lines have no step."""
+        if self.step is None:
+            return None
+        return self.count if self._own_step is None else self._own_step
+
+    @property
+    def own_rate(self) -> float | None:
+        """The task's own steps a second; None if its lines show no steps or no rate."""
+        if self.step is None:
+            return None
+        if self._own_step is not None:
+            return _recent_rate(self._own_points) or None
+        rate = _recent_rate(self._points)
+        return (self.rate if rate is None else rate) or None
 
     @property
     def known(self) -> bool:
@@ -282,7 +314,7 @@ class PrintedTrack:
 
     @property
     def most(self) -> int | None:
-        """The total of `unit`; None if the total is not known."""
+        """The total number of steps or epochs (see `unit`); None if it is not known."""
         if self.unit == EPOCH:
             most = self._most_epochs
         elif self.epoch is not None and self.total and self._most_epochs:
@@ -301,10 +333,9 @@ class PrintedTrack:
         """Return the progress of the task; None if no line has shown any."""
         if not self.known:
             return None
-        seen = [p for p in self._points if p[0] >= self._points[-1][0] - _RATE_WINDOW]
-        rate = self.rate if self.unit == STEP else None
-        if len(seen) > 1 and seen[-1][0] > seen[0][0]:
-            rate = (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
+        rate = _recent_rate(self._points)
+        if rate is None and self.unit == STEP:
+            rate = self.rate
         points = self._curve.points
         every = -(-len(points) // LOSS_POINTS) or 1
         return Progress(
@@ -322,13 +353,23 @@ class PrintedTrack:
         )
 
 
+def _recent_rate(points: Sequence[tuple[float, int]]) -> float | None:
+    """Return the counts a second over the last half minute of points `(time, count)`; None if they
+    are too few.
+    """
+    seen = [each for each in points if each[0] >= points[-1][0] - _RATE_WINDOW]
+    if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
+        return None
+    return (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
+
+
 # ---- the logs of a run ----
 
 _TAIL = 64 << 10
 _LINES = 300
 _LOGS = 16
 LOGS_READ = 8
-"""Maximum logs whose new lines one read takes."""
+"""Maximum number of logs from which one `read` of `PrintedLogs` reads new lines."""
 _LOOK_BACK = 2 << 20
 _KERAS_EPOCH = re.compile(rb"Epoch (\d+)/(\d+)\s*[\r\n]")
 
@@ -396,8 +437,8 @@ class PrintedLog:
 
 
 class PrintedLogs:
-    """The logs of a run's tasks; `places` are the possible paths of each log, the leading task's
-    log first.
+    """The logs of a run's tasks. `places` has the possible paths of each log; the leading task
+    comes first.
     """
 
     def __init__(
@@ -408,11 +449,15 @@ class PrintedLogs:
         self._furthest: PrintedTrack | None = None
 
     def total_of(self, unit: str) -> int | None:
-        """Return the total of a unit from the lines read last; None if no line has the total."""
+        """Return the total of `unit` according to the last `read`; None if no line has the
+        total.
+        """
         return self._furthest.total_of(unit) if self._furthest else None
 
     def read(self) -> Progress | None:
-        """Return the progress of the furthest task among those that printed lately."""
+        """Read new lines; return the progress of the furthest task among those that have printed
+        lately.
+        """
         grown = [(log, found) for log in self._turn() if (found := log.size_of()) is not None]
         for log, (place, _seen) in grown[:LOGS_READ]:
             log.read(place)
@@ -427,16 +472,16 @@ class PrintedLogs:
         unknown, or if the task has printed no step lately.
         """
         since = time.time() - _RATE_WINDOW
-        told = [log.track.progress() if log.track.at >= since else None for log in self._logs]
-        return [each.steps_per_second if each and each.unit == STEP else None for each in told]
+        tracks = [log.track for log in self._logs]
+        return [each.own_rate if each.at >= since else None for each in tracks]
 
     def counts(self) -> list[int | None]:
         """Return the last step in each log, as of the last reads; None if a step is unknown."""
-        return [log.track.count if log.track.step is not None else None for log in self._logs]
+        return [log.track.own_step for log in self._logs]
 
     def _turn(self) -> list[PrintedLog]:
-        """Return the logs to check now: those with progress, the first ones, and a few of the
-        others.
+        """Return the logs to check now: a few logs with progress, the first logs, and in turn a few
+        of the others.
         """
         speaking = [log for log in self._logs if log.track.known][: LOGS_READ // 2]
         first = [*speaking, *(log for log in self._logs[:LOGS_READ] if log not in speaking)]

@@ -1,4 +1,4 @@
-"""Observation of a running cluster by other sources than its record: its progress, and silent
+"""Observation of a running cluster from other sources than its record: its progress, and silent
 tasks.
 
 The observer reads the files that the tasks write (event files, logs, reports) and the totals in the
@@ -60,8 +60,8 @@ def totals_from_arguments(arguments: Sequence[str]) -> Totals:
 
 
 def _positive_number(text: str) -> int | None:
-    """Return a whole number above 0, which may be written as `1e5` or `10_000`; None for any other
-    text.
+    """Return the whole number above 0 in a text, such as `100`, `1e5` or `10_000`; None for any
+    other text.
     """
     try:
         number = float(text)
@@ -176,8 +176,8 @@ class Observer:
         self._readers.pop(cluster.metadata.uid, None)
 
     def lost(self, cluster: TFCluster) -> str | None:
-        """Return a warning that running tasks write to their pods' disks, which are deleted with
-        the pods; None if they do not.
+        """Return a warning if running tasks write to their pods' disks, which are deleted with the
+        pods; else None.
         """
         folder = cluster.status.paths.get("output")
         if folder is None or cluster.status.phase.is_final or self._unseen(folder):
@@ -204,8 +204,8 @@ _LOST_BYTES = 16 << 10
 
 
 def lost_writes(output: str) -> list[tuple[str, str, str]]:
-    """Return tuples of a task, a folder that it wrote, and the place of the folder's copies, as
-    runtime/writes.py reports them.
+    """Return tuples of a task, a folder to which it writes and which will be lost, and the folder
+    with copies of its files, as runtime/writes.py reports them.
     """
     found: list[tuple[str, str, str]] = []
     try:

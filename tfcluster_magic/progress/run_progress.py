@@ -4,13 +4,13 @@ This module decides which of several event files counts for the run, and formats
 line. It needs milliseconds and a few MiB, does not import TensorFlow, writes nothing, and raises no
 errors for the content of files.
 
-Folders are walked breadth first, so that the bound on entries cuts off the deepest ones. Links to
+Folders are walked breadth first, so that the limit on entries leaves out the deepest ones. Links to
 folders are not followed, and unreadable entries are skipped.
 
-Bounds of one `read()`: at most 16 changed files, the newest first, and no further file after 20 ms
-(the next call continues); of each file, 256 KiB read, 64 KiB checksummed and 400 records decoded;
-one `stat` for each of at most 64 known files. Folders are listed every 5 s, three levels and 4000
-entries.
+One `read()` reads at most 16 changed files, the newest first, and begins no further file after
+20 ms; the next call continues. In each file, it reads at most 256 KiB, checksums 64 KiB and decodes
+400 records. It calls `stat` for at most 64 known files. Every 5 s, folders are listed, three levels
+deep and at most 4000 entries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..i18n import _
 from .event_files import EPOCH, LOSS_POINTS, STEP, EventFile, TrainingScalars, is_validation_folder
 
 MAX_ENTRIES = 4000
-"""Maximum directory entries of one walk: a run of 600 tasks with six files each."""
+"""Maximum directory entries of one walk, enough for a run of 600 tasks with six files each."""
 
 
 def files_below(
@@ -60,9 +60,9 @@ def _entries(folder: str, at_most: int) -> list[os.DirEntry[str]]:
         return []
 
 
-# ---- the newest checkpoint, from TensorFlow's `checkpoint` files ---- Only the name is read, such
-# as `model.ckpt-278`. At most the first 64 KiB of each `checkpoint` file are read, two folders
-# deep; no checkpoint is opened.
+# ---- the newest checkpoint, from TensorFlow's `checkpoint` files ----
+# No checkpoint is opened. Its name, such as `model.ckpt-278`, is read from the first 64 KiB of a
+# `checkpoint` file, which may be up to two folders deep.
 
 _CHECKPOINT_DEPTH = 2
 _CHECKPOINT_PATH = re.compile(rb'^model_checkpoint_path:\s*"((?:[^"\\\n]|\\.)*)"\s*$', re.MULTILINE)
@@ -170,7 +170,8 @@ class ProgressReader:
         newest = max(found.values(), default=0.0)
 
         def worth(path: str) -> tuple[bool, float]:
-            # a known file that is still written stays, so that 600 tasks do not displace each other
+            # prefer known files that are still written: the files of 600 tasks must not replace
+            # each other at each listing
             return path in self._sources and found[path] >= newest - 60, found[path]
 
         keep = sorted(found, key=worth, reverse=True)[:_KNOWN_FILES]
@@ -241,8 +242,8 @@ def _event_files(folder: str) -> Iterator[tuple[str, float]]:
 
 
 def _created_at(path: str) -> float | None:
-    """Return when the writer of a file began. TensorFlow puts that time into the file's name,
-    rounded down to seconds; this function returns the next full second.
+    """Return the time at which the file was created, rounded up to seconds; None if it is unknown.
+    TensorFlow puts this time, rounded down, into the file's name.
     """
     match = _CREATED.search(os.path.basename(path))
     return float(match.group(1)) + 1 if match else None
@@ -271,8 +272,8 @@ MOST_METRICS = 3
 
 
 def progress_text(progress: Progress, *, succeeded: bool = False) -> str:
-    """Return one line for users: `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`. A program
-    that succeeded may not have reported its last steps.
+    """Return one line for users: `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`. If the
+    program `succeeded`, a step below the total is shown as the last reported step.
     """
     total = "" if progress.total is None else f"/{progress.total}"
     if succeeded and progress.total is not None and progress.step < progress.total:

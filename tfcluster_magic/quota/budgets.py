@@ -19,7 +19,7 @@ from .preflight import cpu_of, gpu_of, total_request
 
 MOST_DAYS = 90
 WARN_FROM = 0.8
-"""Threshold: a user who has used this fraction of a budget or more is warned."""
+"""A user who has used this fraction of a budget, or more, is warned."""
 
 BudgetHours = Annotated[float, Meta(ge=0, le=1e9, description="a number of hours, 0 or more")]
 BudgetDays = Annotated[
@@ -41,12 +41,12 @@ class Budget(Model, frozen=True):
 
 
 def effective_budget(said: Budget) -> Budget | None:
-    """Return the budget; None if it limits nothing."""
+    """Return the budget `said`; None if it sets no limit."""
     return None if said.cpu_hours is None and said.gpu_hours is None else said
 
 
 class _BudgetUse:
-    """One kind of hours of a budget, with its use in the window."""
+    """The limit of one kind of hours (CPU or GPU), and the hours used in the budget's window."""
 
     def __init__(
         self, place: int, most: float, budget: Budget, spent: DailyHours, now: float
@@ -64,8 +64,8 @@ class _BudgetUse:
         return max(0.0, self.most - self.used)
 
     def back(self) -> tuple[str, float] | None:
-        """Return the first day on which hours are free again, and the number of hours that become
-        free by then.
+        """Return the first day on which a user over the limit has hours left again, and the number
+        of used hours that leave the window by that day; None if there is no such day.
         """
         freed = 0.0
         for day, hours in self.spent.items():
@@ -79,13 +79,14 @@ class _BudgetUse:
 
 
 def window(days: int, now: float) -> tuple[str, str]:
-    """Return the first and last day of the `days` days that end now."""
+    """Return the first and last of the `days` days that end with today."""
     today = datetime.fromtimestamp(now, timezone.utc).date()
     return (today - timedelta(days=days - 1)).isoformat(), today.isoformat()
 
 
 def requested_window(first: str, last: str, days: int, now: float) -> tuple[str, str]:
-    """Return the window between two given days; by default the last `days`.
+    """Return the window from `first` to `last`. An empty `first` or `last` is replaced by the first
+    or last of the `days` days that end with today.
 
     Raises:
         InvalidRequest: a day is invalid, or the last day is before the first.
@@ -131,7 +132,9 @@ def remaining_text(budget: Budget | None, spent: DailyHours, now: float) -> str:
 def used_hours(
     budget: Budget | None, spent: DailyHours, now: float
 ) -> dict[str, tuple[float, float]]:
-    """Return the used hours and the allowed hours, by unit; a budget of 0 is left out."""
+    """Return, by unit, the used hours and the allowed hours; a unit with 0 allowed hours is left
+    out.
+    """
     uses = _budget_uses(budget, spent, now)
     return {part.unit: (part.used, part.most) for part in uses if part.most}
 
@@ -152,8 +155,8 @@ def warnings(budget: Budget | None, spent: DailyHours, now: float) -> list[str]:
 def problems(
     spec: Spec, cpu: float, budget: Budget | None, spent: DailyHours, now: float
 ) -> list[Problem]:
-    """Return why the budget refuses a launch; `cpu` is the number of cores that count for all its
-    tasks.
+    """Return the problems because of which the budget refuses a launch. `cpu` is the number of
+    cores that count for all tasks of the launch.
     """
     wants = {"cpuHours": cpu, "gpuHours": total_request(spec, gpu_of)}
     units = {"cpuHours": "Cores", "gpuHours": "Gpus"}
@@ -172,7 +175,7 @@ def problems(
 
 
 def total_cores(spec: Spec, usual: float) -> float:
-    """Return the CPU cores that count for all tasks; a task without a request counts as `usual`
+    """Return the sum of the CPU cores of all tasks; a task without a request counts as `usual`
     cores.
     """
     return sum(

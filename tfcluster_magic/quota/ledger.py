@@ -1,13 +1,13 @@
 """Accounting of CPU- and GPU-hours: of one run, and the ledger of one user. Pure.
 
-Time is counted from a task's own start to its own end, not from when it was observed, so that an
-absent operator or supervisor changes nothing. A run's usage has one number for each day (UTC) and
-task type, and the number of tasks that have used resources since its last update. So readers can
-compute the sum at any moment.
+Time is counted from a task's own start to its own end, not from the times at which they were
+observed, so that an absent operator or supervisor changes nothing. A run's usage has the seconds
+for each day (UTC) and task type until its last update, and the number of tasks that used resources
+at that time. So readers can compute the sum for any later moment.
 
-In the ledger, a run counts once, by its uid, however often it is recorded. The hours of a deleted
-run stay, and the ledger has a bounded size. The ledger is stored in a file on this machine, or in
-an object of the operator on Kubernetes; the caller reads and writes it.
+In the ledger, a run counts once, by its uid, even if it is recorded several times. The hours of a
+deleted run stay in the ledger. The size of the ledger is bounded. The ledger is stored in a file on
+this machine, or in an object of the operator on Kubernetes; the caller reads and writes it.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from .budgets import Budget, DailyHours
 
 DAY = 86400.0
 DEFAULT_CORES = 0.5
-"""The cores that count for a task without a CPU request on this machine, the same number as in the
-operator's policy.
+"""The number of cores that counts for a task without a CPU request on this machine; the default of
+the operator's policy is the same.
 """
 MOST_USAGE_DAYS = 60
 """Number of days that are kept; the hours of older days are added to the oldest of them."""
 
 SecondsByDay = dict[str, dict[str, float]]
 TaskSpan = tuple[str, float | None, float | None]
-"""A task's type, the time when it began to use resources, and the time when it ended; None means
-not yet.
+"""A task's type, the time at which the task began to use resources, and the time at which it ended;
+a time is None if it is not known or not reached yet.
 """
 
 
@@ -51,8 +51,8 @@ def update_usage(
     A span without a beginning uses nothing. But if it has ended, it may be a task that `before`
     counts and whose start is no longer known. Such a span is counted from the time of `before`, for
     at most as many tasks as `before` counts. `cores` are the cores that a task of each type
-    requests. `used` are the CPU seconds of ended processes, which cover all counted time once no
-    task is left.
+    requests. `used` are the CPU seconds of ended processes; they are stored only when no task is
+    left, because then they cover all counted time.
     """
     every, until = list(spans), before.at if before else 0.0
     known = [(kind, since, ended) for kind, since, ended in every if since is not None]
@@ -137,19 +137,20 @@ def _fold_days(found: SecondsByDay) -> SecondsByDay:
     return folded
 
 
-# The ledger of one user: hours by day, group and cluster, including runs whose records are gone.
+# The ledger of one user: hours by day, group and cluster, including the hours of runs whose records
+# were deleted.
 
 FULL_DAYS = 92
-"""Maximum days with hours by cluster; older days have one entry for all clusters."""
+"""Number of newest days with hours for each cluster; older days have one entry for all clusters."""
 MOST_LEDGER_DAYS = 732
 """Number of days that are kept; the hours of older days are added to the oldest of them."""
 MOST_CLUSTERS = 20
-"""Maximum clusters listed for a day. The clusters with the fewest hours are summed in one entry
-with an empty name.
+"""Maximum number of clusters that are listed for a day. The clusters with the fewest hours are
+summed in one entry with an empty name.
 """
 MOST_NAMES = 5000
-"""Maximum names whose highest run number is kept; above this limit, the name with the lowest number
-is dropped.
+"""Maximum number of names whose highest run number is kept. Above this limit, the name with the
+lowest number is dropped.
 """
 UID_RETENTION = DAY
 """Seconds for which the uid of a counted run is remembered if the run has no record."""
@@ -241,7 +242,7 @@ LEDGER_DECODER = msgspec.json.Decoder(Ledger)
 
 
 def accounted_run(cluster: TFCluster, group: str = "") -> AccountedRun | None:
-    """Return a run as the ledger needs it; None if it never used any resources."""
+    """Return a run in the form that the ledger needs; None if the run never used any resources."""
     spec, held = cluster.spec, cluster.status.usage
     if held is None:
         return None
@@ -276,8 +277,8 @@ def hours_by_day(run: AccountedRun, now: float) -> dict[str, Hours]:
 
 
 def begin_run(ledger: Ledger, uid: str, run: AccountedRun) -> Ledger:
-    """Record that a run uses resources, in case its record is deleted before its end is
-    observed.
+    """Return the ledger with a run added to `begun`, in case the run's record is deleted before its
+    end is observed.
     """
     if uid in ledger.counted or uid in ledger.begun:
         return ledger
@@ -286,8 +287,9 @@ def begin_run(ledger: Ledger, uid: str, run: AccountedRun) -> Ledger:
 
 
 def end_run(ledger: Ledger, uid: str, run: AccountedRun | None, now: float) -> Ledger:
-    """Record a run that is over or whose record is deleted, with its hours until `now`. Return the
-    same ledger if it was recorded before. If `run` is None, use the state of the run when it began.
+    """Return the ledger with the hours until `now` of a run that is over or whose record was
+    deleted. Return the same ledger if the end of the run was recorded before. If `run` is None, use
+    the state of the run when it began.
     """
     if uid in ledger.counted:
         return ledger
@@ -305,7 +307,9 @@ def end_run(ledger: Ledger, uid: str, run: AccountedRun | None, now: float) -> L
 
 
 def remember_number(ledger: Ledger, cluster: str, run: int) -> Ledger:
-    """Keep the highest run number of a name; return the same ledger if nothing changes."""
+    """Return the ledger with `run` as the highest run number of a name; the same ledger if a number
+    as high is known.
+    """
     if run <= ledger.numbers.get(cluster, 0):
         return ledger
     numbers = {**ledger.numbers, cluster: run}
@@ -329,7 +333,7 @@ def add_run(days: HoursByDay, run: AccountedRun, now: float) -> HoursByDay:
 
 
 def merge_days(one: HoursByDay, other: HoursByDay) -> HoursByDay:
-    """Return the hours of both, without changing the arguments."""
+    """Return the sums of the hours in `one` and `other`, without changing the arguments."""
     found = dict(one)
     for day, more in other.items():
         groups = {group: dict(clusters) for group, clusters in found.get(day, {}).items()}
@@ -342,7 +346,7 @@ def merge_days(one: HoursByDay, other: HoursByDay) -> HoursByDay:
 
 
 def add_runs(days: HoursByDay, runs: Iterable[AccountedRun], now: float) -> HoursByDay:
-    """Return `days` with the hours until `now` of runs that are not recorded yet."""
+    """Return `days` with the hours until `now` of several runs, without changing the argument."""
     for run in runs:
         days = add_run(days, run, now)
     return days
@@ -358,7 +362,7 @@ def daily_sums(days: HoursByDay) -> DailyHours:
 
 
 def remaining_budget(account: HoursAccount, now: float) -> tuple[str, ...]:
-    """Return the remaining hours of a budget as text, with warnings; empty without a budget."""
+    """Return texts: the remaining hours of the budget, and warnings; empty without a budget."""
     held = daily_sums(account.days)
     told = budgets.remaining_text(account.budget, held, now)
     return ((told,) if told else ()) + tuple(budgets.warnings(account.budget, held, now))
@@ -393,7 +397,7 @@ def hours_rows(
 
 
 def hours_row(key: str, held: Hours) -> HoursRow:
-    """Return a row in which unmeasured values are None, not 0."""
+    """Return hours as a row; if usage was not measured, its values are None, not 0."""
     if not held.measured:
         return HoursRow(key=key, cpu=held.cpu, gpu=held.gpu)
     return HoursRow(
@@ -421,7 +425,9 @@ def _day_hours(run: AccountedRun, types: Mapping[str, float]) -> Hours:
 
 
 def _bound_days(days: HoursByDay, now: float) -> HoursByDay:
-    """Return the hours with sums in place of details, so that their size is bounded."""
+    """Return the hours with sums in place of the details of old days and small clusters, so that
+    the size is bounded.
+    """
     today = datetime.fromtimestamp(now, timezone.utc).date()
     full, oldest = (
         (today - timedelta(days=back)).isoformat() for back in (FULL_DAYS, MOST_LEDGER_DAYS)

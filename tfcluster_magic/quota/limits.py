@@ -1,8 +1,8 @@
 """Limits of one user on this machine, as the hub sets them. Pure.
 
 The hub writes a JSON file for each user and names it in TFCLUSTER_LIMITS; every check of a launch
-reads `Limits` from it. The limits are no security boundary: a user's account can start any process
-anyway.
+reads `Limits` from this file. The limits are no security boundary: a user's account can start any
+process anyway.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class ResourceTotals:
 
 
 def resource_totals(run: str, spec: Spec, types: Iterable[TaskType] = TaskType) -> ResourceTotals:
-    """Return the total for tasks of these types; for tasks without a CPU or memory request, default
-    amounts count.
+    """Return the total for the tasks of these types. Default amounts count for tasks without a CPU
+    or memory request.
     """
     counts, every = spec.replicas.counts, list(types)
 
@@ -85,8 +85,8 @@ def resource_totals(run: str, spec: Spec, types: Iterable[TaskType] = TaskType) 
 
 
 def workers_that_fit(spec: Spec, others: Iterable[ResourceTotals], limits: Limits) -> int:
-    """Return the maximum number of workers that a launch may have, below the requested number; 0 if
-    there is none.
+    """Return the maximum number of workers, below the requested number, that a launch may have; 0
+    if no number of workers fits.
     """
     running, worker = list(others), spec.replicas.worker
     low, high = 0, max(0, worker.count - 1)
@@ -104,8 +104,8 @@ def workers_that_fit(spec: Spec, others: Iterable[ResourceTotals], limits: Limit
 def problems(
     wanted: ResourceTotals, others: Iterable[ResourceTotals], limits: Limits, fits: int = 0
 ) -> list[Problem]:
-    """Return how a launch, together with the active runs, exceeds the user's limits, each with a
-    remedy. `fits` is the number of workers that would be allowed, if any.
+    """Return a problem for each limit of the user that a launch, together with the active runs,
+    exceeds. Each problem has a remedy. `fits` is the number of workers that would be allowed, or 0.
     """
     running, found, quota = list(others), [], limits.quota
     less = _("use --workers {fits}").format(fits=fits) if fits else _("ask for less")

@@ -51,11 +51,11 @@ class Options(Model, frozen=True):
 class Preflight:
     """The verdict on a launch: `problems` refuse it, `warnings` do not.
 
-    `told` are notes before a launch. `passing` are the warnings that are only true now; no record
-    keeps them. `unsupported` are the problems with options that this backend does not support.
-    `setup` are the problems that have another reason than missing resources, so that smaller
-    numbers do not help. `cautions` are the warnings about one option, each as a problem whose
-    `allowed` is the sentence.
+    `told` are notes to show before a launch. `passing` are the warnings that are true only now, so
+    no record has them. `unsupported` are the problems with options that this backend does not
+    support. `setup` are the problems that do not come from missing resources, so that smaller
+    numbers do not help. `cautions` are the warnings that concern one option, each as a problem
+    whose `allowed` is the text of the warning.
     """
 
     problems: tuple[Problem, ...] = ()
@@ -105,7 +105,7 @@ def memory_of(resources: Resources) -> float:
 
 
 def gpu_of(resources: Resources) -> float:
-    """Return the number of devices that one task gets."""
+    """Return the number of GPU devices that one task gets."""
     return float(resources.gpu)
 
 
@@ -115,7 +115,9 @@ def cpu_of(resources: Resources) -> float:
 
 
 def too_many_tasks(counts: Mapping[TaskType, int], most: int) -> Problem:
-    """Return the problem of too many tasks; it asks for fewer tasks of the largest type."""
+    """Return the problem that a run has too many tasks; it asks for fewer tasks of the largest
+    type.
+    """
     count = sum(counts.values())
     task_type = max(FLAGS, key=lambda t: counts.get(t, 0))
     fits = counts.get(task_type, 0) - (count - most)
@@ -128,9 +130,9 @@ def too_many_tasks(counts: Mapping[TaskType, int], most: int) -> Problem:
 def too_many_replicas(
     task_type: TaskType, fits: int, count: int, each: str, less: Clause, free: Clause
 ) -> Problem:
-    """Return the problem of too many workers or parameter servers that request `each`. Of `count`
-    requested tasks, `fits` (at least one) fit. `less` is another remedy, and `free` says what is
-    free.
+    """Return the problem that there are too many workers or parameter servers, of which each task
+    requests `each`. Of `count` requested tasks, `fits` (at least one) fit. `less` is another
+    remedy, and `free` is a text with the free amounts.
     """
     code = "ServersFit" if task_type is TaskType.PS else "WorkersFit"
     rule = Message(
@@ -150,6 +152,8 @@ def too_many_replicas(
 def total_request(
     spec: Spec, of: Callable[[Resources], float], types: Iterable[TaskType] = TaskType
 ) -> float:
-    """Return the sum of one resource over all tasks of these types."""
+    """Return the sum of a resource over all tasks of these types; `of` returns its amount for one
+    task.
+    """
     counts = spec.replicas.counts
     return sum(counts.get(t, 0) * of(spec.replicas.of(t).resources) for t in types)

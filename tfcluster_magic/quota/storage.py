@@ -1,8 +1,8 @@
-"""The storage used in a user's folders, compared with its limit: a warning at 80 % or more, a
-refusal when full. Pure.
+"""Checks of the storage used in a user's folders: a warning at 80 % of the limit or more, a refusal
+when full. Pure.
 
 A warning or refusal says how much is used, how much is allowed, and which of the entries that you
-could delete are the largest. A folder that was not measured prevents nothing.
+could delete are the largest. A folder that was not measured prevents no launch.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from ..spec import Model
 from ..spec.quantities import format_bytes
 
 WARN_FROM = 0.8
-"""Threshold: a user who has used this fraction of the limit or more is warned."""
+"""A user who has used this fraction of the limit, or more, is warned."""
 OWN_VOLUME_FACTOR = 1.1
-"""A volume of at most this many times the limit counts as used only by this folder or claim."""
+"""A volume whose size is at most this many times the limit counts as used only by this folder or
+claim.
+"""
 FOLDER_NAMES = ("workspace", "data", "log")
 _MOST_NAMED = 3
 
@@ -56,7 +58,7 @@ class FolderUsage(Model, frozen=True, omit_defaults=False):
 
 
 def problems(volumes: Iterable[FolderUsage]) -> list[Problem]:
-    """Return a problem for each full folder, because of which no new run may start."""
+    """Return a problem for each full folder; with a full folder, no new run may start."""
     return [
         Problem(
             f"storage.{each.name}",

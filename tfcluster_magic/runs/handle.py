@@ -1,7 +1,7 @@
 """The handle of one run in Python: the value of `cluster = %tfcluster launch …`.
 
-It reads the record on each access, so that a handle stays valid after a restart of the kernel or a
-rerun. It owns nothing: the run continues when the handle is gone.
+A handle reads the record on each access, so it stays valid after a restart of the kernel or a
+rerun. The run continues when its handle is gone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Cluster:
 
     Args:
         name: the run, `digits-2`.
-        manager: the manager to use; None creates one with the defaults of the environment.
+        manager: the manager to use; `None` creates one with the defaults of the environment.
     """
 
     def __init__(self, name: str, manager: ClusterManager | None = None) -> None:
@@ -43,18 +43,18 @@ class Cluster:
     def __repr__(self) -> str:
         try:
             record = self.record
-        except TFClusterError as gone:  # deleted since: a repr that raises is shown three times
+        except TFClusterError as gone:  # the run was deleted; IPython shows a raised error 3 times
             return f"<Cluster {self.name}: {gone}>"
         return f"<Cluster {self.name} {record.status.phase.value} {ready_count(record)}>"
 
     @property
     def record(self) -> TFCluster:
-        """The whole record as it is now. Raises NotFound once it is deleted."""
+        """The current record of the run. Raises NotFound if the run was deleted."""
         return self._manager.status(self.name)
 
     @property
     def status(self) -> Status:
-        """The status as it is now: phase, reason, message, counts."""
+        """The current status of the run: phase, reason, message, counts."""
         return self.record.status
 
     def wait(self, timeout: float | None = None) -> Cluster:
@@ -80,7 +80,7 @@ class Cluster:
         return self
 
     def logs(self, *tasks: str, tail: int | None = None) -> str:
-        """Return the output of these tasks (all if empty), the last `tail` lines of each."""
+        """Return the last `tail` lines (all if None) of each of these tasks (all if empty)."""
         show = Prefixer(tasks or task_names(self.record), PLAIN, prefix=len(tasks) != 1)
         lines = self._manager.logs(self.name, tasks, tail=tail)
         return "\n".join(show(line) for line in lines if line is not None)
@@ -177,7 +177,9 @@ class Cluster:
 
 
 def detached(name: str, then: str = "") -> str:
-    """Return the line for a user who stopped watching a run; `then` replaces its second half."""
+    """Return the line for a user who stopped watching a run. `then` replaces the part that says how
+    the run can be watched and stopped.
+    """
     goes_on = _(
         "{name} goes on: `tfcluster logs -f {name}` shows its output, "
         "`tfcluster stop {name}` ends it"
@@ -186,7 +188,7 @@ def detached(name: str, then: str = "") -> str:
 
 
 def _notebook_shell() -> Any:
-    """Return the IPython of this kernel; None outside of one."""
+    """Return the IPython shell of this kernel; None if this process is no kernel."""
     if "IPython" not in sys.modules:
         return None
     from IPython import get_ipython

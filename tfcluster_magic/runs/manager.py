@@ -28,7 +28,7 @@ from traitlets import Enum, Unicode
 from traitlets.config import LoggingConfigurable
 
 from ..backends.base import Backend, Counts, LogLine, Options, SeenTask, every_line
-from ..backends.run_names import newest as newest  # noqa: PLC0414 - faces ask for it here
+from ..backends.run_names import newest as newest  # noqa: PLC0414 - interfaces import it here
 from ..backends.run_names import tasks_of
 from ..backends.selection import BACKENDS, make_backend
 from ..errors import (
@@ -92,7 +92,9 @@ MOST_EARLIER = 8
 """Maximum earlier runs whose samples are read."""
 
 SIGHT_TIMEOUT = 5.0
-"""Maximum seconds that a deletion waits until the runs that wait for this run have seen its end."""
+"""Maximum seconds for which the deletion of a run waits until the runs that wait for it have seen
+its end.
+"""
 
 
 class Until(enum.Enum):
@@ -172,7 +174,7 @@ def wait_until_reachable(backend: Backend, cluster: TFCluster, timeout: float) -
 
 
 def _is_reached(cluster: TFCluster, until: Until) -> bool:
-    """Return whether the wait is over. Raises ClusterFailed if its goal became impossible."""
+    """Return whether the run has reached the goal `until`; raise ClusterFailed if it never will."""
     state = cluster.status
     if until is Until.RELEASED:
         return state.released_at is not None
@@ -228,8 +230,8 @@ def last_runs(folders: Iterable[Path], clusters: Iterable[TFCluster]) -> dict[Pa
 
 
 class ClusterManager(LoggingConfigurable):
-    """Launches, watches and ends clusters through `backend`, else the one that `backend_name`
-    names.
+    """The interface to the clusters of a backend: `backend`, or by default the backend that
+    `backend_name` names.
     """
 
     backend_name = Enum(BACKENDS, "auto", help="where clusters run").tag(config=True)
@@ -268,11 +270,15 @@ class ClusterManager(LoggingConfigurable):
             return self._plan(request_launch(folder, *words, **said))
 
     def sketch(self, *words: Any, **options: Any) -> DryRun:
-        """Return a plan for a form that is being filled in, with its problems instead of errors."""
+        """Return a plan for a form that is being filled in. The plan has a list of its problems;
+        none is raised as an error.
+        """
         return self._dry_run(*words, **options).placed(self.backend)
 
     def _dry_run(self, *words: Any, **options: Any) -> DryRun:
-        """Return the plan, without the problems that prevent it now on this backend."""
+        """Return the plan of `sketch` before the backend has added its problems, such as missing
+        room.
+        """
         from ..launch.planning import dry_run
         from ..program import snapshots
 
@@ -296,15 +302,17 @@ class ClusterManager(LoggingConfigurable):
         """Start a run and return at once.
 
         Args:
-            program: a file, a folder with `run.sh` or `tfcluster.yaml` (a project), or a URL. None
-                for in-graph.
+            program: a file, a folder with `run.sh` or `tfcluster.yaml` (a project), or a URL;
+                `None` for an In-Graph cluster.
             arguments: the program's own arguments.
             cell: the program's text, instead of `program`.
             name: name of the cluster; by default derived from the program.
             sha256: checksum that a program from a URL must have.
             file: a cluster file in YAML, or its content; `options` override it.
-            folder: the user's working folder, in which the program runs; by default this process's.
-            config: a configuration of the project; `options` override what its file says.
+            folder: the user's working folder, in which the program runs; by default the working
+                folder of this process.
+            config: the name of a configuration of the project; `options` override the project's
+                file.
             options: as on the command line, `worker_cpu=2` for `--worker-cpu 2`; `OPTIONS` lists
                 them.
 
@@ -323,7 +331,7 @@ class ClusterManager(LoggingConfigurable):
         self, program: str | None, arguments: Sequence[str], **words: Any
     ) -> Iterator[LaunchRequest]:
         """Yield the request that `launch` with the same arguments makes. The snapshot of its
-        program is kept unless the code inside fails. Raises the errors of `launch`.
+        program is kept unless the `with` block fails. Raises the errors of `launch`.
         """
         from ..launch.planning import request_launch
         from ..program import snapshots
@@ -336,9 +344,9 @@ class ClusterManager(LoggingConfigurable):
 
     @property
     def _beside_bytes(self) -> int | None:
-        """Maximum bytes of a single file together with the small files beside it; None for no
-        limit. There is a limit if this backend takes only programs that fit into a record, so that
-        small files do not make a program too large.
+        """Maximum bytes of a program's file together with the small files in its folder; None for
+        no limit. If this backend accepts only programs that fit into a record, the limit prevents
+        that small files make a program too large.
         """
         from ..program import INLINE_BYTES
 
@@ -366,7 +374,7 @@ class ClusterManager(LoggingConfigurable):
         return request_rerun(old, runs=self.backend.list, **words)
 
     def advised_options(self, cluster: TFCluster) -> dict[str, int | float | str]:
-        """Return the launch options, by key, that advice on a run changes.
+        """Return the launch options that advice on a run changes, as new values by key.
 
         Raises:
             Conflict: no advice on the run changes an option (the message says why), or its output
@@ -403,12 +411,13 @@ class ClusterManager(LoggingConfigurable):
 
         Args:
             ref: the run to repeat.
-            resume: start from the checkpoints of `ref`. If it is active, it is stopped first,
+            resume: start from the checkpoints of `ref`. If `ref` is active, it is stopped first,
                 unless the new run gets another name.
             name: name of the new cluster; by default the name of the old one.
             arguments: replacement for the program's arguments.
-            advised: also change what advice on `ref` changes; `options` override it.
-            on_stop: called with `ref` before it is stopped, and with each change until it ended.
+            advised: also apply the advice on `ref`; `options` override the advice.
+            on_stop: called with the record of `ref` before it is stopped, and with each changed
+                record until it has ended.
             options: as for `launch`.
 
         Raises: the errors of `launch`, NotFound, those of `advised_options`, and WaitTimeout.
@@ -426,8 +435,8 @@ class ClusterManager(LoggingConfigurable):
         request: LaunchRequest,
         on_stop: Callable[[TFCluster], None] | None,
     ) -> None:
-        """Stop a run that `request` resumes, and wait until it has no task. Before that, refuse a
-        request that would be refused even with all resources that the stop frees.
+        """Stop the run `old`, which `request` resumes, and wait until it has no task. Before that,
+        refuse the request if the resources that the stop frees would not help.
         """
         verdict = self.backend.preflight(request.spec)
         if verdict.unsupported or verdict.setup:
@@ -441,13 +450,13 @@ class ClusterManager(LoggingConfigurable):
     # -- projects ----------------------------------------------------------------------------------
 
     def projects(self, root: Path) -> ProjectList:
-        """Return the projects below a folder, a bounded search that follows no link."""
+        """Return the projects below a folder. The search is limited and follows no links."""
         from ..launch.project import ProjectFinder
 
         return ProjectFinder(root).find()
 
     def last_runs(self, folders: Iterable[Path]) -> dict[Path, TFCluster]:
-        """Return the newest run of each of these projects, without those that have none."""
+        """Return the newest run of each of these projects; leave out projects without a run."""
         return last_runs(folders, self.backend.list())
 
     def check_project(self, folder: Path) -> ProjectCheck:
@@ -495,8 +504,8 @@ class ClusterManager(LoggingConfigurable):
         return ledger.remaining_budget(self.backend.bounded() or ledger.HoursAccount(), time.time())
 
     def list(self, wanted: Iterable[str] = (), *, all_runs: bool = False) -> Clusters:
-        """Return the runs of these names (all if empty), newest first. Without `all_runs`, only the
-        newest run of each name and active ones.
+        """Return the runs whose own name or cluster is in `wanted` (all if empty), newest first.
+        Without `all_runs`, return only the newest run of each cluster, and active runs.
         """
         wanted = set(wanted)
         clusters = [
@@ -517,8 +526,8 @@ class ClusterManager(LoggingConfigurable):
         return runs[0]
 
     def follow(self, ref: str) -> Iterator[TFCluster | None]:
-        """Yield the run now, then each change, and None at least every 0.5 s; ends when no task is
-        left.
+        """Yield the run, then the run after each change, until no task is left. `None` is yielded
+        at least every 0.5 s.
         """
         return self.backend.watch(self.status(ref).metadata.name)
 
@@ -531,8 +540,8 @@ class ClusterManager(LoggingConfigurable):
         tail: int | None = None,
         counts: Counts = every_line,
     ) -> Iterator[LogLine | None]:
-        """Yield lines of these tasks (all if empty), with `follow` until the run has ended. It then
-        yields None at least every 0.5 s. See `Backend.logs` for `tail` and `counts`.
+        """Yield lines of these tasks (all if empty). With `follow`, continue until the run has
+        ended, and yield `None` at least every 0.5 s. See `Backend.logs` for `tail` and `counts`.
         """
         name = self.status(ref).metadata.name
         yield from self.backend.logs(name, tasks, follow, tail, counts)
@@ -557,22 +566,22 @@ class ClusterManager(LoggingConfigurable):
     ) -> TFCluster:
         """Wait for a run, at most `timeout` seconds.
 
-        None means no limit, except for a run that is stopping: half a minute beyond its grace
-        period.
+        A `timeout` of `None` means no limit. The exception is a wait for RELEASED of a run that is
+        stopping: its limit is the grace period and half a minute.
 
         Raises:
-            ClusterFailed: the run ended without success. Not when waiting for RELEASED.
+            ClusterFailed: the run ended without success. A wait for RELEASED does not raise this.
             WaitTimeout: the goal was not reached in time; the run continues.
-            NotFound: there is no such run, or it was deleted meanwhile.
+            NotFound: there is no such run, or it was deleted during the wait.
         """
         return wait_for_run(self.backend, self.status(ref).metadata.name, until, timeout, on_change)
 
     def note(self, ref: str, text: str | None = None) -> TFCluster:
-        """Return the run, after setting its note to `text` unless that is None; empty removes the
-        note.
+        """Set the note of a run to `text`, and return the run. An empty text removes the note, and
+        `None` does not change it.
 
         Raises:
-            InvalidRequest: it has more than `NOTE_LENGTH` characters.
+            InvalidRequest: the text has more than `NOTE_LENGTH` characters.
             NotFound: there is no such run.
         """
         cluster = self.status(ref)
@@ -583,14 +592,14 @@ class ClusterManager(LoggingConfigurable):
         return self.backend.annotate(cluster.metadata.name, lambda now: replace(now, note=note))
 
     def rename(self, ref: str, text: str | None = None) -> TFCluster:
-        """Return the run, after setting its display name to `text` unless that is None; empty
-        removes the name.
+        """Set the display name of a run to `text`, and return the run. An empty text removes the
+        display name, and `None` does not change it.
 
         Views show the display name. The run's own name, which commands and tasks use, does not
         change.
 
         Raises:
-            InvalidRequest: it has more than `DISPLAY_NAME_LENGTH` characters.
+            InvalidRequest: the text has more than `DISPLAY_NAME_LENGTH` characters.
             NotFound: there is no such run.
         """
         cluster = self.status(ref)
@@ -603,7 +612,7 @@ class ClusterManager(LoggingConfigurable):
         )
 
     def tag(self, ref: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> TFCluster:
-        """Return the run, after adding and removing tags.
+        """Add and remove tags of a run, and return the run.
 
         Raises:
             InvalidRequest: a tag is invalid, or there would be more than `MOST_TAGS`.
@@ -635,13 +644,16 @@ class ClusterManager(LoggingConfigurable):
     # -- ending ------------------------------------------------------------------------------------
 
     def stop(self, ref: str, reason: str | None = None, *, by: str = "") -> TFCluster:
-        """Ask a run to end, and return at once. An ended run releases its remaining tasks."""
+        """Ask a run to end, and return at once. If the run has ended, its remaining parameter
+        servers are stopped.
+        """
         text = one_line(reason or "").encode("utf-8", "replace").decode()  # the record is UTF-8
         stop = Stop(reason=text[:STOP_LENGTH], by=by[:ASKER_LENGTH], at=time.time())
         return self.backend.stop(self.status(ref).metadata.name, stop)
 
     def check_delete(self, ref: str, *, with_logs: bool = False) -> TFCluster:
-        """Return the run `ref` if `delete` can remove it, as far as that is known before its end.
+        """Return the run `ref` if `delete` can remove it, as far as this is known before the run
+        has ended.
 
         Raises:
             Conflict: the deletion would be refused, for example because the output is not reachable
@@ -652,7 +664,9 @@ class ClusterManager(LoggingConfigurable):
         return cluster
 
     def waiting_for(self, refs: Iterable[str]) -> Clusters:
-        """Return the runs that wait for one of these runs (exact names) and are not among them."""
+        """Return the runs that wait for one of the runs `refs` (exact names). Runs in `refs` are
+        left out.
+        """
         awaited = {*refs}
         return [
             run
@@ -679,8 +693,8 @@ class ClusterManager(LoggingConfigurable):
             self.boards.forget(name, output)
 
     def _let_waiting_know(self, name: str) -> None:
-        """Wait until the runs that wait for this one have seen its end, before its record is
-        deleted.
+        """Wait, before the record of the run `name` is deleted, until the runs that wait for it
+        have seen its end.
         """
         for run in self.waiting_for([name]):
             deadline = time.monotonic() + SIGHT_TIMEOUT
@@ -741,7 +755,9 @@ class ClusterManager(LoggingConfigurable):
         return self.boards.open(self.boards.view(*refs))
 
     def render(self, cluster: TFCluster) -> str:
-        """Return the record of a run or plan, and its tasks as this machine runs them."""
+        """Return as YAML the record of a run or plan, and the commands and variables of its tasks
+        on this machine.
+        """
         from .rendered_run import render_run, task_place
 
         here = self.options()
@@ -776,7 +792,7 @@ class ClusterManager(LoggingConfigurable):
         return run_usage(cluster, samples, steps, time.time(), only={*tasks})
 
     def usage_graphs(self, cluster: TFCluster, points: int) -> RunGraphs:
-        """Return what the tasks of a run used over time, in `points` equal parts of it, with
+        """Return what the tasks of a run used over time, in `points` equal parts of the time, with
         advice.
 
         Raises:
@@ -828,13 +844,13 @@ class ClusterManager(LoggingConfigurable):
         return self._smaller[cluster.metadata.uid][1]
 
     def stack(self, ref: str, tasks: Sequence[str] = ()) -> RunStacks:
-        """Return the Python stacks of the running processes of these tasks (all if empty); of a run
-        that has ended, those that were taken when it stalled.
+        """Return the Python stacks of the running processes of these tasks (all if empty). For a
+        run that has ended, return the stacks that were taken when its tasks stalled.
 
         Raises:
             NotFound: there is no such run, or it has no such task.
-            Conflict: it has ended without a stall or runs no program, or its output cannot be
-                reached from here.
+            Conflict: the run has ended without a stall, or runs no program, or its output cannot
+                be reached from here.
         """
         from ..usage import stacks
 
@@ -881,8 +897,8 @@ class ClusterManager(LoggingConfigurable):
     def usage_series(
         self, cluster: TFCluster, tasks: Sequence[str], points: int | None = None
     ) -> dict[str, Series]:
-        """Return the samples over time of each of these tasks that has samples, merged to about
-        `points` for each task.
+        """Return the samples over time of each of these tasks, merged to about `points` for each
+        task. Tasks without samples are left out.
 
         Raises:
             NotFound: the run has no such task; the existing ones are named.
@@ -914,11 +930,11 @@ class ClusterManager(LoggingConfigurable):
         refs: Iterable[str],
         progress: Callable[[TFCluster], Progress | None] | None = None,
     ) -> Comparison:
-        """Return a comparison of runs, in this order, without repetitions; `progress` returns the
-        progress of a run.
+        """Return a comparison of the runs `refs`, in this order; a repeated run counts once. The
+        function `progress` returns the progress of a run.
 
         Raises:
-            InvalidRequest: they are fewer than two, or more than `MOST_COMPARED`.
+            InvalidRequest: there are fewer than two runs, or more than `MOST_COMPARED`.
             NotFound: there is no such run.
         """
         from ..output.comparison import compare
@@ -933,8 +949,8 @@ class ClusterManager(LoggingConfigurable):
         return compare([(cluster, progress(cluster)) for cluster in clusters])
 
     def notes(self, cluster: TFCluster) -> Sequence[str]:
-        """Return the remarks to show with a run's record: its progress, `beside`, and for an ended
-        run its usage.
+        """Return the remarks to show with a run's record: its progress, the warnings of `beside`,
+        and for an ended run its usage.
         """
         from ..progress.run_progress import note_lines
         from ..usage.summary import advice_lines, type_lines

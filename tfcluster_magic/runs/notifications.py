@@ -52,7 +52,7 @@ class NotificationVerbs:
         on: Sequence[str] = (Occasion.FAILED.value,),
         webhook: str | None = None,
         mail: str | None = None,
-        format: str | None = None,  # noqa: A002 - the option's word
+        format: str | None = None,  # noqa: A002 - the option's name
         secret: str = "",
         clusters: Sequence[str] = (),
         queued_longer_than: float | str | None = None,
@@ -74,7 +74,7 @@ class NotificationVerbs:
             output: whether messages have the last printed lines.
 
         Raises:
-            InvalidRequest: the rule is invalid; names every problem, and no secret.
+            InvalidRequest: the rule is invalid; the error has every problem, but no secret.
             NameTaken: there is a rule of this name.
             Conflict: you have as many rules as are allowed.
         """
@@ -142,7 +142,7 @@ class NotificationVerbs:
 
         Raises:
             NotFound: there is no such rule.
-            NotDelivered: the receiver did not accept it; the text says why.
+            NotDelivered: the receiver did not accept the message; the error says why.
         """
         store = self._backend.notifications()
         rule = store.get(name)
@@ -150,8 +150,8 @@ class NotificationVerbs:
         return rule.public
 
     def history(self, run: str | None = None) -> Sequence[Delivery]:
-        """Return the deliveries, newest first; with `run`, only those about this run, which may
-        have been deleted. Raises NotFound.
+        """Return the deliveries, newest first. With `run`, return only those about this run, even
+        if it was deleted. Raises NotFound.
         """
         store = self._backend.notifications()
         if run is None:
@@ -192,7 +192,9 @@ def _webhook(
     policy: NotificationPolicy,
     problems: list[Problem],
 ) -> Webhook | None:
-    """Return the webhook. Problems do not contain its URL, which is secret."""
+    """Return the webhook; None if its URL or format is wrong. Everything that is wrong is added to
+    `problems`, without the URL, which is secret.
+    """
     rule = _("write a URL such as https://example.com/hook, without a name, password or fragment")
     try:
         parts = urllib.parse.urlsplit(url)
@@ -229,7 +231,7 @@ def _webhook(
 
 
 def _lab(said: str | None) -> str:
-    """Return the address of JupyterLab: the given one, else that of this server in the hub."""
+    """Return the address of JupyterLab: `said`, else the address of this server in the hub."""
     found = os.environ.get("JUPYTERHUB_PUBLIC_URL", "") if said is None else said
     if not LAB_ADDRESS.fullmatch(found):
         return ""

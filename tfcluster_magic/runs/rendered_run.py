@@ -1,5 +1,7 @@
-"""A run as YAML documents: its record, and each task as this machine runs it. Pure. The output is
-what `runtime/task.py` computes; a test compares both.
+"""A run as YAML documents: its record, and command and variables of each task on this machine.
+
+All functions are pure. `runtime/task.py` computes the same commands and variables; a test compares
+them.
 """
 
 from __future__ import annotations
@@ -33,10 +35,10 @@ TEMPLATE = "local.yaml.j2"
 
 @dataclass(frozen=True)
 class TaskPlace:
-    """The environment of a task on this machine.
+    """The folders and programs of this machine that a task uses.
 
     `program_dir` is the folder of the snapshot, `guard` the library that keeps TensorFlow on
-    loopback, `cpus` the cores that a task without a limit may use.
+    loopback, and `cpus` the number of cores that a task without a limit may use.
     """
 
     interpreter: str
@@ -50,7 +52,9 @@ class TaskPlace:
 def task_place(
     cluster: TFCluster, interpreter: str, data_dir: str, log_dir: str, cpus: int
 ) -> TaskPlace:
-    """Return where the tasks of `cluster` run; a plan has a placeholder for the program."""
+    """Return the place of the tasks of `cluster`. For a plan, the program's folder is a
+    placeholder.
+    """
     paths = cluster.status.paths
     logs = paths.get("logs")
     return TaskPlace(
@@ -104,7 +108,9 @@ def rendered_tasks(cluster: TFCluster, place: TaskPlace) -> list[RenderedTask]:
 
 
 def _addresses(cluster: TFCluster) -> dict[str, tuple[str, ...]]:
-    """Return the addresses in the record; before the launch, with placeholders for ports."""
+    """Return the addresses in the record; before the launch, addresses with placeholders for
+    ports.
+    """
     counts = cluster.spec.replicas.counts
     known = cluster.status.addresses
     return {
@@ -143,7 +149,7 @@ def _command(
 
 
 def _script(program: Program, place: TaskPlace) -> str:
-    """Return the file that is started, as far as known before the task runs."""
+    """Return the path of the file that is started; a placeholder for a URL."""
     if program.url:
         return f"<download of {program.url}>"
     folder = os.path.join(home_dir(), program.path) if program.path else place.program_dir
@@ -157,7 +163,7 @@ def _env(
     index: int,
     config: tf_config.TFConfig,
 ) -> dict[str, str]:
-    """Return what is set for the task on top of the launcher's environment."""
+    """Return the variables that are set for the task, in addition to the launcher's environment."""
     spec = cluster.spec
     limit = spec.replicas.of(task_type).resources.cpu
     threads = math.ceil(limit) if limit else None
@@ -196,7 +202,7 @@ def _joined(first: str, rest: str) -> str:
 
 
 def _resume_from(cluster: TFCluster, place: TaskPlace) -> str:
-    """Return the output folder of the run to resume, `<log>/<cluster>/<n>`."""
+    """Return the output folder of the run to resume, `<log>/<cluster>/<n>`; '' if there is none."""
     if cluster.spec.resume_from is None:
         return ""
     name, run = parse_ref(cluster.spec.resume_from)

@@ -62,8 +62,8 @@ NEXT_PLANNED = 5
 class SchedulePlan:
     """The result of checking a schedule that a user is filling in. Nothing was created.
 
-    `rules` is None and `coming` (its next due times) empty while a rule is wrong. `launch` also has
-    the problems and warnings of the schedule.
+    `coming` are the next due times. While a rule is wrong, `rules` is None and `coming` is empty.
+    `launch` also has the problems and warnings of the schedule.
     """
 
     rules: ScheduleRules | None
@@ -107,8 +107,8 @@ class ScheduleVerbs:
         Args:
             name: name of the schedule and of its runs, `nightly-1`.
             program: as for `ClusterManager.launch`.
-            arguments: the program's own; placeholders are filled in at each launch.
-            track: read the program anew at each due time, instead of a snapshot now.
+            arguments: the program's own arguments; placeholders are filled in at each launch.
+            track: read the program at each due time, instead of taking a snapshot now.
             cell: as for `launch`.
             sha256: as for `launch`.
             file: as for `launch`.
@@ -162,15 +162,15 @@ class ScheduleVerbs:
         **words: Any,
     ) -> SchedulePlan:
         """Return the schedule that `create` with the same arguments would make, with all its
-        problems. With `updates`, check an `update` with `whole` instead. Creates and downloads
-        nothing.
+        problems. With `updates`, check the arguments of `update` with `whole` instead. Creates and
+        downloads nothing.
         """
         store, problems = self._backend.schedules(), list[Problem]()
         known = [each.name for each in store.list()]
         if not name or not names.is_valid(name):
             problems.append(Problem("name", name, names.name_rule(name or "")))
         elif updates and name not in known:
-            store.get(name)  # raises an error that lists the existing ones
+            store.get(name)  # raises an error that lists the existing schedules
         elif not updates and name in known:
             problems.append(Problem("name", name, str(store.taken(name))))
         elif not updates and len(known) >= MOST_SCHEDULES:
@@ -225,7 +225,8 @@ class ScheduleVerbs:
         """Resume a paused schedule. Due times during the pause are not caught up.
 
         Raises:
-            NotAllowed: an administrator paused it, so only an administrator may resume it.
+            NotAllowed: an administrator paused the schedule, so only an administrator may resume
+                it.
         """
         now = time.time()
 
@@ -241,7 +242,8 @@ class ScheduleVerbs:
         """Make a schedule due now, in addition to its due times. Its overlap rules apply.
 
         Raises:
-            Conflict: it is paused, or a run is active and may not be overlapped.
+            Conflict: the schedule is paused, or one of its runs is active and its rules forbid
+                overlap.
         """
         now = time.time()
 
@@ -356,7 +358,7 @@ class ScheduleVerbs:
     def plan_backfill(
         self, name: str, start: str | datetime, end: str | datetime, parallel: int = 1
     ) -> Backfill:
-        """Return the backfill that `backfill` with the same arguments would request, with its
+        """Return the backfill that `backfill` with the same arguments would request; it has the
         number of due times. Requests nothing. Raises the errors of `backfill`.
         """
         schedule = self.show(name)
@@ -395,14 +397,14 @@ class ScheduleVerbs:
     ) -> Schedule:
         """Run the past due times from `start` to `end`, oldest first; return at once.
 
-        Due times that the history shows as succeeded are left out. After a restart, the clock
-        process continues it.
+        Due times that succeeded according to the history are left out. After a restart, the clock
+        process continues the backfill.
 
         Args:
             name: the schedule.
             start: a time in ISO 8601; without an offset, in the schedule's time zone.
-            end: likewise.
-            parallel: how many of its runs may be active at the same time.
+            end: a time, written like `start`.
+            parallel: maximum number of the backfill's runs that are active at the same time.
 
         Raises:
             InvalidRequest: the times are wrong, or there are more than `MOST_BACKFILL` due times
@@ -431,7 +433,7 @@ class ScheduleVerbs:
     def _launch_of(
         self, cluster: str, words: LaunchWords, track: bool
     ) -> Iterator[ScheduledLaunch]:
-        """Yield the launch for these words; its snapshot is deleted if the code in the context
+        """Yield the launch with these arguments. Its snapshot is deleted if the `with` block
         fails.
         """
         backend = self._backend
@@ -465,7 +467,7 @@ class ScheduleVerbs:
 
 
 def _launch_problems(spec: Spec) -> list[Problem]:
-    """Return the reasons why no schedule can launch this, on any backend."""
+    """Return the reasons why a schedule cannot launch `spec` on any backend."""
     problems = []
     if spec.mode is Mode.IN_GRAPH:
         allowed = _(
@@ -483,8 +485,8 @@ def _launch_problems(spec: Spec) -> list[Problem]:
 
 
 def _judged(verdict: Preflight) -> tuple[Sequence[Problem], list[str]]:
-    """Return the problems that refuse a schedule. Problems that only refuse a launch now become
-    warnings, because there may be room at the due time.
+    """Return the problems that prevent a schedule, and warnings. A problem that prevents only a
+    launch now becomes a warning, because there may be room at the due time.
     """
     if verdict.unsupported:
         return verdict.unsupported, []
@@ -494,10 +496,10 @@ def _judged(verdict: Preflight) -> tuple[Sequence[Problem], list[str]]:
 
 
 def read_rules(given: Mapping[str, Any]) -> ScheduleRules:
-    """Return the rules of these values, which may be typed texts.
+    """Return the rules with these values, which may be texts as a user types them.
 
     Raises:
-        InvalidRequest: with every problem, by its option.
+        InvalidRequest: a value is wrong; the error has every problem, by option.
     """
     rules, problems = _judge_rules(given)
     if rules is None:
@@ -556,7 +558,7 @@ def _too_many() -> str:
 
 
 def _read_after(values: object) -> list[object]:
-    """Return the schedules that `--after` names. Raises InvalidRequest for a run."""
+    """Return the schedules that `--after` names. Raises InvalidRequest if it names a run."""
     found: list[object] = []
     for each in values if isinstance(values, (list, tuple)) else [values]:
         if not isinstance(each, str):
@@ -577,7 +579,7 @@ def _read_after(values: object) -> list[object]:
 
 
 def _check_awaited(name: str, rules: ScheduleRules, store: Schedules) -> None:
-    """Raise InvalidRequest if an awaited schedule does not exist, or waits for this one."""
+    """Raise InvalidRequest if a schedule in `rules.after` does not exist or waits for `name`."""
     if not rules.after:
         return
     there = {each.name: each for each in store.list()}

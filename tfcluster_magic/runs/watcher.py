@@ -1,9 +1,9 @@
-"""A watcher of every run, for views that stay open: the page's push and the panel.
+"""A watcher of all runs, for views that stay open: events for pages, and the panel in notebooks.
 
-There is one watch however many listeners there are, and the newest state of each run is available
-without asking the backend. While somebody listens, one daemon thread watches the records and
-another reads progress, so that a hanging volume stops only progress. A backend that is away raises
-no error: `problem` reports it until it answers again.
+All listeners share one watch, and the newest state of each run is available without asking the
+backend. While there are listeners, one daemon thread watches the records and another reads
+progress, so that a hanging volume stops only progress. If the backend does not answer, no error is
+raised: `problem` has the reason until the backend answers again.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 PROGRESS_INTERVAL = 1.0
 """Seconds between reads of the active runs' progress."""
 PROGRESS_BUDGET = 0.5
-"""Maximum seconds that each pass spends on ended runs; after a start there may be hundreds of
-them.
+"""Maximum seconds that each reading of progress spends on ended runs, of which there may be
+hundreds after a start.
 """
 RETRY_PAUSES = (1.0, 2.0, 5.0)
 """Seconds before retries of a failed watch; the last value repeats."""
@@ -52,7 +52,7 @@ class WatchedRun:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The sentences to show beside the record."""
+        """The sentences to show with the record."""
         return tuple(text for text in (self.outage, self.undeleted, self.silent) if text)
 
     @property
@@ -62,8 +62,8 @@ class WatchedRun:
 
 
 Listener = Callable[[str, WatchedRun | None], None]
-"""Called in a watcher thread with a run's name and its state, None if it was removed; must not
-block. The name is "" when `problem` has changed.
+"""A function that a watcher thread calls with the name and the state of a run; the state is None if
+the run was removed. It must not block. The name is "" when `problem` has changed.
 """
 
 
@@ -105,11 +105,11 @@ class RunWatcher:
             return dict(self._known)
 
     def complete(self, within: float) -> bool:
-        """Wait at most `within` seconds until every run is known; return whether it is."""
+        """Wait at most `within` seconds until all runs are known; return whether they are."""
         return self._complete.wait(within)
 
     def learn(self, cluster: TFCluster) -> None:
-        """Record a verb's answer, which is newer than the watch."""
+        """Record the run that a verb returned, because the watch reports the change later."""
         with self._lock:
             if self._listeners:
                 self._record(self._ended, cluster)
@@ -173,13 +173,14 @@ class RunWatcher:
                         return
                     failures, self._heard_at = 0, time.monotonic()
                     self._set_problem(ended, None)
-                    if isinstance(change, Removed):  # not a newer run of that name
+                    if isinstance(change, Removed):
+                        # with the uid, so that a newer run of the same name stays
                         self._drop(ended, change.name, seen.get(change.name, ""))
                     elif change is not None:
                         missed.discard(change.metadata.name)
                         seen[change.metadata.name] = change.metadata.uid
                         self._record(ended, change)
-                    else:  # every run was reported: the missing ones were deleted meanwhile
+                    else:  # every run was reported, so the missing ones have been deleted
                         while missed:
                             self._tell(ended, missed.pop(), None)
                         self._complete.set()
@@ -212,12 +213,15 @@ class RunWatcher:
                 self._tell(ended, name, replace(known, away=away))
 
     def _look(self, ended: threading.Event) -> None:
-        """Read progress: of active runs repeatedly, of ended runs once to its end."""
-        # Used only by this thread: an earlier thread may hang with its own observer.
+        """Read the progress of active runs repeatedly, and of an ended run until it changes no
+        more.
+        """
+        # Each thread has an observer of its own, because an earlier thread may hang in its
+        # observer.
         observer = Observer(self._unseen)
         done: set[str] = set()
         while not ended.wait(PROGRESS_INTERVAL):
-            self._tell_problem(ended)  # a hanging watch reports nothing itself
+            self._tell_problem(ended)  # the other thread cannot report that its watch hangs
             current = self.known()
             done &= {known.cluster.metadata.uid for known in current.values()}
             until = time.monotonic() + PROGRESS_BUDGET
@@ -235,7 +239,7 @@ class RunWatcher:
                     )
                     silent = "; ".join(filter(None, remarks))
                     used = self._manager.used(known.cluster) if _is_over(known) else ()
-                except Exception:  # noqa: BLE001 - of one run: the others' progress goes on
+                except Exception:  # noqa: BLE001 - one run must not stop the progress of the others
                     observer.forget(known.cluster)
                     continue
                 # not `==`: a diverged training's loss (NaN) is not equal to itself
@@ -294,6 +298,6 @@ def _is_over(known: WatchedRun) -> bool:
 
 
 def _is_outdated(cluster: TFCluster, known: TFCluster) -> bool:
-    """Return whether a record is older than the known one: the end of a run is final."""
+    """Return whether `cluster` is older than `known`, whose end or stop it does not have."""
     ended = known.status.phase.is_final and not cluster.status.phase.is_final
     return ended or (known.spec.stop is not None and cluster.spec.stop is None)

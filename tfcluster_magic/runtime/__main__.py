@@ -1,7 +1,7 @@
-"""Entry point of the runtime, as this folder or as the zip in a pod.
+"""Entry point of the runtime: of this folder, or of the zip of this folder in a pod.
 
-`python -S -E runtime.zip task <task.json> <task>` runs a task, `python runtime tf_server` the bare
-server that TF_CONFIG describes. Standard library only, Python 3.8 syntax.
+`python -S -E runtime.zip task <task.json> <task>` runs a task. `python runtime tf_server` runs the
+bare TensorFlow server that TF_CONFIG describes. Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations

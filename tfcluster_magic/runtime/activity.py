@@ -1,9 +1,9 @@
 """A program's activity as seen from outside: output, CPU time, ports and event files.
 
-It covers all processes of the program. A program that works counts as started although its own port
-is closed (`StartSigns`), and a program without activity is quiet (`Activity.quiet`). Only the
-kernel (/proc) is asked, never the program; the lifecycle decides what follows. Standard library
-only, Python 3.8 syntax.
+The activity of all processes of the program counts. A program that works counts as started even if
+its own port is closed (`StartSigns`), and a program without activity is quiet (`Activity.quiet`).
+This module reads the program's output and the kernel's /proc, and never asks the program. The
+package `lifecycle` decides what a quiet program means. Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ MOST_WORDS = 300
 
 # ---- output ----
 
-# Lines that TensorFlow repeats while it waits for another task are no activity: master_session.cc,
-# and the coordination service of tsl.
+# Lines that TensorFlow repeats while it waits for another task are no activity. master_session.cc
+# and tsl's coordination service print them.
 WAITING = re.compile(
     rb"[^\n]*(?:still waiting for response from worker: |[Bb]arrier timed out"
     rb"|[Ww]aiting for \d+/\d+ tasks to connect|[Ss]tragglers:)[^\n]*"
@@ -50,18 +50,18 @@ _COUNTED = re.compile(
     rb"((?:,\d{3})*)(?!\d|\.\d)"
     rb"|(?<![\d/.])(\d{1,15})/\d+ (?:\[|\xe2\x94)"
 )
-# Number of bytes at the end of a piece of output that are searched for the newest step.
+# The newest step is searched in this many bytes at the end of a piece of output.
 _NEWEST = 2 << 10
 
 
 class Words:
-    """The output of a program.
+    """What the output of a program says about its activity.
 
-    `at` is when it last printed anything except TensorFlow's notes that it waits (monotonic
-    seconds). `peer` and `words` are the task for which TensorFlow has waited since then, and the
-    text of that note; `repeated` counts these notes. `steps` says whether the program has printed
-    steps, while `looks_for_steps` is true. `step` is the newest of these steps; if the program
-    counts anew in each epoch, it is the sum over all epochs.
+    `at` is the monotonic time of the last output that is not a note of TensorFlow about waiting.
+    `peer` is the task for which TensorFlow has waited since `at`, `words` is its newest note about
+    this, and `repeated` is the number of these notes. `steps` becomes true when the program prints
+    a step while `looks_for_steps` is true. `step` is the newest printed step; if a progress bar
+    starts again in each epoch, `step` continues to rise.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Words:
         self._count = self._earlier = 0
 
     def put(self, data: bytes) -> None:
-        """Take the next piece of output."""
+        """Process the next piece of output."""
         rest = data
         if any(hint in data for hint in _HINTS):
             waits = WAITING.findall(data)
@@ -95,7 +95,11 @@ class Words:
         every = list(_COUNTED.finditer(data))
         if not every:
             return
-        found = every[-1]
+        line = data.rfind(b"\n", 0, every[-1].start())
+        in_line = [each for each in every if each.start() > line]
+        # `training step 12 done (global step: 24)`: the first number counts this task's own steps
+        own = [each for each in in_line if not each[0].lower().startswith(b"global")]
+        found = (own or in_line)[-1]
         bar = found.group(3)
         count = int(bar or (found.group(1) + found.group(2)).replace(b",", b""))
         if bar and count < self._count:
@@ -155,8 +159,8 @@ def cpu_seconds(pids: list[int]) -> float:
 
 
 def seconds_waiting(pids: list[int]) -> float:
-    """Return how many seconds the threads of these processes have waited for a busy core. 0 if the
-    kernel does not report it.
+    """Return how many seconds the threads of these processes have waited for a busy core; 0 if the
+    kernel does not report this time.
     """
     waited = 0
     for pid in pids:
@@ -188,8 +192,8 @@ def event_files(pids: list[int]) -> dict[str, int]:
 
 
 class FamilyReading:
-    """All processes below this one and their CPU seconds (see `cpu_seconds`), at one time. `pids`
-    are the processes known from an earlier reading.
+    """The processes below this one and their CPU seconds (see `cpu_seconds`) at one time. If `pids`
+    of an earlier reading are passed, the processes are not listed again.
     """
 
     __slots__ = ("at", "cpu", "pids")
@@ -235,8 +239,8 @@ class Activity:
         return max(self._sample, (time.thread_time() - spent) / MOST_SHARE)
 
     def quiet(self) -> dict[str, Any] | None:
-        """Return since when (epoch seconds) the program is quiet, and TensorFlow's note. None while
-        the program works.
+        """Return the start of the program's silence (epoch seconds) and TensorFlow's note about
+        waiting; None while the program works.
         """
         if self._since is None:
             return None
@@ -245,11 +249,11 @@ class Activity:
 
 # ---- start ----
 
-# Seconds for which a sign must last before it counts. While a pod is not up, the operator reads its
-# log at least every ten seconds, so it sees the sign in time. Meanwhile the task's own port may
-# still open.
+# Seconds for which a sign must last before the program counts as started. The operator reads the
+# log of a starting pod at least every ten seconds, so it sees the sign within this time. The task's
+# own port may still open in this time, too.
 PATIENCE = 12.0
-# Threshold: the fraction of a core that counts as activity.
+# The fraction of a core from which a program counts as computing.
 WORKS = 0.5
 # Seconds between two checks, and before the first one: importing TensorFlow takes longer.
 LOOK, FIRST_LOOK = 1.0, 3.0
@@ -260,8 +264,8 @@ class StartSigns:
     """The signs by which a program counts as started although its own port is closed.
 
     Args:
-        words: its output.
-        own: its own port.
+        words: the program's output.
+        own: the port of the task, on which the program should listen.
         window: seconds from the program's start over which its use of CPU is judged.
     """
 
@@ -278,8 +282,8 @@ class StartSigns:
         words.looks_for_steps = True
 
     def look(self) -> bool:
-        """Check again if it is time; return whether the program counts as started. `seen` has the
-        sign.
+        """Check again if the next check is due; return whether the program counts as started. The
+        attribute `seen` then has the sign.
         """
         now = time.monotonic()
         if now < self._next:
@@ -297,8 +301,8 @@ class StartSigns:
         return now - self._first >= self._patience
 
     def elsewhere(self, pids: list[int]) -> dict[str, Any] | None:
-        """Return the ports on which the program listens while its own is closed; None if there are
-        none.
+        """Return the sign with the ports on which the program listens; None if there are none, or
+        if the task's own port is one of them.
         """
         ports = sorted(sockets.listening(pids))
         return {"sign": "ports", "ports": ports[:5]} if ports and self._own not in ports else None
@@ -312,8 +316,8 @@ class StartSigns:
         return {"sign": "events"} if event_files(pids) else None
 
     def _computes(self, now: float, used: float) -> dict[str, Any] | None:
-        """Return the sign of CPU use if the program needed more than half a core over the window
-        and over its second half. The time for which it waited for a busy core counts, too.
+        """Return the sign of CPU use if the program needed at least half a core, both since its
+        start and in the second half of this time. Time spent waiting for a busy core counts, too.
         """
         age = now - self._began
         if age < self._window - self._patience:
@@ -326,8 +330,8 @@ class StartSigns:
 
 
 def described(sign: dict[str, Any], own: int) -> str:
-    """Return the line about a sign for a pod's log, which the operator reads instead of reports.
-    `kube/status/waiting_reasons.py` parses it.
+    """Return the text about a sign for a pod's log. A pod sends the operator no reports, so the
+    operator reads the log, and `kube/status/waiting_reasons.py` parses this text.
     """
     how = {
         "ports": "listens on port " + ", ".join(map(str, sign.get("ports", ()))),

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from printed_errors import LastLines
 
 
-# ---- memory kills: counters read before and after, from the own cgroup ----
+# ---- memory kills: the kernel's counters before and after the program ----
 # The counter of the task's cgroup (v2 memory.events, v1 memory.oom_control) counts only processes
-# of this cgroup. The machine's counter (/proc/vmstat) is used if no cgroup is readable, and proves
-# less.
+# of this cgroup. If no cgroup is readable, the machine's counter (/proc/vmstat) is used, which
+# counts all processes of the machine.
 
 
 CGROUP_ROOT = "/sys/fs/cgroup"
@@ -38,7 +38,7 @@ NO_LIMIT = 1 << 50
 
 
 class OomWatch:
-    """The counters of memory kills when this was created."""
+    """The counters of memory kills at the time when this object was created."""
 
     def __init__(self) -> None:
         self._before = _kill_counters()
@@ -48,13 +48,13 @@ class OomWatch:
         created.
 
         Call this when our children are gone. If other processes still run in the cgroup then, other
-        tasks share it, and the killed process may have been theirs.
+        tasks share the cgroup, and the answer is False: the killed process may have been theirs.
         """
         return any(_is_own_cgroup(path) for path in self._risen())
 
     def around(self) -> bool:
-        """Return whether a process was killed for memory in the cgroup, ours or not, or else on
-        this machine.
+        """Return whether any process in the cgroup was killed for memory; if no cgroup is readable,
+        whether any process on this machine was.
         """
         return bool(self._risen())
 
@@ -89,7 +89,7 @@ def _kill_counters() -> dict[str, int]:
 
 
 def _cgroup_files() -> list[tuple[str, str]]:
-    """Return (counters, limit) of the task's cgroup."""
+    """Return the paths of the files with counters and limit, for each cgroup of the task."""
     found = []
     for controller, mounts, counters, maximum in HIERARCHIES:
         folder = find_cgroup(controller, mounts, counters)
@@ -140,7 +140,9 @@ SHELL_SIGNAL = 128
 
 
 class ChildExit:
-    """The end of the child itself; all fields are None if it never ran or was not collected."""
+    """The exit of the child, without its descendants. `code` and `signal` are None if the child
+    never ran or its exit was not collected.
+    """
 
     def __init__(self, status: int | None, shell: bool) -> None:
         self.ran = status is not None
@@ -154,8 +156,8 @@ class ChildExit:
 
     @property
     def killed_by(self) -> int | None:
-        """The signal that ended the child, or that ended a shell's command, by the shell's exit
-        code.
+        """The signal that ended the child; for a shell, the signal that ended its command, which
+        the exit code of the shell shows.
         """
         told = self.code - SHELL_SIGNAL if self.shell and self.code else 0
         return told if told in (*FROM_OUTSIDE, *CRASHES) else self.signal
@@ -164,14 +166,15 @@ class ChildExit:
 def exit_cause(child: ChildExit, memory: OomWatch) -> tuple[str, str]:
     """Return (cause, detail) of a child that ended by itself."""
     by = child.killed_by
-    # A shell hides that its command was killed for memory, so its exit code does not count. Any
-    # other program that lost a helper process and still exits with 0 has handled the loss.
+    # A shell may exit with 0 although its command was killed for memory, so the exit code of a
+    # shell does not count. Any other program that lost a process and exits with 0 has handled the
+    # loss.
     if (by == signal.SIGKILL and memory.around()) or (
         memory.own() and (child.shell or child.code != 0)
     ):
         limit = memory_limit()
-        # The text of `lifecycle.messages.out_of_memory_detail`. If the task had no limit, the
-        # machine's memory was used up.
+        # `lifecycle.messages.out_of_memory_detail` has the same text. If the task had no limit,
+        # the machine's memory was used up.
         return "OOMKilled", f"limit {limit}" if limit else "killed by the kernel for memory"
     if child.code == 0:
         return "Completed", ""
@@ -181,7 +184,7 @@ def exit_cause(child: ChildExit, memory: OomWatch) -> tuple[str, str]:
 
 
 def stop_cause(child: ChildExit) -> tuple[str, str]:
-    """Return (cause, detail) of a child that was asked to end."""
+    """Return (cause, detail) of a child that was stopped on request."""
     if child.signal == signal.SIGKILL:
         return "Stopped", "it did not end within the grace period and was killed"
     return "Stopped", ""
@@ -211,9 +214,9 @@ def task_exit(
 
 
 def exit_status(cause: str, child: ChildExit) -> int:
-    """Return the exit status of our own process: the child's code, or 128 + its signal, or that of
-    SIGTERM if the task was stopped. Never 0 if stopped: a Job would count the task as done and not
-    start it again.
+    """Return the exit status of our own process: the child's code, or 128 + the child's signal. If
+    the task was stopped, the status is never 0 but 128 + SIGTERM (SIGKILL if the child was killed),
+    because a Job would count the task as done at 0 and not start it again.
     """
     if cause == "Stopped" and child.signal != signal.SIGKILL:
         return SHELL_SIGNAL + signal.SIGTERM
@@ -230,19 +233,20 @@ def _signal_name(number: int | None) -> str:
 
 
 # ---- reports to the backend: one JSON line per event, and the termination message ----
-# Lines and messages stay below 4096 bytes: a pipe takes so many in one piece, and Kubernetes keeps
-# no more of a termination message.
+# Lines and messages stay below 4096 bytes: up to this size, a write to a pipe is not split, and
+# Kubernetes keeps a termination message completely.
 
 
 MESSAGE_BYTES = 4000
 TERMINATION_FILE = "/dev/termination-log"
-# Fewer lines than this are shortened rather than dropped.
+# While there are more lines than this, the oldest is dropped; then the longest are shortened, as
+# long as they have at least MIN_CHARS characters.
 FEW_LINES = 8
 MIN_CHARS = 40
 
 
 class Report:
-    """A writer to the report descriptor and the termination file that the environment names."""
+    """A writer to the report pipe and the termination file that the environment names."""
 
     def __init__(self, env: dict[str, str], task: str) -> None:
         number = attempt(env)
@@ -254,13 +258,15 @@ class Report:
         self._waiting: list[bytes] = []
 
     def event(self, event: str, **fields: object) -> None:
-        """Report one event. Never blocks: what does not fit now is sent with the next event."""
+        """Report one event. Never blocks: an event that the full pipe does not take now is sent
+        with the next event.
+        """
         self._waiting.append(_encode({**self._head, "event": event, **fields}) + b"\n")
         self._flush(0)
 
     def exit(self, task_exit: dict[str, Any], usage: str = "") -> None:
-        """Report how the task ended: the termination message first, then the event. `usage` are
-        lines below it in the message, in ASCII.
+        """Report how the task ended: write the termination message, then the event. `usage` is
+        ASCII text that is added below the report in the termination message.
         """
         head = len(_encode({**self._head, "event": "exit"}))
         task_exit = shortened(task_exit, MESSAGE_BYTES - head - len(usage))
@@ -278,15 +284,15 @@ class Report:
             try:
                 os.write(self.fd, self._waiting[0])
             except OSError:
-                # The reader is gone; the task notices that elsewhere.
+                # The reader is gone; `Task` notices this by poll().
                 self._waiting.clear()
                 return
             self._waiting.pop(0)
 
 
 def shortened(task_exit: dict[str, Any], limit: int) -> dict[str, Any]:
-    """Shorten `lastLines` to at most `limit` bytes in total: drop the oldest lines, then shorten
-    the longest.
+    """Return the report in at most `limit` bytes of JSON, if possible: the oldest of `lastLines`
+    are dropped, then the longest are shortened.
     """
     lines = list(task_exit["lastLines"])
     task_exit = {**task_exit, "lastLines": lines, "detail": task_exit["detail"][:500]}
@@ -300,7 +306,7 @@ def shortened(task_exit: dict[str, Any], limit: int) -> dict[str, Any]:
 
 
 def _encode(value: dict[str, Any]) -> bytes:
-    # Undecodable names have lone surrogates, which UTF-8 cannot write; they become "?".
+    # Names that are not UTF-8 have lone surrogates, which cannot be encoded; they become "?".
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
@@ -318,7 +324,7 @@ def _replace_file(path: str, data: bytes) -> None:
                 file.write(data)
             os.unlink(temporary)
         except OSError:
-            # The report pipe and the exit status remain.
+            # The report pipe and the exit status still show how the task ended.
             pass
 
 

@@ -1,9 +1,11 @@
-"""Idle detection of an In-Graph server, and the port by which a pod shows it to Kubernetes.
+"""Idle detection of an In-Graph server, and the port by which a pod shows to Kubernetes that its
+server is in use.
 
-A server is idle while nobody from outside is connected and it uses hardly any CPU. A connection
-belongs to the cluster if its other end is a socket of a process on this machine with this run's
-TFCLUSTER_RUN_UID, or is at the address of another task's host. The owner of a socket is found by
-one search of /proc, and only for new connections. Standard library only, Python 3.8 syntax.
+A server is idle while no client from outside the cluster is connected and the server uses hardly
+any CPU. A connection belongs to the cluster if its other end is a socket of a process on this
+machine with this run's TFCLUSTER_RUN_UID, or has the address of another task's host. The owners of
+sockets are found by one search of /proc, and only if there are new connections. Standard library
+only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -20,13 +22,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from process import EventLoop
 
-# Share of one core above which a server counts as busy.
+# The fraction of a core above which a server counts as busy.
 BUSY = 0.02
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class IdleWatch:
-    """Samples one server process; `since` is the start of the current idle period, or None."""
+    """Sampling of one server process. `since` is the start of the current idle period; None while
+    the server is in use.
+    """
 
     def __init__(self, pid: int, port: int, mark: str, hosts: list[str]) -> None:
         self._pid = pid
@@ -59,7 +63,7 @@ class IdleWatch:
 
     def _outsiders(self) -> bool:
         # Reading the kernel's table takes 10 ms, listing the server's own sockets 0.2 ms. While
-        # these sockets are unchanged, so are the connections.
+        # these sockets are unchanged, the connections are unchanged, too.
         opened = sockets.inodes(self._pid)
         if opened and opened == self._open:
             return not all(self._is_ours.values())
@@ -105,16 +109,17 @@ def _environment(pid: str) -> list[bytes]:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return file.read().split(b"\0")
     except OSError:
-        # The process has ended, or belongs to another user, whose processes do not count.
+        # The process has ended, or belongs to another user, so it is none of this run.
         return []
 
 
 # ---- the beacon ----
-# A port that is open while the server is in use. A readiness probe connects to it periodically, so
-# it stays open a while after the last use, and no use goes unnoticed.
+# The beacon is a port that is open while the server is in use. A readiness probe connects to it
+# periodically. The port stays open for longer than the probe's interval after the last use, so the
+# probe notices even a short use.
 
 
-# Seconds for which the port stays open after the last use; the probe comes every 10 seconds.
+# Seconds for which the port stays open after the last use; the probe connects every 10 seconds.
 BEACON_LINGER = 15.0
 
 
@@ -127,7 +132,7 @@ class Beacon:
         self._listener: socket.socket | None = None
 
     def show(self, used: bool) -> None:
-        """Open or close the port. Raises OSError if it is taken."""
+        """Open the port if `used`, else close it. Raises OSError if the port is taken."""
         if used and self._listener is None:
             self._listener = _listen(self._port)
             self._loop.on_fd(self._listener.fileno(), select.POLLIN, self._take)

@@ -2,20 +2,20 @@
  * and accepts only connections of this account.
  *
  * TensorFlow's gRPC server always binds the wildcard address, whatever its cluster says, and has no
- * authentication. The guard answers bind() for 0.0.0.0, :: and ::ffff:0.0.0.0 with 127.0.0.1 (::1
- * for a socket that is v6 only), and listen() on a socket without an address in the same way; other
- * addresses, socket types and families pass unchanged. accept() on a listener that was moved to
- * loopback returns only connections that are known to belong to this account or root, and closes
- * others unread.
+ * authentication. The guard replaces 0.0.0.0, :: and ::ffff:0.0.0.0 in bind() by 127.0.0.1 (by ::1
+ * for a socket that is v6 only), and binds a socket without an address likewise before listen().
+ * Other addresses, socket types and families are not changed. accept() on a listener that was moved
+ * to loopback returns only connections that are known to belong to this account or root, and closes
+ * other connections unread.
  *
  * A guarded socket is marked by its mode 0700 (others have 0777). The mode is in the kernel's inode,
  * so the mark is valid for every descriptor of the socket, in a forked child, and in a process that
  * received the socket.
  *
  * The supervisor keeps the port of each task bound (with SO_REUSEPORT, never listening), so that nobody
- * else gets it. A task can bind its port nevertheless, as if the port were free: if bind() finds
- * TFCLUSTER_PORT in use and nobody listens there, the guard binds again with SO_REUSEPORT. A second
- * server of the task on that port gets EADDRINUSE, as on any other port.
+ * else gets the port. The task itself can bind the port: if bind() finds TFCLUSTER_PORT in use, and
+ * no socket listens there, the guard binds again with SO_REUSEPORT. A second server of the task on
+ * this port gets EADDRINUSE, as on any other port.
  *
  * A process that is already running (a notebook kernel) loads this library itself and calls
  * tfcluster_guard_loaded_libraries(). This function redirects bind(), listen() and accept() of the
@@ -53,7 +53,7 @@ static void *next_of(const char *name, void **known)
     void *next = __atomic_load_n(known, __ATOMIC_ACQUIRE);
     if (!next) {
         next = dlsym(RTLD_NEXT, name);
-        if (!next) /* loaded with dlopen(), after libc: libc's is the first one, not the next */
+        if (!next) /* this library was loaded after libc by dlopen(), so libc's comes first */
             next = dlsym(RTLD_DEFAULT, name);
         __atomic_store_n(known, next, __ATOMIC_RELEASE);
     }
@@ -120,7 +120,7 @@ static int to_loopback(int fd, int family, struct sockaddr_storage *address)
     return 1;
 }
 
-/* The port that this task was given, as on the wire; 0 for none. */
+/* The port of this task (TFCLUSTER_PORT) in network byte order; 0 if it has none. */
 static in_port_t own_port;
 
 __attribute__((constructor)) static void read_own_port(void)
@@ -131,7 +131,7 @@ __attribute__((constructor)) static void read_own_port(void)
         own_port = htons((uint16_t)port);
 }
 
-/* Return the address of a bind() as the kernel reads it: 0.0.0.0 without a family is a v4 address. */
+/* Read the address of a bind() as the kernel does: with the family of the socket. */
 static int end_of_bind(int family, const struct sockaddr_storage *address, struct end *end)
 {
     struct sockaddr_storage said = *address;
@@ -139,7 +139,7 @@ static int end_of_bind(int family, const struct sockaddr_storage *address, struc
     return end_of(&said, end);
 }
 
-/* Bind a socket, even to the task's own port, which the supervisor keeps bound. */
+/* Bind a socket; this also works for the task's own port, which the supervisor keeps bound. */
 static int bind_in_task(int fd, int family, const struct sockaddr_storage *address, socklen_t length)
 {
     static const int on = 1, off = 0;
@@ -166,7 +166,7 @@ static int bind_in_task(int fd, int family, const struct sockaddr_storage *addre
 static int guarded_bind(int fd, const struct sockaddr *address, socklen_t length)
 {
     struct sockaddr_storage asked = {0};
-    /* As the kernel reads it: also v6 without its last field, and 0.0.0.0 without a family. */
+    /* Like the kernel, accept a v6 address without its last field, and 0.0.0.0 without a family. */
     const size_t enough = offsetof(struct sockaddr_in6, sin6_scope_id);
     int family = address ? tcp_family(fd) : 0;
     int is_read = (family == AF_INET && length >= sizeof(struct sockaddr_in)
@@ -181,7 +181,7 @@ static int guarded_bind(int fd, const struct sockaddr *address, socklen_t length
     if (fstat(fd, &before) != 0 || fchmod(fd, GUARDED_MODE) != 0)
         return -1;
     int result = bind_in_task(fd, family, &asked, length);
-    if (result != 0) { /* it may still be bound to a named address */
+    if (result != 0) { /* unmark it: the program may bind it to another address next */
         int error = errno;
         fchmod(fd, before.st_mode & 07777);
         errno = error;
@@ -205,14 +205,14 @@ static int guarded_listen(int fd, int backlog)
 {
     struct sockaddr_storage address;
     socklen_t size = wildcard_of(fd, &address);
-    /* The kernel would give a socket without an address the wildcard and a free port. */
+    /* The kernel would bind a socket without an address to the wildcard and a free port. */
     if (size && ((struct sockaddr_in *)&address)->sin_port == 0
         && guarded_bind(fd, (struct sockaddr *)&address, size) != 0)
         return -1;
     return libc_listen(fd, backlog);
 }
 
-/* Return whether a socket is marked, or listens on every address because a call bypassed the guard. */
+/* Return whether a socket is marked, or has the wildcard address because the guard was bypassed. */
 static int is_guarded(int fd)
 {
     struct sockaddr_storage address;
@@ -228,15 +228,15 @@ static int guarded_accept4(int fd, struct sockaddr *address, socklen_t *length, 
         return libc_accept4(fd, address, length, flags);
     const socklen_t room = length ? *length : 0;
     for (;;) {
-        /* Keep a descriptor free for the question to the kernel. Without one, accept() fails as usual:
-         * the connection stays in the queue and is served once a descriptor is free. */
+        /* Reserve a descriptor for asking the kernel. If none is free, accept() fails as usual: the
+         * connection stays in the queue and is served once a descriptor is free. */
         struct stat kept, now;
         int spare = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         if (spare < 0 || fstat(spare, &kept) != 0)
             return -1;
         int connection = libc_accept4(fd, address, length, flags);
         int error = errno;
-        /* accept() may have waited long: meanwhile the program may have closed our descriptor. */
+        /* While accept() waited, the program may have closed our descriptor and reused the number. */
         if (fstat(spare, &now) == 0 && now.st_dev == kept.st_dev && now.st_ino == kept.st_ino)
             close(spare);
         if (connection < 0 || is_from_us(connection)) {
@@ -282,7 +282,7 @@ static const struct {
              {"accept4", (void *)guarded_accept4},
              {"accept", (void *)guarded_accept}};
 
-/* The tables of one loaded library, from its dynamic section. */
+/* The tables that the dynamic section of a loaded library names. */
 struct tables {
     const ElfW(Sym) *symbols;
     const char *names;
@@ -351,8 +351,8 @@ static int redirect_all(const struct dl_phdr_info *library, const struct tables 
     return redirected;
 }
 
-/* Whether a library is TensorFlow's or gRPC's. Only what follows the last "-packages/" counts, or
- * the file's name: a folder may be called tensorflow without everything in it being so. */
+/* Return whether a library is TensorFlow's or gRPC's. Only the part of the path after the last
+ * "-packages/" counts, else the file's name: a folder above may be called tensorflow, too. */
 static int is_tensorflow(const char *path)
 {
     const char *part = NULL, *next = path;
@@ -382,7 +382,7 @@ static int visit(struct dl_phdr_info *library, size_t size, void *total)
     return 0;
 }
 
-/* Guard the TensorFlow and gRPC libraries loaded now; return how many slots point to the guard. */
+/* Guard the loaded libraries of TensorFlow and gRPC; return the number of redirected slots. */
 __attribute__((visibility("default"))) int tfcluster_guard_loaded_libraries(void)
 {
     int total = 0;

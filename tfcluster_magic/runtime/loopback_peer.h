@@ -1,13 +1,13 @@
 /* Find out who owns a connection over loopback, by asking the kernel for the peer's socket.
  *
  * Loopback is open to every account of the machine. The kernel knows the owner of each socket, even
- * of the socket at the other end. sock_diag(7) answers for a single socket, at a fixed cost. Without
+ * of the socket at the other end. sock_diag(7) reports a single socket, at a fixed cost. Without
  * sock_diag (seccomp, gVisor) we read the kernel's list, /proc/net/tcp (proc_pid_net(5)). Neither
- * needs a privilege. If the owner is unknown, the connection is refused.
+ * way needs a privilege. If the owner is unknown, the connection is refused.
  *
- * An owner counts only if the socket has an inode, because then a process has it open. For a socket
- * that was closed, or that waits in the queue of a listener, the kernel may report the owner 0, which
- * does not mean root.
+ * An owner counts only if the socket has an inode, which shows that a process has it open. For a
+ * socket that was closed, or that waits in the queue of a listener, the kernel may report the owner
+ * 0, which does not mean root.
  */
 #ifndef LOOPBACK_PEER_H
 #define LOOPBACK_PEER_H
@@ -28,8 +28,9 @@
 
 static const unsigned char v4_in_v6[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-/* An end of a connection: 127.0.0.1 as four bytes, ::1 as sixteen, and its port as on the wire. A v6
- * socket may talk to a v4 one: ::ffff:127.0.0.1 is 127.0.0.1. */
+/* An end of a connection: its address (127.0.0.1 has four bytes, ::1 sixteen), and its port in
+ * network byte order. ::ffff:127.0.0.1 is stored as 127.0.0.1, because a v6 socket may be connected
+ * with a v4 socket. */
 struct end {
     unsigned size;
     unsigned char address[16];
@@ -75,8 +76,8 @@ static int same_end(const struct end *one, const struct end *other)
            && !memcmp(one->address, other->address, one->size);
 }
 
-/* Return whether a socket in this state is one end of a connection: not a listener, which the
- * kernel may return instead, and not one that is still connecting. */
+/* Return whether a socket in this state is one end of a connection. A listener, which the kernel
+ * may return instead, is no end, nor is a socket that is still connecting. */
 static int is_connected(unsigned state)
 {
     return state == TCP_ESTABLISHED || state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2
@@ -85,8 +86,8 @@ static int is_connected(unsigned state)
 
 /* Ask the kernel for the socket at `from` that is connected with `to`.
  *
- * The netlink socket exists only for one question. So it is not shared with a forked child, and if a
- * program closes descriptors that it did not open, no other file is mistaken for this socket. */
+ * A new netlink socket is used for each question. So the socket is not shared with a forked child,
+ * and if a program closes descriptors that it did not open, no other file is mistaken for it. */
 static enum answer ask_kernel(const struct end *from, const struct end *to, struct owned *found)
 {
     struct {
@@ -101,7 +102,7 @@ static enum answer ask_kernel(const struct end *from, const struct end *to, stru
                  .idiag_states = ~0U,
                  .id = {.idiag_sport = from->port,
                         .idiag_dport = to->port,
-                        .idiag_if = 1, /* `lo`, also for a socket that is bound to it */
+                        .idiag_if = 1, /* `lo`: else sockets bound to this device are not found */
                         .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}}};
     memcpy(question.body.id.idiag_src, from->address, from->size);
     memcpy(question.body.id.idiag_dst, to->address, to->size);
@@ -116,7 +117,7 @@ static enum answer ask_kernel(const struct end *from, const struct end *to, stru
         struct nlmsghdr head;
         unsigned char bytes[1024];
     } reply;
-    ssize_t size = -1; /* the answer is there when sendto() returns */
+    ssize_t size = -1; /* MSG_DONTWAIT is enough: sendto() returns after the answer was queued */
     if (sendto(asked, &question, sizeof question, 0, (const struct sockaddr *)&kernel,
                sizeof kernel) == sizeof question)
         size = recvfrom(asked, &reply, sizeof reply, MSG_DONTWAIT, (struct sockaddr *)&sender,
@@ -143,7 +144,8 @@ static enum answer ask_kernel(const struct end *from, const struct end *to, stru
     return FOUND;
 }
 
-/* One "0100007F:1F90" of the list: words of the address in the machine's byte order, then the port. */
+/* Parse an end in the list, such as "0100007F:1F90": the words of the address in the machine's byte
+ * order, then the port. */
 static int parse_end(const char *text, struct end *end)
 {
     unsigned char bytes[16];
@@ -160,7 +162,7 @@ static int parse_end(const char *text, struct end *end)
     return make_end(words == 1 ? AF_INET : AF_INET6, bytes, htons((uint16_t)port), end);
 }
 
-/* Find the socket at `from` that is connected with `to` in the kernel's list. */
+/* Search the kernel's list for the socket at `from` that is connected with `to`. */
 static enum answer ask_list(const struct end *from, const struct end *to, struct owned *found)
 {
     static const char *const lists[] = {"/proc/self/net/tcp", "/proc/self/net/tcp6"};
@@ -188,7 +190,7 @@ static enum answer ask_list(const struct end *from, const struct end *to, struct
     return answer;
 }
 
-/* Return whether an address of a listener covers another one. */
+/* Return whether a listener accepts connections to `other`. */
 static int covers(const struct end *listener, const struct end *other)
 {
     static const unsigned char any[16];
@@ -196,7 +198,8 @@ static int covers(const struct end *listener, const struct end *other)
            && (same_end(listener, other) || !memcmp(listener->address, any, listener->size));
 }
 
-/* Ask the kernel for a listener at `at`; UNAVAILABLE if it does not report listeners of a family. */
+/* Ask the kernel for a listener at `at`. Return UNAVAILABLE if the kernel does not report the
+ * listeners of this family. */
 static enum answer ask_kernel_for_listener(int family, const struct end *at)
 {
     const struct {
@@ -243,7 +246,7 @@ static enum answer ask_kernel_for_listener(int family, const struct end *at)
     return answer;
 }
 
-/* Return whether somebody listens at `at`; 0 if the system does not tell. */
+/* Return whether a socket listens at `at`; 0 if the system does not report listeners. */
 static int has_listener(const struct end *at)
 {
     enum answer v4 = ask_kernel_for_listener(AF_INET, at);
@@ -267,8 +270,8 @@ static int has_listener(const struct end *at)
     return found;
 }
 
-/* Return whether overflowuid, the kernel's number for accounts that our user namespace does not
- * know, is a real account here: it is one if the namespace maps all accounts. */
+/* Return whether our user namespace maps all accounts. If it does, OVERFLOW_UID is a real account;
+ * else the kernel reports this number for every account that the namespace does not map. */
 #define OVERFLOW_UID 65534
 static int knows_all_accounts(void)
 {
@@ -282,8 +285,8 @@ static int knows_all_accounts(void)
     return known;
 }
 
-/* Return whether connections of `uid` are accepted: those of this account, and of root, who may do
- * everything anyway. */
+/* Return whether connections of `uid` are accepted: the connections of this account, and of root,
+ * because root may do everything anyway. */
 static int may_enter(unsigned uid)
 {
     if (uid != 0 && uid != geteuid())
@@ -293,13 +296,14 @@ static int may_enter(unsigned uid)
 
 /* Return whether a connection is known to have been made by this account or by root.
  *
- * The source of the answer has to know our own end, too, with its inode. Then the answer is about our
- * network namespace and a live connection, so nobody else can have taken the peer's address. We ask
- * for the peer before and after our own end, because the rows of the list are not read at one moment. */
+ * Each way must also find our own end, with its inode. This shows that the answer is about our
+ * network namespace and a live connection, so no other socket can have taken the peer's address. We
+ * ask for the peer before and after our own end, because rows of the list are read at different
+ * times. */
 static int is_from_us(int fd)
 {
     static enum answer (*const ways[])(const struct end *, const struct end *, struct owned *)
-        = {ask_kernel, ask_list, ask_list, ask_list}; /* the list may miss a row: it is not a snapshot */
+        = {ask_kernel, ask_list, ask_list, ask_list}; /* one reading of the list may miss a row */
     struct sockaddr_storage local, remote;
     socklen_t local_size = sizeof local, remote_size = sizeof remote;
     struct stat file;
@@ -311,10 +315,10 @@ static int is_from_us(int fd)
         struct owned peer, own, again;
         if (getpeername(fd, (struct sockaddr *)&remote, &remote_size) != 0
             || !end_of(&remote, &there))
-            return 0; /* reset: the kernel still delivers what was sent, but knows no owner */
+            return 0; /* reset: the kernel still delivers what was sent, but reports no owner */
         enum answer first = ways[i](&there, &here, &peer);
         if (ways[i](&here, &there, &own) != FOUND || own.inode != file.st_ino)
-            continue; /* this source does not know */
+            continue; /* this way does not find our own end */
         if (first == FOUND && ways[i](&there, &here, &again) == FOUND && peer.uid == again.uid
             && peer.inode == again.inode)
             return may_enter(peer.uid)

@@ -1,9 +1,9 @@
-"""Waits until the host names of the other tasks have addresses, without negative caching.
+"""Waiting until the host names of the other tasks have addresses, without negative caching.
 
-CoreDNS caches an answer by name and record type, with the usual `cache 30` for half a minute. So
-each question uses a different unassigned type. The answer is always empty, but its code says
-whether the name exists. The address is asked for only once the name exists. Standard library only,
-Python 3.8 syntax.
+CoreDNS caches an answer by name and record type; the usual `cache 30` keeps an answer for half a
+minute. So each query asks for a different unassigned record type. The answer is always empty, but
+its code says whether the name exists. The address is asked for only once the name exists. Standard
+library only, Python 3.8 syntax.
 
 Ref: https://www.rfc-editor.org/rfc/rfc1035 section 4.1, the message
 Ref: https://www.rfc-editor.org/rfc/rfc6895 section 3.1, the unassigned types from 61440 on
@@ -22,25 +22,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Seconds after which a program starts although unneeded names are missing: they may belong to tasks
-# that have ended already.
+# Seconds after which a program starts even if names that it does not need are missing: these names
+# may belong to tasks that have ended already.
 GO_ON = 30.0
-# On Kubernetes, names appear when the last task has an address, at the latest ten seconds after the
-# first task has one (`operator/reconcile/`); nothing is printed before that.
+# Seconds before a message about missing names is printed. On Kubernetes, names appear when the last
+# task has an address, or ten seconds after the first task has one (`operator/reconcile/`).
 NAMES_QUIET_SECONDS = 12.0
 SAMPLE = 32
-"""Maximum names in the sample that has to exist before all names are asked for together. In a small
-cluster, the sample holds all names.
+"""Number of names in the random sample that must exist before the common parent name is asked for;
+a smaller cluster has all its names in the sample.
 """
 
 
 def wait_for_names(
     hosts: list[str], needed: list[str], patience: float, say: Callable[[str], None]
 ) -> None:
-    """Return once every host has an address. After GO_ON seconds, addresses of the needed hosts are
-    enough if names have been published at all.
+    """Return once every host has an address. After GO_ON seconds, it is enough that the needed
+    hosts have addresses and the common parent name exists.
 
-    Raises ConfigError naming the hosts without an address.
+    Raises ConfigError, with the hosts that have no address, after `patience` seconds.
     """
     names = UnresolvedNames([host for host in hosts if not _is_address(host)], needed)
     if not names.missing:
@@ -73,13 +73,13 @@ def wait_for_names(
 
 
 class UnresolvedNames:
-    """Names without an address yet.
+    """The names that have no address yet.
 
-    If 600 tasks asked for 600 names each, there would be too many questions. The common parent name
+    If 600 tasks asked for 600 names each, there would be too many queries. The common parent name
     (of a headless Service) has an address for each task, so one answer covers all names. Until the
     parent has all addresses, a task asks only for the first missing name. An incomplete answer may
-    be cached as long as an empty one, so the parent is asked for only once a SAMPLE of names
-    exists.
+    be cached as long as an empty one, so the parent is asked for only once a random sample of
+    SAMPLE names exists.
     """
 
     def __init__(self, names: list[str], needed: list[str]) -> None:
@@ -92,7 +92,7 @@ class UnresolvedNames:
 
     @property
     def lacks_needed(self) -> bool:
-        """Whether a needed name is missing; needed names come first."""
+        """Whether a needed name is missing. Needed names come first in `missing`."""
         return bool(self.missing) and self.missing[0] in self._needed
 
     @property
@@ -103,12 +103,12 @@ class UnresolvedNames:
 
     @property
     def given(self) -> bool:
-        """Whether the common parent name exists, as far as known."""
+        """Whether the common parent name exists; also True if there is none or this is unknown."""
         return not self._above or name_exists(self._above) is not False
 
     def ask(self, singly: bool, every: bool) -> None:
         """Ask for the common parent name if the sample exists. Then ask for the missing names one
-        after the other if `singly` or `every` is true, or if the parent gave no answer. Stop at the
+        after the other if `singly` or `every` is true, or if the parent has no address. Stop at the
         first name without an address unless `every` is true.
         """
         together = 0
@@ -160,22 +160,24 @@ DNS_PORT = 53
 DNS_TIMEOUT = 1.0
 """Timeout in seconds of an answer."""
 DNS_TRIES = 3
-"""Maximum unanswered questions in a row before the resolver is used instead: packets get lost while
-a pod's network is being set up.
+"""Number of unanswered queries in a row after which only the system's resolver is used. One is not
+enough, because packets get lost while a pod's network is being set up.
 """
 UNASSIGNED_TYPES = (61440, 65534)
 NO_ERROR, NO_NAME, SILENCE = 0, 3, -1
 ALWAYS_THERE = "kubernetes.default"
-"""A name that every cluster has: a server that denies it does not understand the question."""
+"""A name that every cluster has. A name server that does not confirm this name cannot answer
+queries for unassigned types.
+"""
 _understood: dict[str, bool] = {}
-"""Whether each name server understands the question."""
+"""For each name server: whether it can answer queries for unassigned types."""
 _silent: dict[str, int] = {}
-"""How many questions in a row each name server has not answered."""
+"""For each name server: the number of queries in a row without an answer."""
 
 
 def name_exists(name: str) -> bool | None:
-    """Return whether a name of this namespace, such as `digits-2-ps-0.digits-2`, has an address.
-    None if unknown, or if it is another kind of name.
+    """Return whether a name of this namespace, such as `digits-2-ps-0.digits-2`, exists; None if
+    this is unknown, or if `name` is not such a name.
     """
     server, domain = _name_server()
     if not server or not domain or name.count(".") > 1:
@@ -185,7 +187,7 @@ def name_exists(name: str) -> bool | None:
         if code == SILENCE:
             if _asks_again(server):
                 return False
-            _understood[server] = False  # otherwise each name would wait for this timeout
+            _understood[server] = False  # otherwise the query for each name would time out
         elif code != NO_ERROR:
             return None
         else:
@@ -221,7 +223,7 @@ def _name_server() -> tuple[str, str]:
 
 
 def _response_code(name: str, server: str) -> int:
-    """Return the code of the answer, SILENCE for none."""
+    """Ask `server` for `name`; return the code of the answer, or SILENCE if there is no answer."""
     import socket
 
     number = random.randrange(1 << 16)

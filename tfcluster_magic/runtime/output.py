@@ -1,7 +1,8 @@
-"""The output of the child process: from its pipe to our stdout, to memory and to a copy.
+"""Forwarding of the child's output from its pipe to our stdout, to memory, and to a copy of the
+log.
 
-Bytes are not changed. If stdout takes no more for now, the child blocks, as with any pipe. If
-stdout fails, lines are lost and the log says so. The copy on the log volume never slows or stops
+Bytes are not changed. If stdout accepts no more output for now, the child blocks, as with any pipe.
+If stdout fails, lines are lost and the log says so. The copy on the log volume never slows or stops
 the task. Standard library only, Python 3.8.
 """
 
@@ -24,25 +25,29 @@ if TYPE_CHECKING:
 
 
 # ---- when lines were printed ----
-# The times are in a folder beside the log, so the log contains exactly what the program printed. A
-# file has records of 16 bytes: (offset in the log, milliseconds since 1970). Output from this
-# offset to that of the next record was printed at this time; 0 means that the time is unknown.
-# `backends/log_files.py` reads them; a log without them stays readable. A file with `MOST_RECORDS`
-# is thinned: its newest quarter is kept, and the rest is reduced to one record for each interval.
-# After a day of output the first lines have times exact to 2 s, after ten days to 16 s.
+# The times are in a folder next to the log, so the log contains exactly what the program printed. A
+# file of times has records of 16 bytes: (offset in the log, milliseconds since 1970). Output from
+# this offset to the offset of the next record was printed at this time; the time 0 means unknown.
+# `backends/log_files.py` reads the times; a log without times is readable, too. A file with
+# `MOST_RECORDS` is thinned: its newest quarter is kept, and the rest is reduced to one record for
+# each interval. The times of the first lines are exact to 2 s after a day of output, and to 16 s
+# after ten days.
 
 
 TIMES_FOLDER = ".tfcluster-times"
 TIMES_RECORD = struct.Struct(">QQ")
-# Milliseconds within which pieces of output share one record.
+# Pieces of output printed within this many milliseconds share one record.
 TIMES_STEP = 10
 MOST_RECORDS = 128 * 1024  # 2 MiB
-# Seconds between retries of a file that fails: the first delay, which doubles, and the longest.
+# Seconds until a failing file is tried again: the first delay, which doubles each time, and the
+# longest delay.
 RETRY_SECONDS = (2.0, 60.0)
 
 
 class LineTimes:
-    """A file of times at which pieces of the log at `path` were printed. Never raises."""
+    """The file of the times at which pieces of the log at `path` were printed. `note` and `close`
+    never raise.
+    """
 
     def __init__(self, path: str) -> None:
         folder, name = os.path.split(path)
@@ -57,8 +62,9 @@ class LineTimes:
         self._next_try = 0.0
 
     def note(self, offset: int, stamp: int) -> None:
-        """Record that the log from `offset` on was printed at `stamp`. Call it after the write. A
-        smaller offset than before means that the log was cut off there.
+        """Record that the log from `offset` on was printed at `stamp` (milliseconds since 1970).
+        Call this after the log is written. If `offset` is smaller than that of an earlier call, the
+        log was truncated to `offset`.
         """
         if self._unknown is None:
             # The clock may be set back.
@@ -152,12 +158,13 @@ class LineTimes:
 
 
 def thinned(records: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
-    """Return at most `most` of the records: one for each interval, and those that mark an unknown
-    time. If these are still too many, the last ones are returned.
+    """Return at most `most` of the records: the first in each of many equal intervals of time, and
+    those with an unknown time. If these are still too many, return the last `most` of them.
     """
     pairs = zip(records, records[1:])
     span = sum(max(0, b - a) for (_, a), (_, b) in pairs if a and b)
-    # A power of two, so that thinning again loses no more accuracy than one step.
+    # Intervals are powers of two milliseconds, so intervals of an earlier thinning are halves,
+    # quarters etc. of new ones, and thinning again loses no more accuracy than the new interval.
     least = (span // most).bit_length()
     kept = records
     for power in range(least, least + 8):
@@ -178,8 +185,9 @@ def now_ms() -> int:
 
 
 # ---- the copy on the log volume ----
-# A daemon thread writes from a bounded queue. If the volume fails (full, gone), or does not answer
-# until the queue is full, further output is dropped and counted, and `problem` holds the reason.
+# A daemon thread writes output from a bounded queue. If the volume fails (full, gone), or the queue
+# fills up because the volume hangs, further output is dropped, its lines are counted, and `problem`
+# holds the reason.
 # Once the volume accepts writes again, the copy says how many lines are missing and continues at
 # the beginning of a line.
 
@@ -187,13 +195,15 @@ def now_ms() -> int:
 QUEUE_BYTES = 4 * 1024 * 1024
 HANGS = "the volume does not answer"
 REMOVED = "its file was removed"
-# Minimum free bytes before the copy resumes; with less, it would stop again after a line or two.
+# Minimum free bytes on a failed volume before the copy resumes; with less, the copy would
+# soon stop again.
 MIN_FREE_BYTES = 256 * 1024
 
 
 class LogCopy:
-    """A copy of the output, appended to `path`. `wake` is called, from any thread, when `problem`
-    changes. `first` is the first problem, `dropped` the number of missing lines.
+    """A copy of the output, appended to `path`. `wake` is called, from any thread, when the
+    attribute `problem` changes. `first` is the first problem, and `dropped` is the number of
+    missing lines.
     """
 
     def __init__(self, path: str, wake: Callable[[], None], limit: int = QUEUE_BYTES) -> None:
@@ -204,7 +214,8 @@ class LogCopy:
         self._limit = limit
         self._wake = wake
         self._queue: list[bytes] = []
-        self._stamps: list[tuple[int, int]] = []  # (bytes queued before it, its time) of each piece
+        # for each queued piece of output: the number of bytes before the piece, and its time
+        self._stamps: list[tuple[int, int]] = []
         self._size = 0
         self._queued = 0
         self._cut = False
@@ -238,7 +249,7 @@ class LogCopy:
                 self._changed.notify()
 
     def close(self, seconds: float) -> None:
-        """Wait at most `seconds` until all is written; retry once if the copy had stopped."""
+        """Wait at most `seconds` until the queue is written; retry once if the copy had stopped."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -279,7 +290,7 @@ class LogCopy:
             self._changed.notify_all()
 
     def _write(self) -> bool:
-        """Write until the end and return True; return False if the volume fails."""
+        """Write output until `close` is called. Return True, or False if the volume has failed."""
         rest, fd, tried = memoryview(b""), -1, False
         times = LineTimes(self.path) if self.path != os.devnull else None
         try:
@@ -338,7 +349,9 @@ class LogCopy:
             self._wake()
 
     def _take(self) -> tuple[bytes, list[tuple[int, int]]] | None:
-        """Return the next bytes and their times; empty bytes after a problem, None at the end."""
+        """Wait for output; return its bytes and their times. Return empty bytes if there is a
+        problem, and None if nothing is left to write after `close`.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closing or self.problem)
             data, stamps = b"".join(self._queue), list(self._stamps)
@@ -351,8 +364,8 @@ class LogCopy:
 
 
 def is_within_line(path: str) -> bool:
-    """Return whether the last line of a file is unfinished because its writer was killed. The next
-    writer then starts a new line.
+    """Return whether the last line of a file has no line end, because its writer was killed. The
+    next writer then starts a new line.
     """
     try:
         with open(path, "rb") as file:
@@ -374,8 +387,8 @@ PAGE = 4096
 class Output:
     """The read end of the child's pipe, and our stdout.
 
-    `copied` is called once with the reason when the copy stops, and with "" when it resumes.
-    `heard` is called with each piece of the child's output.
+    `copied` is called with the reason when the copy stops, and with "" when the copy resumes, but
+    only the first time each. `heard` is called with each piece of the child's output.
     """
 
     def __init__(
@@ -410,14 +423,18 @@ class Output:
         loop.on_signal(0, self._tell_copy)
 
     def open(self) -> int:
-        """Open a pipe for a child and return its write end; the caller closes it after the fork."""
+        """Open a pipe for the child and return its write end, which the caller closes after the
+        fork.
+        """
         self._pipe, write = os.pipe()
         os.set_blocking(self._pipe, False)
         self._loop.on_fd(self._pipe, select.POLLIN, self._readable)
         return write
 
     def say(self, text: str, copied: bool = True) -> None:
-        """Write a line of our own into the task's log once the child's line is complete."""
+        """Write a line of our own into the task's log once the child's current line is complete; if
+        `copied`, also into the copy of the log.
+        """
         line = f"tfcluster: {text}\n".encode("utf-8", "replace")
         self._notes.append(line)
         if self._at_line_start:
@@ -436,7 +453,7 @@ class Output:
         self._write(until)
 
     def close(self, seconds: float) -> None:
-        """Wait at most `seconds` for the copy, then say what is missing in it."""
+        """Wait at most `seconds` for the copy, then write to the log how many lines it lacks."""
         self._copy.close(seconds)
         self._tell_copy()
         if self._copy.dropped:
@@ -446,7 +463,7 @@ class Output:
         self._write(time.monotonic() + 0.1)
 
     def _end_line(self) -> None:
-        """Write our own lines although the child's last line will never be complete."""
+        """Write our own lines that still wait for the end of the child's last line."""
         if self._notes and not self._at_line_start:
             self._pass_on(b"\n")
 
@@ -454,7 +471,7 @@ class Output:
         self._read()
 
     def _read(self) -> bool:
-        """Forward one piece; return whether there was one."""
+        """Forward one piece of output; return False if there was none."""
         if self._pipe < 0:
             return False
         try:
@@ -494,7 +511,7 @@ class Output:
                 self._loop.on_fd(self._pipe, select.POLLIN, self._readable)
 
     def _write(self, until: float) -> None:
-        """Write pending bytes to stdout without blocking, until the monotonic time `until`."""
+        """Write pending bytes to stdout; wait at most until `until` (monotonic) for stdout."""
         if not self._piece:
             self._pending = b""
         poll = select.poll()
@@ -520,7 +537,7 @@ class Output:
                 self._pending = b""
 
     def _tell_copy(self) -> None:
-        """Report the first stop of the copy and its first resumption, but no later ones."""
+        """Report that the copy of the log has stopped or resumed, but only the first time each."""
         first = self._copy.first
         if first and not self._told:
             self._tell(first, f"was stopped: {first}; training goes on")

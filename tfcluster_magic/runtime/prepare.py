@@ -1,8 +1,9 @@
 """Preparation before the child starts.
 
 The output folder is created and claimed for this run, the program is found, names are resolved, and
-the checkpoints of a resumed run are copied. It runs in a thread, because a volume or a name server
-may hang and SIGTERM must still be answered. Standard library only, Python 3.8 syntax.
+the checkpoints of a resumed run are copied. The preparation runs in a thread, because a volume or a
+name server may hang while the task must still react to SIGTERM. Standard library only, Python 3.8
+syntax.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 # Maximum seconds for which names may stay unresolved, or the copy of checkpoints unfinished.
 PATIENCE = 600.0
 QUIET_SECONDS = 2.0
-# Maximum seconds for which a volume may return errors that it returns while it recovers: GlusterFS,
-# for example, waits 42 s for a silent server. After that, errors count as permanent.
+# Seconds after which the errors of RECOVERING count as permanent. A volume returns these errors
+# while it recovers: GlusterFS, for example, waits 42 s for a silent server.
 VOLUME_PATIENCE = 60.0
 RECOVERING = {
     errno.EAGAIN,
@@ -46,13 +47,15 @@ RECOVERING = {
 
 
 class Preparation:
-    """The thread's work and its messages; `finished` and `problem` are set from the loop."""
+    """The preparation in its thread. `finished` and `problem` are set in the thread of `loop`,
+    which also prints the messages.
+    """
 
     def __init__(self, config: TaskConfig, loop: EventLoop, say: Callable[[str], None]) -> None:
         self.finished = False
         self.problem = ""
         self.problem_message: dict[str, Any] | None = None
-        """The problem as a message with a code, if it has one."""
+        """The problem as a message with a code; None if the problem has no code."""
         self.owns_folder = False
         """Whether the output folder exists and belongs to this run."""
         self.earlier: EarlierCheckpoints | None = None
@@ -115,10 +118,11 @@ class Preparation:
 
 
 def make_folder(folder: str, owner: str, patience: float, say: Callable[[str], None]) -> None:
-    """Create the output folder for the run with uid `owner`. Raises ConfigError with the reason.
+    """Create the output folder and claim it for the run with uid `owner`; raise ConfigError with
+    the reason if this fails.
 
-    Under load a network volume fails a call that it accepts a moment later, so temporary errors are
-    retried for `patience` seconds.
+    A network volume under load may refuse a call that it accepts a moment later. So after a
+    temporary error the call is repeated, for at most `patience` seconds.
     """
     started, pause, told = time.monotonic(), 0.1, ""
     while True:
@@ -140,10 +144,10 @@ def make_folder(folder: str, owner: str, patience: float, say: Callable[[str], N
 
 
 # ---- the owner of an output folder ----
-# The first run of an output folder makes a folder in it that is named by the run's uid. So a run
-# never writes between the files of another run with the same number: a launch that does not see the
-# log volume cannot know that the number is used. A folder is used instead of a file, because its
-# name appears at once on every volume.
+# The first run that uses an output folder creates a mark in it: a folder named by the run's uid. So
+# a run never mixes its files with those of another run with the same number. Such runs exist,
+# because a launch that does not see the log volume cannot know that a number is used. The mark is a
+# folder, not a file, because the name of a new folder is visible at once on every volume.
 
 
 OWN_PREFIX = ".tfcluster-"
@@ -156,9 +160,9 @@ def claim_folder(folder: str, uid: str) -> None:
     another run.
     """
     own = OWNER_MARK + uid
-    # Tasks of this run create the mark before any other entry, so a listing that starts after
-    # another entry exists contains the mark. A check for only the mark would take a volume's error
-    # for a missing mark.
+    # The folder is listed twice because another task of this run may just create the mark: every
+    # task creates it before any other entry, so the second listing contains it if the first found
+    # anything. os.path.exists(mark) would return False for any error of the volume.
     if os.listdir(folder) and own not in os.listdir(folder):
         raise ConfigError(_used_by_another_run(folder))
     os.makedirs(os.path.join(folder, own), exist_ok=True)
@@ -174,15 +178,15 @@ def _used_by_another_run(folder: str) -> str:
     )
 
 
-# ---- files beside a program whose own folder does not exist here ----
+# ---- files next to a program whose original folder does not exist here ----
 
 
 CODE = (".py", ".sh", ".pyc")
 
 
 def bring_files(program: str, missing: str, folder: str, say: Callable[[str], None]) -> None:
-    """Copy the files next to `program` that `folder` lacks. The program starts in `folder`, because
-    its own folder `missing` does not exist here.
+    """Copy the data files in the folder `program` to `folder` unless they exist there. The program
+    starts in `folder`, because its working folder `missing` does not exist here.
     """
     count = 0
     for below, folders, files in os.walk(program, followlinks=True):
@@ -199,7 +203,9 @@ def bring_files(program: str, missing: str, folder: str, say: Callable[[str], No
 
 
 def _copy_once(source: str, target: str) -> bool:
-    """Copy a file unless it exists, whole or not at all; other tasks do the same."""
+    """Copy a file in one step, unless `target` exists; return whether it was copied. Other tasks
+    may copy the same file at the same time.
+    """
     import shutil
 
     if os.path.lexists(target):
@@ -211,9 +217,9 @@ def _copy_once(source: str, target: str) -> bool:
     return True
 
 
-# ---- checkpoints of an old run, copied into the new folder once, by one task for all ----
-# Event files and logs are not copied, and TensorFlow's index file "checkpoint" is changed to name
-# the copies. A marker file says that the copy is complete.
+# ---- checkpoints of an old run: one task copies them into the new run's folder, once ----
+# Event files and logs are not copied. TensorFlow's index file "checkpoint" is changed to name the
+# copies. A marker file shows that all files are copied.
 
 
 COPIED_MARK = ".resumed-from"
@@ -221,7 +227,9 @@ PARTIAL = ".partial"
 
 
 def copy_checkpoints(old: str, new: str, say: Callable[[str], None]) -> None:
-    """Copy everything but logs and event files. Raises ConfigError."""
+    """Copy all files of the folder `old` except logs and event files to the folder `new`. Raises
+    ConfigError.
+    """
     marker = os.path.join(new, COPIED_MARK)
     if os.path.exists(marker):
         # An earlier attempt has copied the checkpoints, and may have continued the training since.
@@ -250,7 +258,8 @@ def _copy_files(old: str, new: str) -> int:
     for folder, folders, files in os.walk(old, onerror=fail):
         target = os.path.normpath(os.path.join(new, os.path.relpath(folder, old)))
         os.makedirs(target, exist_ok=True)
-        # Markers of owner, progress and written folders belong to the old run.
+        # Our own folders, such as the owner's mark, progress reports and links to folders written
+        # elsewhere, belong to the old run.
         own = (OWN_PREFIX, WRITTEN) if folder == old else (OWN_PREFIX,)
         folders[:] = sorted(name for name in folders if not name.startswith(own))
         for name in sorted(files):
@@ -267,8 +276,8 @@ def _copy_files(old: str, new: str) -> int:
 
 
 def _point_index_to_copies(index: str, folder: str) -> None:
-    # TensorFlow writes absolute paths into the index; unchanged, the new run would restore from the
-    # old folder, and fail once that is deleted.
+    # TensorFlow writes absolute paths into the index. With these paths, the new run would restore
+    # from the old folder, and fail once the old folder is deleted.
     with open(index, encoding="utf-8", errors="surrogateescape") as file:
         lines = file.read().split("\n")
     for number, line in enumerate(lines):
@@ -281,8 +290,8 @@ def _point_index_to_copies(index: str, folder: str) -> None:
 
 
 def wait_for_copy(new: str, patience: float) -> None:
-    """Return once another task has copied the checkpoints. Raises ConfigError after `patience`
-    seconds.
+    """Wait until another task has copied the checkpoints to the folder `new`. Raises ConfigError
+    after `patience` seconds.
     """
     until, pause = time.monotonic() + patience, 0.05
     while not os.path.exists(os.path.join(new, COPIED_MARK)):

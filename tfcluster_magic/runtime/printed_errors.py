@@ -1,9 +1,9 @@
-"""Errors in a program's output: the error and its message, and the line of the user's code.
+"""Search for errors in a program's output: each error's message, and the line of the user's code.
 
-The end of the output is kept in memory. Patterns recognize tracebacks (chained, grouped, one inside
-the message of another), TensorFlow's and Keras' decoration of messages, crashes of native code,
-shells and command lines, and whether a lost peer was the reason. Exit codes are judged elsewhere.
-Standard library only, Python 3.8 syntax.
+The end of the output is kept in memory. Patterns recognize tracebacks (chained, grouped, or one
+inside the message of another), text that TensorFlow and Keras add to messages, crashes of native
+code, and errors of shells and command lines. They also recognize whether a task failed because it
+lost another task. `exit_report` judges exit codes. Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ TAIL_BYTES = 64 * 1024
 MAX_LINES = 20
 MAX_CHARS = 500
 MAX_ERROR = 300
-# Maximum lines after an error that a pipe hides; they may be its message or the script's last
-# lines.
+# If a shell script succeeds and at most this many lines follow its last error, a pipe has hidden
+# the exit code of the failed command. These lines may belong to the error's message, or be the
+# script's last lines.
 MORE_LINES = 3
 # Maximum bytes kept of an error that a thread or a child process printed long before the end.
 ASIDE_BYTES = 8 * 1024
@@ -53,7 +54,7 @@ LOST_PEER = re.compile(
 
 
 class LastLines:
-    """A buffer of the last output, byte for byte; it is parsed only on request."""
+    """A buffer of the unchanged end of the output, which is parsed only by `report`."""
 
     def __init__(self) -> None:
         self._tail = bytearray()
@@ -61,7 +62,7 @@ class LastLines:
         self._aside = b""
 
     def put(self, data: bytes) -> None:
-        """Take the next piece of output."""
+        """Append the next piece of output."""
         self._tail += data
         if len(self._tail) > 2 * TAIL_BYTES:
             end = len(self._tail) - TAIL_BYTES
@@ -80,9 +81,10 @@ class LastLines:
 
         Args:
             cause: the cause of the exit, such as "Error" or "Completed".
-            crashed: whether a signal that the program raised itself ended it.
-            shell: whether a shell ran it, which hides the exit codes of a pipe's earlier commands.
-            folder: the program's folder, to which paths of the user's own files are relative.
+            crashed: whether the program was ended by a signal that it raised itself.
+            shell: whether a shell ran the program; a shell ignores the exit codes of all commands
+                of a pipe but the last.
+            folder: the program's folder; paths of the user's own files are shown relative to it.
         """
         lines = _shown_lines(bytes(self._tail), self._cut)
         errors = find_errors(lines, folder)
@@ -121,8 +123,9 @@ def _shown(line: str) -> str:
 
 
 def _last(lines: list[str], error: PrintedError | None) -> list[str]:
-    """Return at most 20 lines without noise, up to the error that ended the program. A message that
-    is too long keeps its first line, which names the exception.
+    """Return the last lines without noise, at most 20; if `error` ended the program, the lines up
+    to its end. If the error's message is longer, its first line is returned, too, because that line
+    names the exception.
     """
     end = error.end if error and error.kind == MAIN else len(lines)
     head = [line for line in lines[:end] if not _is_noise(line)] or lines
@@ -133,7 +136,9 @@ def _last(lines: list[str], error: PrintedError | None) -> list[str]:
 
 
 def _went_on(lines: list[str], error: PrintedError) -> bool:
-    """Return whether more lines were printed after an error than a multi-line message has."""
+    """Return whether the program continued after an error: it printed more lines than a message of
+    several lines has.
+    """
     plain = [n for n in lines[error.said_at + 1 :] if not (_is_noise(n) or n[0] in " \t|")]
     return sum(not (DECORATION.match(line) or FRAME.match(line)) for line in plain) > MORE_LINES
 
@@ -165,11 +170,12 @@ def _is_noise(line: str) -> bool:
 
 
 TRACEBACK = "Traceback (most recent call last)"
-# Kinds of errors: those that ended the program, a thread or a child process; and others.
+# Kinds of errors: errors that ended the program, a thread or a child process, and errors that ended
+# nothing.
 MAIN, THREAD, PROCESS, ASIDE_KIND = "main", "thread", "process", "aside"
 CRASH = "crash"
-# The printed reason why a coordinator cancelled the work of its workers. The program itself learns
-# only that the work was cancelled.
+# The logged reason why a ClusterCoordinator cancelled the work of its workers. The exception of the
+# program says only that the work was cancelled.
 CANCELLED = "cancelled"
 CANCELLING = re.compile(r"ERROR:tensorflow:Start cancelling closures due to error (\w+)\(\): (.*)$")
 CHAIN = re.compile(
@@ -190,7 +196,7 @@ OWNERS = (
 FRAME = re.compile(r"""[\s│|>]*(?:File )?"(?P<file>[^"]+)", line (?P<line>\d+)(?:, in .*)?""")
 BOXED_FRAME = re.compile(r"│\s*(?P<file>[^\s:│]+):(?P<line>\d+) in ")
 EXCEPTION = re.compile(r"\s*(?P<name>[A-Za-z_][\w.<>]*)(?::\s?(?P<said>.*))?$")
-# Files of Python, of packages and generated code: not the user's own.
+# Files that are not the user's own: files of Python and of packages, and generated code.
 NOT_THE_USERS = re.compile(
     r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^<|/__autograph_generated_file|\.zip/"
     r"|^/proc/|/tfcluster_magic/runtime/"
@@ -218,11 +224,12 @@ STACK = re.compile(r"(?:Current thread|Thread) 0x\w+ .*\(most recent call first\
 
 
 class PrintedError:
-    """One error.
+    """One error in the output.
 
-    `kind` says what it ended; `start` and `end` are its lines, `said_at` is the line of the error
-    itself. `error` and `origin` (what led to it) are texts for users; `file` and `line` are in the
-    user's code. `raw` is the error as it was printed.
+    `kind` says what the error ended. `start`, `end` and `said_at` are line numbers: of its first
+    line, of the line after its last, and of the line that names the exception. `error` is the text
+    of the error for users, and `origin` that of the error which led to it. `place` is the file and
+    line in the user's code. `raw` has the error's message as it was printed.
     """
 
     def __init__(self, kind: str, start: int) -> None:
@@ -239,7 +246,7 @@ class PrintedError:
         if self.place:
             found.update(file=_short(self.place[0], 200), line=self.place[1])
         said, before = (text.partition(": ")[2] for text in (self.error, self.origin))
-        # report once what was raised again as another type
+        # leave out an origin that was raised again as another type with the same message
         if self.origin not in ("", self.error) and (not before or before != said):
             found["origin"] = _short(self.origin, MAX_ERROR)
         return found
@@ -266,11 +273,11 @@ def find_errors(lines: list[str], folder: str = "") -> list[PrintedError]:
 
 
 def _cause_of_end(errors: list[PrintedError], crashed: bool) -> PrintedError | None:
-    """Return the error that ended a program."""
+    """Return the error that ended a program; None if there is none among `errors`."""
     ends = [each for each in errors if each.kind in (MAIN, CRASH)]
     if crashed and (crashes := [each for each in ends if each.kind == CRASH]):
         first = crashes[0]
-        # Native code may also crash while it is torn down after an exception.
+        # Native code may also crash when the program ends after an exception: return the exception.
         before = [each for each in ends if each.kind == MAIN and each.end >= first.start - 1]
         return before[0] if before and before[0].start < first.start else first
     why = [each for each in errors if each.kind == CANCELLED]
@@ -282,7 +289,9 @@ def _cause_of_end(errors: list[PrintedError], crashed: bool) -> PrintedError | N
 
 
 def _place(frames: list[tuple[str, int]], folder: str) -> tuple[str, int] | None:
-    """Return the last frame of the user's code, its file relative to the program's folder."""
+    """Return (file, line) of the last frame in the user's code; a file in the program's folder is
+    relative to `folder`.
+    """
     for file, line in reversed(frames):
         if not NOT_THE_USERS.search(file):
             own = folder.rstrip("/") + "/"
@@ -315,8 +324,8 @@ def _traceback(
 def _plain(
     lines: list[str], number: int, folder: str, before: list[PrintedError]
 ) -> PrintedError | None:
-    """Read one traceback: frames, then the exception, whose message ends where something else
-    begins.
+    """Read one traceback at line `number`: frames, then the exception with its message. The message
+    ends before the first line that begins something else.
     """
     boxed = "─" in lines[number]
     depth = 0 if boxed else _indent(lines[number])
@@ -331,7 +340,7 @@ def _plain(
     read.said_at, read.end = at, at + 1
     while read.end < len(lines) and not _begins_another(lines, read.end):
         read.end += 1
-    if TRACEBACK in lines[at]:  # the message is another traceback, whose exception says more
+    if TRACEBACK in lines[at]:  # the message has another traceback, whose exception says more
         read.end = at
         read.raw = [lines[at].replace(TRACEBACK + ":", "")]
     else:
@@ -340,14 +349,14 @@ def _plain(
     read.place = _place(_frames(lines[number : read.end]), folder)
     last = before[-1] if before else None
     if last and last.end == number and last.kind not in (THREAD, PROCESS, ASIDE_KIND):
-        # This traceback is inside the message of the one before, as for a function of tf.data.
+        # This traceback is inside the message of the previous one, as in errors of tf.data.
         read.place = read.place or last.place
         read.raw = last.raw + read.raw
         read.start = last.start
     elif last and CHAIN.match(lines[number - 1].lstrip("| ")) and last.end >= number - 1:
         read.origin = last.origin or last.error
         read.start, read.kind = last.start, last.kind
-        if read.origin == read.error:  # re-raised, as from a pool of processes
+        if read.origin == read.error:  # raised again, as by a pool of processes
             read.place = last.place or read.place
     return read
 
@@ -361,7 +370,7 @@ def _owner(lines: list[str], number: int) -> str:
 
 
 def _begins_another(lines: list[str], number: int) -> bool:
-    """Return whether a line cannot be part of an exception's message."""
+    """Return whether line `number` cannot belong to the message of an exception above it."""
     line = lines[number]
     return bool(
         _level(line)
@@ -377,7 +386,7 @@ def _begins_another(lines: list[str], number: int) -> bool:
 
 
 def _group(lines: list[str], number: int, folder: str) -> PrintedError:
-    """Read an ExceptionGroup: the first exception in it that is not a group itself."""
+    """Read an ExceptionGroup: return the first exception in it that is not a group itself."""
     read = PrintedError(_owner(lines, number), number)
     at = number + 1
     parts: list[list[str]] = [[]]
@@ -400,7 +409,8 @@ def _group(lines: list[str], number: int, folder: str) -> PrintedError:
     return read
 
 
-# Text that TensorFlow and Keras add to a message: lines, parts of lines, and text after it.
+# Text that TensorFlow and Keras add to a message: whole lines (DECORATION), parts of lines
+# (ATTACHED to STATUS_CODE), and the beginning of text below the message (REST).
 DECORATION = re.compile(
     r"Graph execution error:?$|Detected at node|<stack traces unavailable>$|Node: '"
     r"|\d+ root error\(s\) found|\d+ (?:successful operations|derived errors ignored)"
@@ -424,8 +434,9 @@ REST = re.compile(
 
 
 def describe(raw: list[str]) -> str:
-    """Return the text of an exception, such as `InvalidArgumentError: indices[0] = 5 is not in [0,
-    3)`.
+    """Return the name and the message of an exception, without added text.
+
+    An example is `InvalidArgumentError: indices[0] = 5 is not in [0, 3)`.
     """
     match = EXCEPTION.match(raw[0]) if raw else None
     if match is None:
@@ -438,7 +449,7 @@ def describe(raw: list[str]) -> str:
             frame = _indent(line)
             continue
         if frame >= 0 and _indent(line) > frame:
-            continue  # the source line of that frame
+            continue  # the line of source code below a frame
         frame = -1
         text = ATTACHED.sub("", line).strip()
         text, numbers = NUMBERED.subn("", text)
@@ -465,7 +476,7 @@ def _names_exception(name: str) -> bool:
 
 
 def _cancelled(lines: list[str], number: int, folder: str) -> PrintedError | None:
-    """Return why a ClusterCoordinator cancelled everything, which it only logs."""
+    """Read the log line in which a ClusterCoordinator says why it cancelled all work."""
     match = CANCELLING.match(lines[number])
     if match is None:
         return None
@@ -478,9 +489,7 @@ def _cancelled(lines: list[str], number: int, folder: str) -> PrintedError | Non
 
 
 def _syntax_error(lines: list[str], number: int, folder: str) -> PrintedError | None:
-    """Read the error of a file that Python cannot parse; such an error has no line "Traceback
-    …".
-    """
+    """Read the error about a file that Python cannot parse. Such an error has no "Traceback …"."""
     match = FRAME.match(lines[number])
     if match is None:
         return None
@@ -495,7 +504,7 @@ def _syntax_error(lines: list[str], number: int, folder: str) -> PrintedError | 
 
 
 def _crash(lines: list[str], number: int, folder: str) -> PrintedError | None:
-    """Read the crash of native code: a failed check, the allocator, C++, Python itself."""
+    """Read what a crash prints: a failed check, the allocator, C++ or Python's fault handler."""
     line = lines[number]
     said = ""
     if _level(line) == "F":
@@ -519,7 +528,9 @@ def _crash(lines: list[str], number: int, folder: str) -> PrintedError | None:
 
 
 def _with_stacks(read: PrintedError, lines: list[str], folder: str) -> PrintedError:
-    """Add the stacks that Python's fault handler prints below a crash, innermost frame first."""
+    """Add to a crash the place in the user's code, from the stacks that Python's fault handler
+    prints below it.
+    """
     at, current = read.end, False
     own: list[tuple[str, int]] = []
     others: list[tuple[str, int]] = []

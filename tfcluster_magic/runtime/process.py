@@ -1,8 +1,8 @@
 """Processes and the event loop that waits for them.
 
-A child is started such that it dies with us; all descendants are found and ended, and exits are
-collected. Signals and threads end the loop's sleep by a wake-up pipe. Standard library only, Python
-3.8.
+A child is started such that the kernel kills it when this process ends. All descendants can be
+found and killed, and their exits are collected. Signals and threads wake up the event loop by a
+pipe. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 LINUX = sys.platform.startswith("linux")
-# Sent to us when the thread that started us ends; not SIGTERM, which must keep meaning "stop".
+# The kernel sends this signal when the thread that started us ends. It is not SIGTERM, because
+# SIGTERM asks this process to stop.
 PARENT_DIED = signal.SIGUSR2
 
 
@@ -35,18 +36,18 @@ def _prctl(option: int, value: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that none escapes."""
+    """Become the parent of each descendant whose own parent ends, so that all can be found."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def tell_when_parent_dies() -> None:
-    """Ask for PARENT_DIED when the parent's thread that started us ends."""
+    """Ask the kernel for PARENT_DIED when the parent's thread that started us ends."""
     _prctl(PR_SET_PDEATHSIG, PARENT_DIED)
 
 
 def spawn(argv: list[str], env: dict[str, str], cwd: str, output: int) -> int:
-    """Start `argv` in a session of its own, with stdout and stderr on `output`. The child dies with
-    this process.
+    """Start `argv` in a session of its own, with stdout and stderr on the descriptor `output`;
+    return the process id. The kernel kills the child when this process ends.
 
     Raises:
         SpawnError: the folder or the file is unusable, or no process can be created.
@@ -71,13 +72,15 @@ def spawn(argv: list[str], env: dict[str, str], cwd: str, output: int) -> int:
 def _become(
     argv: list[str], env: dict[str, str], cwd: str, output: int, parent: int, tell: int
 ) -> None:
-    """Become the command in the child; never returns."""
+    """Replace the forked child by the command `argv`; an error is written to `tell`. Never
+    returns.
+    """
     at = cwd
     try:
         os.setsid()
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
-            # The parent died before the signal was set up.
+            # The parent ended before prctl(), so the kernel will send no signal.
             os._exit(1)
         signal.set_wakeup_fd(-1)
         for number in range(1, signal.NSIG):
@@ -102,7 +105,7 @@ def _close(fd: int) -> None:
     try:
         os.close(fd)
     except OSError:
-        # The descriptor of the listing itself, closed by now.
+        # os.listdir() itself had this descriptor open, and has closed it.
         pass
 
 
@@ -134,8 +137,8 @@ def descendants() -> list[int]:
 
 
 def read_stat(pid: int) -> list[bytes]:
-    """Return fields of /proc/<pid>/stat from the state on: [0] state, [1] ppid, [11] utime, [12]
-    stime. Empty if the process is gone.
+    """Return the fields of /proc/<pid>/stat after the name: [0] state, [1] ppid, [11] utime, [12]
+    stime; empty if the process is gone.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -145,7 +148,9 @@ def read_stat(pid: int) -> list[bytes]:
 
 
 def send(pid: int, number: int) -> None:
-    """Send a signal to a process, or to a group if negative; ignore one that is gone."""
+    """Send a signal to a process, or to a process group if `pid` is negative. Do nothing if the
+    process is gone.
+    """
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -169,9 +174,9 @@ def reap() -> tuple[list[tuple[int, int]], bool]:
 
 
 def kill_tree(child: int, wakeup: int, limit: float = 5.0) -> list[tuple[int, int]]:
-    """SIGKILL all descendants until none is left, for at most `limit` seconds; return the exits
-    that were collected. An orphan becomes our child (adopt_orphans), so no child left means no
-    descendant left.
+    """Kill descendants until none is left, for at most `limit` seconds; return the exits that were
+    collected. Orphans become our children (adopt_orphans), so if we have no child left, we have no
+    descendant left. `wakeup` is a descriptor that is readable after SIGCHLD.
     """
     until = time.monotonic() + limit
     poll = select.poll()
@@ -191,13 +196,13 @@ def kill_tree(child: int, wakeup: int, limit: float = 5.0) -> list[tuple[int, in
 # ---- the event loop ----
 
 
-# The longest timeout of poll() is 24 days.
+# Maximum seconds of one call of poll(), which accepts timeouts of at most 24 days.
 LONGEST = 24 * 3600.0
 
 
 class EventLoop:
-    """One poll() over file descriptors, signals and timers; it sleeps while there is nothing to do.
-    Callbacks by descriptor, signal number and timer name are all called from run().
+    """An event loop over file descriptors, signals and timers. `run` calls all callbacks, and
+    sleeps in poll() while there is nothing to do.
     """
 
     def __init__(self) -> None:
@@ -220,33 +225,39 @@ class EventLoop:
             pass
 
     def on_signal(self, number: int, callback: Callable[[], None]) -> None:
-        """Set the callback for a signal, called outside of signal context; 0 stands for wake()."""
+        """Set the callback for a signal; `run` calls it outside of the signal handler. The number 0
+        stands for wake().
+        """
         self._signals[number] = callback
         if number:
-            # Any handler will do. Without a handler the signal's default action applies; PID 1
-            # ignores the signal.
+            # The handler does nothing: the wake-up pipe passes the signal to `run`. Without a
+            # handler the signal's default action would apply, and PID 1 would ignore the signal.
             signal.signal(number, lambda _number, _frame: None)
 
     def on_fd(self, fd: int, events: int, callback: Callable[[], None]) -> None:
-        """Set the callback for these events of poll(), errors and hang-ups."""
+        """Set the callback for a descriptor. `run` calls it at the poll() events `events`, and at
+        errors and hang-ups.
+        """
         self._fds[fd] = callback
         self._poll.register(fd, events)
 
     def off_fd(self, fd: int) -> None:
-        """Forget a descriptor; ignore an unknown one."""
+        """Remove the callback of a descriptor, if there is one."""
         if self._fds.pop(fd, None):
             self._poll.unregister(fd)
 
     def after(self, name: str, seconds: float, callback: Callable[[], None]) -> None:
-        """Call `callback` once after `seconds`; a timer of the same name is replaced."""
+        """Set a timer that calls `callback` once after `seconds`. A timer of the same name is
+        replaced.
+        """
         self._timers[name] = (time.monotonic() + seconds, callback)
 
     def cancel(self, name: str) -> None:
-        """Cancel a timer; ignore an unknown one."""
+        """Cancel the timer of this name, if there is one."""
         self._timers.pop(name, None)
 
     def run(self, done: Callable[[], bool]) -> None:
-        """Work until done() is true."""
+        """Call callbacks as events occur, until done() is true."""
         while not done():
             for fd, _events in self._poll.poll(self._milliseconds()):
                 if fd == self.wakeup:

@@ -1,9 +1,10 @@
-"""A program without a snapshot, found by a task at its start.
+"""The search of a starting task for a program that has no snapshot.
 
-It is a path that the task sees, a URL, a command of its image, or an uninspected text. Fetching,
-checksums and the choice of the file that starts a folder are here; the results are added to the
-task's description of its program. Only the task itself ever reads a URL, and only if the
-administrator has opened the URL's network. Standard library only, Python 3.8 syntax.
+The program is a path that the task sees, a URL, a command of the task's image, or a text that no
+launch inspected. This module fetches a program, compares checksums, chooses the file that starts a
+folder, and adds the results to the task's description of its program. Only the task itself ever
+reads a URL, and only if the administrator has opened the URL's network. Standard library only,
+Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from task_config import TaskConfig
 
 ENTRIES = ("run.sh", "main.py", "__main__.py")
-"""Files that start a folder: the first that exists; if there are none, the folder's only `.py`
-file. `program/sources.py` has the same list.
+"""Names of files that start a folder, the first that exists. If none exists, the folder's only
+`.py` file starts it. `program/sources.py` has the same list.
 """
 SCRIPTS = (".py", ".sh")
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
@@ -37,39 +38,42 @@ MOST_BYTES = 50 << 20
 """Maximum bytes of a program: a file, a hashed folder, a download, or the content of an archive."""
 MOST_FILES = 10000
 MOST_HEADER = 1 << 20
-"""Maximum bytes of an entry's header in a .tar.gz, because tarfile keeps several copies in
-memory.
+"""Maximum bytes of an entry's header in a .tar.gz. tarfile keeps several copies of a header in
+memory, so larger headers are refused.
 """
 PATH_PATIENCE = 60.0
-"""Maximum seconds until a volume shows an existing file: NFS caches the file's absence for this
-long. Ref: https://man7.org/linux/man-pages/man5/nfs.5.html (acdirmax)
+"""Maximum seconds to wait for the program's path, because NFS caches for this long that a file does
+not exist. Ref: https://man7.org/linux/man-pages/man5/nfs.5.html (acdirmax)
 """
 NEVER_SEEN = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
 URL_PATIENCE = 60.0
-"""Maximum seconds until a URL answers, because a pod's network policy may be late, and then until
-it has sent the program.
+"""Maximum seconds to wait for the answer of a URL, and then for the whole program. The network
+policy of a new pod may take effect late.
 """
 TOO_SLOW = "the server sends too slowly"
 CONNECT_SECONDS = 10.0
 PASSING = (408, 425, 429, 500, 502, 503, 504)
-"""HTTP codes that may change in a moment. Ref: https://www.rfc-editor.org/rfc/rfc9110#section-15"""
+"""HTTP codes of temporary errors, after which the request is repeated. Ref:
+https://www.rfc-editor.org/rfc/rfc9110#section-15
+"""
 SERVES = re.compile(
     r"\b(?:ParameterServerStrategy(?:V2)?|MultiWorkerMirroredStrategy|CollectiveAllReduceStrategy"
     r"|(?:train|distribute|server_lib)\.Server|estimator\.train_and_evaluate)\b"
 )
-"""Names that make a task listen on its own port; `program/inspection.py` uses the same for
-snapshots.
+"""Names in a program that show that it listens on its task's port. `program/inspection.py` searches
+snapshots for the same names.
 """
 IMPORTED = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
 MOST_READ, MOST_READ_FILES = 1 << 20, 200
 
 
 def find_program(config: TaskConfig, patience: float, say: Callable[[str], None]) -> None:
-    """Fill in where the program is, what starts it and whether it serves, in at most `patience`
-    seconds.
+    """Add to the program's description where it is, what starts it, and whether it listens on its
+    task's port. Wait at most `patience` seconds for the program.
 
     Raises:
-        ConfigError: it does not exist, cannot be fetched, or has another checksum than requested.
+        ConfigError: the program does not exist, cannot be fetched, or has another checksum than
+            requested.
     """
     program = config.program
     if program.get("command"):
@@ -84,8 +88,8 @@ def find_program(config: TaskConfig, patience: float, say: Callable[[str], None]
 
 
 def _find_command(config: TaskConfig) -> None:
-    """Set the command's folder to the working directory of the image, in which a pod's first
-    process starts.
+    """Make the command start in the image's working directory, which is the current directory of a
+    pod's first process.
     """
     if config.in_pod and not config.program.get("workingDir"):
         config.program.update(dir=os.getcwd(), workingDir=".")
@@ -114,7 +118,9 @@ def _find_path(config: TaskConfig, patience: float, say: Callable[[str], None]) 
 
 
 def _wait_for(path: str, patience: float, say: Callable[[str], None]) -> os.stat_result:
-    """Return the stat of a path, in at most `patience` seconds. Raises ConfigError, OSError."""
+    """Return the stat of a path; wait at most `patience` seconds until it exists. Raises
+    ConfigError, OSError.
+    """
     until, told = time.monotonic() + patience, False
     while True:
         try:
@@ -135,7 +141,9 @@ def _wait_for(path: str, patience: float, say: Callable[[str], None]) -> os.stat
 
 
 def _starts(program: dict[str, Any], folder: str, source: str) -> None:
-    """Choose the file that starts a folder: as requested, else by its name."""
+    """Choose the file that starts a folder: the requested one, else one with a name of ENTRIES,
+    else the only `.py` file.
+    """
     program["dir"] = folder
     if program.get("entrypoint"):
         return
@@ -201,7 +209,9 @@ def folder_checksum(folder: str) -> str:
 
 
 def _files_of(folder: str) -> Iterator[str]:
-    """Yield paths below a folder, without links to folders above them. Raises OSError."""
+    """Yield the paths of files below a folder. Links are followed, except those to a folder that
+    contains them. Raises OSError.
+    """
     waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]
     while waiting:
         below, above = waiting.pop()
@@ -320,8 +330,8 @@ def _fetch(
     patience: float,
     say: Callable[[str], None],
 ) -> tuple[str, bytes]:
-    """Return the name and content of a URL. Raises ConfigError. There is a total time limit: a
-    server that sends a header byte by byte stays within every limit of a single read.
+    """Return the name and content of a URL. Raises ConfigError, also if the total time is too long.
+    A limit for each read would not be enough, because a server may send a header byte by byte.
     """
     import threading
 
@@ -380,7 +390,9 @@ def _fetched(
 
 
 def _name_of(*urls: str) -> str:
-    """Return the first name with a known ending. Raises ConfigError if there is none."""
+    """Return the first file name of these URLs that has a known ending. Raises ConfigError if there
+    is none.
+    """
     for name in map(_last_part, urls):
         if name.lower().endswith((*SCRIPTS, *ARCHIVES)):
             return name
@@ -416,11 +428,12 @@ def _last_part(url: str) -> str:
 
 
 def _unpack(content: bytes, name: str, folder: str) -> str:
-    """Unpack an archive and return its root: the only folder, if that contains everything.
+    """Unpack an archive into `folder`. Return the folder with its content: the archive's only
+    top-level folder, or `folder` if the archive has more at the top.
 
     Raises:
-        ConfigError: it is damaged, too large, or has unsupported entries.
-        OSError: its files cannot be written.
+        ConfigError: the archive is damaged, too large, or has unsupported entries.
+        OSError: the files cannot be written.
     """
     left = MOST_BYTES
     try:
@@ -439,7 +452,7 @@ def _unpack(content: bytes, name: str, folder: str) -> str:
                 os.chmod(target, 0o700)
     except (ConfigError, MemoryError):
         raise
-    except Exception as error:  # for damaged archives the library raises nearly anything
+    except Exception as error:  # damaged archives make the library raise errors of many types
         if isinstance(error, OSError) and error.errno:
             raise
         why = _damage(error)
@@ -455,7 +468,9 @@ def _unpack(content: bytes, name: str, folder: str) -> str:
 
 
 def _copy(stream: Any, file: Any, most: int) -> int:
-    """Copy a stream, but stop just above `most` bytes; return the number of copied bytes."""
+    """Copy a stream, but stop once more than `most` bytes are copied; return the number of copied
+    bytes.
+    """
     count = 0
     while count <= most:
         block = stream.read(1 << 16)
@@ -467,7 +482,7 @@ def _copy(stream: Any, file: Any, most: int) -> int:
 
 
 NO_GZIP = "Not a gzipped file"
-"""Python's message for bytes that do not begin like gzip."""
+"""Python's message for bytes that do not begin as gzip files do."""
 
 
 def _damage(error: Exception) -> str:
@@ -518,9 +533,9 @@ def _zipped(content: bytes, name: str) -> Iterator[tuple[str, bool, Any]]:
 
 
 class _ListedFiles(io.BytesIO):
-    """A .zip file that raises an error if its list has too many entries. zipfile reads the whole
-    list, and a list of 50 MiB takes 1 GiB of memory. The number of entries that an archive states
-    may be wrong.
+    """A .zip file whose `read` raises an error if the file's list has too many entries. zipfile
+    reads the whole list, and a list of 50 MiB takes 1 GiB of memory. The entries are counted,
+    because the number of entries that an archive states may be wrong.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
@@ -542,7 +557,7 @@ https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT (4.3.12)
 
 
 def _count_listed(block: bytes) -> int:
-    """Count consecutive entries in a .zip's directory; stop just above the limit."""
+    """Return the number of consecutive entries in a .zip's list; stop counting above MOST_FILES."""
     import struct
 
     count = place = 0
@@ -572,8 +587,8 @@ def _tarred(content: bytes, name: str) -> Iterator[tuple[str, bool, Any]]:
 
 
 class _Unzipped:
-    """The content of a .tar.gz, read forwards and limited to the largest program. The limit is
-    needed because headers could claim any size, and many headers compress to few bytes.
+    """The uncompressed content of a .tar.gz, which can be read only forwards and up to a limit. The
+    limit is needed because headers may claim any size, and many headers compress to few bytes.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
@@ -584,8 +599,8 @@ class _Unzipped:
         self._most = MOST_BYTES + MOST_FILES * 2048  # headers and padding come on top of files
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes, ignoring data after the compressed ones, as tar does. Raises
-        ReadError for too large a header, ConfigError at the limit.
+        """Return the next bytes. Data after the compressed content is ignored, as by tar. Raises
+        ReadError for too large a header, and ConfigError at the limit.
         """
         import gzip
         import tarfile
@@ -608,7 +623,9 @@ class _Unzipped:
         return self._at
 
     def seek(self, place: int) -> int:
-        """Skip forwards to a place, at most to the end."""
+        """Skip forwards to the offset `place`, or to the end if that comes first; return the
+        offset.
+        """
         while self._at < place and self.read(min(1 << 16, place - self._at)):
             pass
         return self._at
@@ -618,7 +635,7 @@ def _relative(name: str) -> str:
     return name[2:] if name.startswith("./") else name
 
 
-# ---- what its text says ----
+# ---- what the program's text says ----
 
 
 def _serves(program: dict[str, Any]) -> bool | None:
@@ -650,7 +667,7 @@ def _serves(program: dict[str, Any]) -> bool | None:
 
 
 def _scripts(program: dict[str, Any]) -> list[str]:
-    """Return the names of the files that are known to start it."""
+    """Return the paths of the files that start the program, as far as they are known."""
     folder = program.get("dir") or ""
     if program.get("command"):
         words = [word for word in program["command"] if word.endswith(SCRIPTS)]
@@ -659,7 +676,7 @@ def _scripts(program: dict[str, Any]) -> list[str]:
 
 
 def _text(path: str) -> str:
-    """Return the beginning of a file without its comments; empty if unreadable."""
+    """Return the beginning of a file without comment lines; empty if the file is unreadable."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             lines = file.read(MOST_READ).splitlines()

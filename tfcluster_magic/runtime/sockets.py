@@ -1,7 +1,7 @@
 """TCP sockets as the kernel lists them: listeners, connections and owners.
 
-No connection is opened: an attempt to connect to a port without a listener can connect to itself,
-and then the server cannot get its port. Standard library only, Python 3.8.
+Ports are not checked by connecting: an attempt to connect to a port without a listener can connect
+to itself, and then the server cannot get its port. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NLM_F_REQUEST_DUMP = 0x301
 NLMSG_ERROR = 2
 NLMSG_DONE = 3
 TCP_LISTEN = 10
-# Every state in which a socket has or had a connection, without TIME_WAIT, SYN_RECV and LISTEN.
+# Bit mask of all states except TIME_WAIT, SYN_RECV and LISTEN (and bit 0, which is no state).
 CONNECTED = 0xFFF & ~(1 | 1 << 3 | 1 << 6 | 1 << TCP_LISTEN)
 # <linux/inet_diag.h>: the attribute with struct tcp_info, and the size of struct inet_diag_msg
 INET_DIAG_INFO = 2
@@ -34,7 +34,9 @@ V4_IN_V6 = bytes(10) + b"\xff\xff"
 
 
 class Socket:
-    """One row: addresses (4 or 16 bytes) and ports of both ends, state, owner, inode."""
+    """One row of the kernel's tables: addresses (4 or 16 bytes) and ports of both ends, state,
+    owner and inode of a socket.
+    """
 
     __slots__ = ("inode", "local", "local_address", "remote", "remote_port", "state", "uid")
 
@@ -52,7 +54,8 @@ class Socket:
 
 
 def _address(hexadecimal: str) -> bytes:
-    # Words of 32 bits in this machine's byte order; a v4 address inside v6 counts as v4.
+    # The text has words of 32 bits in this machine's byte order. A v4 address mapped to v6 is
+    # returned as v4.
     words = [hexadecimal[i : i + 8] for i in range(0, len(hexadecimal), 8)]
     packed = b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words)
     return packed[12:] if packed.startswith(V4_IN_V6) else packed
@@ -67,22 +70,23 @@ def touching(port: int) -> list[Socket]:
             with open(table, encoding="ascii") as file:
                 found += [Socket(row) for row in file if end in row]
         except OSError:
-            # a machine without v6
+            # this machine has no v6
             continue
     return found
 
 
 def visible() -> bool:
-    """Return whether this system lists its sockets."""
+    """Return whether this system has the tables of sockets."""
     return os.path.exists(TABLES[0])
 
 
 def owners(connected: socket.socket) -> set[int]:
     """Return the accounts whose programs may read what is sent on this connection to loopback.
 
-    These are the accounts of the listeners there and of the process that accepted it; empty if the
-    kernel does not say. Call this after connecting. Each table lists listeners first, so either the
-    listener that will accept the connection is found, or the row of the accepted connection.
+    These are the owners of the listeners at the peer's address, and the owner of the process that
+    accepted the connection. The set is empty if the kernel does not list them. Call this after
+    connecting. Each table lists listeners first, so the row of the listener that will accept the
+    connection is found, or the row of the accepted connection.
     """
     peer, here = connected.getpeername(), connected.getsockname()
     address, ours = (_packed(end[0]) for end in (peer, here))
@@ -117,7 +121,7 @@ def listening(pids: list[int]) -> set[int]:
 
 
 def _every_listener(port: int) -> dict[str, int]:
-    """Return the ports of listening sockets by inode: only this port, or for 0 all ports."""
+    """Return the port of each socket that listens on `port`, by inode; 0 stands for all ports."""
     try:
         return {
             inode: at
@@ -131,10 +135,10 @@ def _every_listener(port: int) -> dict[str, int]:
 
 
 def _listening(family: int, port: int) -> list[tuple[str, int]]:
-    """Return the ports of listening sockets for v4 or v6 by sock_diag(7), which lists only these
-    (0.3 ms).
+    """Return (inode, port) of the sockets that listen on `port`, for v4 or v6; 0 stands for all
+    ports. sock_diag(7) lists only listening sockets, which takes 0.3 ms.
     """
-    # struct inet_diag_msg: the port at 4, the inode at 68.
+    # Offsets in struct inet_diag_msg: the port at 4, the inode at 68.
     found = []
     for message in _diagnosed(family, port, 1 << TCP_LISTEN, 0):
         at = struct.unpack_from(">H", message, 4)[0]
@@ -147,7 +151,7 @@ def _diagnosed(family: int, port: int, states: int, extensions: int) -> Iterator
     """Yield a `struct inet_diag_msg` with its attributes for each TCP socket in these states.
     Raises OSError or AttributeError if this system lacks sock_diag(7).
     """
-    # struct inet_diag_req_v2: family, protocol, extensions, padding, states, then the socket's id.
+    # struct inet_diag_req_v2: family, protocol, extensions, padding, states, id of the socket
     wanted = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, extensions, states)
     wanted += struct.pack(">HH", port, 0) + bytes(44)
     header = struct.pack("=IHHII", 16 + len(wanted), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST_DUMP, 1, 0)
@@ -166,8 +170,8 @@ def _diagnosed(family: int, port: int, states: int, extensions: int) -> Iterator
 
 
 def traffic(inodes: set[str]) -> dict[str, tuple[int, int]]:
-    """Return the bytes that TCP sockets have received and sent, by inode. Sent bytes count once the
-    peer has acknowledged them. Raises OSError, AttributeError: the kernel does not say.
+    """Return (received, sent) bytes of TCP sockets by inode. Sent bytes count once the peer has
+    acknowledged them. Raises OSError or AttributeError if the kernel does not report them.
     """
     found: dict[str, tuple[int, int]] = {}
     for family in (socket.AF_INET, socket.AF_INET6):
@@ -179,7 +183,7 @@ def traffic(inodes: set[str]) -> dict[str, tuple[int, int]]:
 
 
 def _tcp_bytes(message: bytes) -> tuple[int, int]:
-    """Return tcpi_bytes_received and tcpi_bytes_acked of `struct tcp_info`."""
+    """Return tcpi_bytes_received and tcpi_bytes_acked of the `struct tcp_info` in a message."""
     at = INET_DIAG_MSG
     while at + 4 <= len(message):
         length, kind = struct.unpack_from("=HH", message, at)
@@ -191,7 +195,9 @@ def _tcp_bytes(message: bytes) -> tuple[int, int]:
 
 
 def inodes(pid: int) -> set[str]:
-    """Return the inodes of the sockets that a process has open; empty if not permitted."""
+    """Return the inodes of the sockets that a process has open; empty if reading them is not
+    permitted.
+    """
     found: set[str] = set()
     folder = f"/proc/{pid}/fd"
     try:
@@ -203,7 +209,7 @@ def inodes(pid: int) -> set[str]:
         try:
             link = os.readlink(os.path.join(folder, name))
         except OSError:
-            # The descriptor was closed meanwhile.
+            # The descriptor was closed after the listing.
             continue
         if link.startswith("socket:["):
             found.add(link[8:-1])

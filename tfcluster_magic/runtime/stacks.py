@@ -5,10 +5,10 @@ The program's hook (`site/sitecustomize.py`) lets the kernel write every thread'
 when a real-time signal arrives, even if the program hangs. The signal is sent only to a process
 that has this memory open and catches the signal, because it would end any other process. It is sent
 only while the process does not compute: the handler reads the threads' frames without the GIL, so a
-thread that runs Python meanwhile could make it crash (CPython issues 116008 and 140815).
-`usage/stacks.py` of the package writes the requests and reads the answers. `keep`
-takes the stacks of a stalled task without a request, and keeps them beside its log. Standard
-library only, Python 3.8 syntax.
+thread that runs Python at that time could make the process crash (CPython issues 116008 and
+140815). `usage/stacks.py` of the package writes the requests and reads the answers. `keep` saves
+the stacks of a stalled task in the run's folder without a request. Standard library only, Python
+3.8 syntax.
 """
 
 from __future__ import annotations
@@ -31,27 +31,28 @@ FOLDER = ".tfcluster-stacks"
 # The same signal and name as in site/sitecustomize.py.
 SIGNAL = getattr(signal, "SIGRTMAX", 64) - 7
 MEMORY = "/memfd:tfcluster-stacks"
-# Maximum seconds for the answer of a process and of a whole task; seconds without growth after
-# which an answer is complete.
+# Maximum seconds for the answer of one process, and of all processes of a task; seconds without
+# growth after which an answer is complete.
 ANSWER, ALL, SETTLED = 3.0, 15.0, 0.4
-# Seconds for which a process must use no CPU before it gets the signal, and maximum seconds to wait
-# for such a moment.
+# A process gets the signal after it has used no CPU for STILL seconds; LOOK is the maximum time to
+# wait for such a moment.
 STILL, LOOK = 0.1, 2.0
 MOST_PROCESSES = 32
 MOST_BYTES = 256 << 10
 MOST_WORDS = 200
-# Maximum bytes of the stacks that are kept of a run, and the minimum number for each task.
+# Maximum bytes of the kept stacks of a run. Each task may use its share of them, but at least
+# LEAST_KEPT bytes.
 KEPT_BYTES, LEAST_KEPT = 8 << 20, 16 << 10
-# Maximum requests that are answered in one check; seconds after which an answer that nobody fetched
-# is removed.
+# Maximum number of requests that are answered in one check, and seconds after which an answer that
+# was not fetched is removed.
 MOST_REQUESTS = 4
 FORGOTTEN = 600.0
 _NAME = re.compile(r"\.([0-9a-f]{32})\.(ask|json)")
 
 
 def answer(folder: str, task: str, family: Callable[[], list[int]]) -> None:
-    """Answer requests for the stacks of this task, whose processes `family` lists. Errors of the
-    volume are ignored, because the caller waits for a limited time.
+    """Answer the requests in `folder` for the stacks of this task, whose processes `family` lists.
+    Errors of the volume are ignored: whoever wrote a request waits only for a limited time.
     """
     try:
         at = os.open(
@@ -80,8 +81,8 @@ def answer(folder: str, task: str, family: Callable[[], list[int]]) -> None:
 def keep(
     folder: str, task: str, family: Callable[[], list[int]], since: float, attempt: int, tasks: int
 ) -> None:
-    """Replace the kept stacks of this task by the current ones; the task has been inactive since
-    `since`. `tasks` is the number of tasks of the run. A failing volume raises no error.
+    """Replace the kept stacks of this task by the current stacks. The task has been inactive since
+    `since`; `tasks` is the number of tasks of the run. Errors of the volume are ignored.
     """
     try:
         path = os.path.join(folder, FOLDER)
@@ -109,8 +110,9 @@ def keep(
 
 
 def _requests(at: int, task: str) -> list[str]:
-    """Remove a few requests for this task and return their numbers. A request that cannot be
-    removed is not answered, because it would be answered again and again.
+    """Remove at most MOST_REQUESTS requests for this task and return their numbers. A request that
+    cannot be removed is not answered, because it would be answered again at every check. Old
+    answers are removed, too.
     """
     found: list[str] = []
     for name in os.listdir(at):
@@ -124,7 +126,7 @@ def _requests(at: int, task: str) -> list[str]:
             elif os.lstat(name, dir_fd=at).st_mtime < time.time() - FORGOTTEN:
                 os.unlink(name, dir_fd=at)
         except OSError:
-            # The request was removed meanwhile, or a program put something else here.
+            # The request is gone, or a program has put something else here.
             continue
     return found
 
@@ -143,8 +145,8 @@ def _write(at: int, name: str, content: bytes) -> None:
 
 
 def stack_of(pid: int, until: float) -> dict[str, Any]:
-    """Return the command and the stacks of a process, or a code that says why there are none; wait
-    until the monotonic time `until` at most.
+    """Return the command and the stacks of a process; without stacks, `problem` is a code that says
+    why. Wait at most until the monotonic time `until`.
     """
     command = read_text(f"/proc/{pid}/cmdline").replace("\0", " ").strip()[:MOST_WORDS]
     found = {"pid": pid, "command": command, "stack": "", "problem": ""}
@@ -166,11 +168,11 @@ def stack_of(pid: int, until: float) -> dict[str, Any]:
 
 
 def _moment(pid: int, until: float) -> str:
-    """Wait for a moment in which the process does not compute and can take the signal at once; then
-    return ''. If there is no such moment until the monotonic time `until`, return the code of the
-    problem.
+    """Wait until the process does not compute and can take the signal at once; then return ''. If
+    this does not happen until the monotonic time `until`, return the code of the problem.
 
-    The signal is not sent if it would stay pending and arrive when the process computes again.
+    A process that cannot take the signal at once gets none: the signal would stay pending and
+    arrive when the process computes again.
     """
     while True:
         before = process.read_stat(pid)[11:13]
@@ -183,8 +185,8 @@ def _moment(pid: int, until: float) -> str:
 
 
 def _not_now(pid: int) -> str:
-    """Return the code of the problem if a thread is running or no thread can take the signal now;
-    else ''.
+    """Return '' if no thread is running and one can take the signal now, else the code of the
+    problem.
     """
     folder = f"/proc/{pid}/task"
     takes = False
@@ -216,7 +218,7 @@ def _memory_of(pid: int) -> str:
                 if os.readlink(os.path.join(folder, name)).startswith(MEMORY):
                     return os.path.join(folder, name)
             except OSError:
-                # The descriptor was closed meanwhile.
+                # The descriptor was closed after the listing.
                 continue
     except OSError:
         # The process has ended, or has changed its user.
@@ -232,7 +234,9 @@ def _catches(pid: int) -> bool:
 
 
 def _dump(pid: int, memory: str, until: float) -> str:
-    """Send the signal and return what the process writes then; '' if it does not answer."""
+    """Send the signal and return the stacks that the process then writes to `memory`; '' if it does
+    not answer.
+    """
     try:
         fd = os.open(memory, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -240,7 +244,7 @@ def _dump(pid: int, memory: str, until: float) -> str:
     try:
         before = size = os.fstat(fd).st_size
         process.send(pid, SIGNAL)
-        # The memory raises no event, so its size is polled.
+        # Writes to the memory cause no event, so its size is polled.
         grown = time.monotonic()
         while time.monotonic() < until:
             time.sleep(0.02)

@@ -1,10 +1,11 @@
 """PID 1 of a task: `python -S -E task.py <task.json> <task>` runs one task of a TFCluster.
 
-It gives the program (or server) its addresses and environment, passes on its output, and reports
-its activity. It ends when asked or when its parent ends, leaves no descendant behind, and writes
-the exit as report and termination message. It never restarts anything. The same files run on this
-machine and in a container: standard library only, Python 3.8 syntax. The modules beside this one
-are found because the started script's folder is sys.path[0].
+This process gives the program (or server) its addresses and environment, forwards the program's
+output, and reports its activity. It ends on request or when its parent ends, leaves no descendant
+behind, and reports the exit to the backend and in the termination message. It never restarts
+anything. The same files run on this machine and in a container, so they use only the standard
+library and Python 3.8 syntax. The other modules of this folder are found because the folder of the
+started script is sys.path[0].
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# An open port raises no event, so it is polled: (until this second, at this interval).
+# That a port opens causes no event, so the port is polled: (until this second, at this interval).
 READY_PACE = ((5.0, 0.02), (60.0, 0.1), (float("inf"), 1.0))
 # The supervisor or kubelet kills this process at the end of the grace period. The program is killed
 # this many seconds earlier, so that its exit can be reported.
@@ -47,8 +48,8 @@ HEADROOM = 1.0
 GIVE_UP = 5.0
 DRAIN = 5.0
 COPY = 2.0
-# The line "quiet since …" in a pod's log is repeated after TensorFlow has repeated a line this
-# often, because only the last twenty lines are read.
+# The line "quiet since …" in a pod's log is repeated after TensorFlow has repeated a note this
+# often, because the operator reads only the last twenty lines of the log.
 REPEAT_QUIET = 8
 # Maximum seconds of the search for a program's last writes.
 LAST_LOOK = 2.0
@@ -57,7 +58,7 @@ MOST_TOLD, MOST_TOLD_CHARS = 4, 250
 
 
 class Task:
-    """One child, from its preparation to its last report."""
+    """One task: preparation, start of the child process, and reports until the exit."""
 
     def __init__(self, config: TaskConfig, report: Report, loop: EventLoop) -> None:
         self.config = config
@@ -112,14 +113,14 @@ class Task:
         for number in STOP_SIGNALS:
             self.loop.on_signal(number, self._stop)
         self.loop.on_signal(signal.SIGCHLD, self._reap)
-        # The signal comes when the parent's thread ends, which need not be the parent's own end.
+        # The signal comes when the thread that started us ends; the parent may still be running.
         self.loop.on_signal(process.PARENT_DIED, lambda: self._check_parent(parent))
         process.adopt_orphans()
         process.tell_when_parent_dies()
         self._check_parent(parent)
         if self.report.fd >= 0:
-            # With no events requested, poll() reports only errors: that the reading end was closed,
-            # even if the parent ended before this call.
+            # With no events requested, poll() reports only errors, such as that the read end was
+            # closed. It does so even if the parent ended before this call.
             self.loop.on_fd(self.report.fd, 0, self._orphan)
 
     def _check_parent(self, parent: int) -> None:
@@ -177,8 +178,8 @@ class Task:
         look()
 
     def _ready(self, sign: dict[str, Any]) -> None:
-        """Report that the program counts as started, because its port is open, it needs none, or a
-        sign shows it.
+        """Report that the program counts as started: its port is open, it needs none, or `sign`
+        shows that it works.
         """
         self.activity.words.looks_for_steps = False
         self.report.event("ready", **sign)
@@ -190,7 +191,7 @@ class Task:
             try:
                 Beacon(self.loop, self.config.started_beacon).show(True)
             except OSError:
-                # The program itself listens on that port, which is as good.
+                # The program itself listens on this port, so the probe can connect anyway.
                 pass
         if os.path.isdir("/proc/self"):
             self._watch_quiet()
@@ -201,7 +202,7 @@ class Task:
             self._look_elsewhere()
             quiet = self.activity.quiet()
             if quiet and self.usage and not self.config.task.startswith("evaluator-"):
-                # An evaluator waits for checkpoints, which is no stall.
+                # A quiet evaluator waits for checkpoints, which is no stall.
                 self.usage.quiet(quiet["since"])
             if quiet != self._quiet:
                 if quiet is None or self._quiet is None:
@@ -215,8 +216,8 @@ class Task:
         self.loop.after("look", self._pace, look)
 
     def _look_elsewhere(self) -> None:
-        """Report on which ports the program listens, if it counted as started although its own port
-        was closed.
+        """Report the ports on which the program listens, once, if another sign than ports showed
+        that it had started.
         """
         found = self._signs.elsewhere(family()) if self._signs else None
         if found is not None:
@@ -234,7 +235,9 @@ class Task:
             )
 
     def _say_in_pod(self, text: str) -> None:
-        """Print a line to the log of a pod, which the operator reads instead of reports."""
+        """In a pod, print a line to the log, because the operator reads the log and gets no
+        reports.
+        """
         if self.report.fd < 0:
             self.output.say(text, copied=False)
 
@@ -264,7 +267,7 @@ class Task:
         self.stopping = True
         self.loop.cancel("look")
         if self.child:
-            # A shell does not pass signals on to its commands, so the signal goes to the whole
+            # A shell does not pass signals on to its commands, so the signal is sent to the process
             # group.
             target = -self.child if self.config.is_shell else self.child
             process.send(target, signal.SIGTERM)
@@ -277,8 +280,7 @@ class Task:
         self.loop.after("grace", GIVE_UP, self._give_up)
 
     def _give_up(self) -> None:
-        # Not even SIGKILL ends a process that waits for a dead volume, so stop waiting for the
-        # process.
+        # Not even SIGKILL ends a process that waits for a dead volume, so do not wait any longer.
         self.given_up = True
 
     def _reap(self) -> None:
@@ -289,7 +291,7 @@ class Task:
                 self.status, self.ended_at = status, time.time()
                 self.loop.cancel("look")
                 if self.stopping:
-                    # Now ask the processes that it has left behind to end.
+                    # Ask the processes that the child has left behind to end, too.
                     for other in process.descendants():
                         process.send(other, signal.SIGTERM)
 

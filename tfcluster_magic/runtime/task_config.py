@@ -1,7 +1,7 @@
 """The configuration of one task from task.json: its addresses, environment and command.
 
-Pure, except that it reads that file. TF_CONFIG, flags and TensorFlow's defaults are in `tf_config`.
-Standard library only, Python 3.8 syntax.
+The only input is this file. `tf_config` makes TF_CONFIG, flags and TensorFlow's defaults. Standard
+library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from tf_config import TFConfig
 
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy", "HTTPS_PROXY", "HTTP_PROXY")
-# The hub's and the kernel's secrets, and variables that only this runtime needs.
+# Variables that a program does not get: secrets of the hub and of Jupyter kernels, and variables
+# that only this runtime needs.
 PRIVATE_PREFIXES = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
 PRIVATE = (
     "TFCLUSTER_REPORT_FD",
@@ -32,28 +33,29 @@ PRIVATE = (
     "TFCLUSTER_INDEX_IGNORED",
 )
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
-# Maximum bytes of the task.json that a task reads.
+# Maximum bytes of a task.json.
 MOST_BYTES = 8 << 20
 # The folder of these files, or the zip in a pod.
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def failures(env: Mapping[str, str]) -> tuple[int, int]:
-    """Return how often a Job has replaced this task's pod: after failures, and after disruptions.
-    The latter is 0 if the Job does not count them apart (`kube/objects/pod_template.py`).
+    """Return how often a Job has replaced this task's pod: (after failures, after disruptions). The
+    second number is 0 if the Job does not count disruptions separately
+    (`kube/objects/pod_template.py`).
     """
     said = [env.get(f"TFCLUSTER_INDEX_{name}", "") for name in ("FAILURES", "IGNORED")]
     return tuple(int(each) if each.isdigit() else 0 for each in said)  # type: ignore[return-value]
 
 
 def attempt(env: Mapping[str, str]) -> str:
-    """Return the number of this start: from the backend, else as counted by the pod's Job."""
+    """Return the number of this start of the task: the backend's, else counted by the pod's Job."""
     return env.get("TFCLUSTER_ATTEMPT") or str(1 + sum(failures(env)))
 
 
 class ConfigError(Exception):
-    """The task cannot be started as it was described; the text is for users. `message` has the code
-    of `spec/message_table.py` with the same meaning and its values, if any.
+    """The task cannot be started as it was described. The text is for users. `message` has the code
+    of the same message in `spec/message_table.py` and its values; None if there is no code.
     """
 
     def __init__(self, text: str, code: str = "", **values: str) -> None:
@@ -62,7 +64,7 @@ class ConfigError(Exception):
 
 
 def _content(path: str) -> bytes:
-    """Read a regular file of bounded size, also through a link, as in a pod. Raises OSError."""
+    """Read a regular file of limited size; it may be a link, as in a pod. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -132,7 +134,7 @@ class TaskConfig:
 
     @property
     def port(self) -> int:
-        """The task's own port; 0 if nobody may connect to it (evaluator)."""
+        """The task's own port; 0 for an evaluator, to which no task connects."""
         own = self.cluster.get(self.task_type)
         return int(own[self.index].rpartition(":")[2]) if own else 0
 
@@ -145,8 +147,9 @@ class TaskConfig:
     def needs(self, host: str, env: Mapping[str, str]) -> bool:
         """Return whether the task cannot start before this host has an address.
 
-        A pod's address disappears with the pod, so a worker that has ended never gets an address
-        again; parameter servers and servers of an In-Graph cluster do not end before the others.
+        Parameter servers and servers of an In-Graph cluster are always needed, because they do not
+        end before other tasks. A worker that has ended never gets an address again, because a pod's
+        address disappears with the pod.
         """
         lasting = ("chief", "worker", "ps") if self.in_graph else ("ps",)
         if any(host == _host(a) for kind in lasting for a in self.cluster.get(kind, [])):
@@ -156,7 +159,7 @@ class TaskConfig:
 
     @property
     def owner(self) -> str:
-        """The uid of the run that must own the output folder; empty if that is not checked."""
+        """The uid of the run that must own the output folder; empty if the owner is not checked."""
         return str(self.data.get("uid") or "") if self.data.get("ownFolder") else ""
 
     @property
@@ -174,7 +177,9 @@ class TaskConfig:
 
     @property
     def mark(self) -> str:
-        """The mark of this run's processes: its uid, or its name for a printed manifest."""
+        """The mark in the environment of this run's processes: the run's uid, or its name if a
+        printed manifest, which has no uid, started it.
+        """
         found: str = self.data.get("uid") or self.data["name"]
         return found
 
@@ -186,8 +191,8 @@ class TaskConfig:
 
     @property
     def start_dir(self) -> str:
-        """The folder in which the program starts: the working folder, or the run's own if the
-        working folder does not exist.
+        """The folder in which the program starts: `working_dir`, or the output folder if
+        `working_dir` does not exist.
         """
         return self.working_dir if os.path.isdir(self.working_dir) else self.output_dir
 
@@ -198,18 +203,20 @@ class TaskConfig:
 
     @property
     def reports_usage(self) -> bool:
-        """Whether its exit report says what it used, for advice on the next run of a schedule."""
+        """Whether the exit report has the task's usage, for advice on a schedule's next run."""
         return bool(self.data.get("reportsUsage"))
 
     @property
     def writes_results(self) -> bool:
-        """Whether its program may write event files and checkpoints: parameter servers do not."""
+        """Whether the program may write event files and checkpoints; parameter servers write
+        none.
+        """
         return not self.in_graph and self.task_type != "ps"
 
     @property
     def opens_port(self) -> bool:
-        """Whether the task is ready only when its own port accepts. A lone worker with
-        MultiWorkerMirroredStrategy opens none.
+        """Whether the task is ready only when its own port accepts connections. A single worker
+        with MultiWorkerMirroredStrategy opens no port.
         """
         serves = bool(self.program.get("serves")) and self._has_peers
         return bool(self.port) and (self.in_graph or serves)
@@ -220,7 +227,7 @@ class TaskConfig:
 
     @property
     def beacon(self) -> int:
-        """The port that is open while an In-Graph server is used; 0 for none."""
+        """The port that is open while an In-Graph server is in use; 0 for none."""
         return int(self.data.get("beacon") or 0) if self.in_graph else 0
 
     @property
@@ -231,14 +238,14 @@ class TaskConfig:
 
     @property
     def start_window(self) -> float:
-        """Seconds from the program's start within which a working program shows activity."""
+        """Seconds from the program's start after which its use of CPU counts as a sign of start."""
         return 0.5 * float(self.data.get("startTimeout") or 600.0)
 
     def hold_off(self, env: Mapping[str, str]) -> float:
-        """Return the seconds to wait before replacing a failed task.
+        """Return the seconds to wait before the program starts in place of a failed task.
 
-        Without parameter servers, either all workers start again together or the run fails. This
-        decision takes longer than a Job takes to replace a pod.
+        Without parameter servers, either all workers start again together or the run fails. The
+        operator needs longer for this decision than a Job needs to replace a pod.
         """
         together = self.task_type in ("chief", "worker") and not self.counts.get("ps")
         trainers = self.counts.get("chief", 0) + self.counts.get("worker", 0)
@@ -258,12 +265,14 @@ class TaskConfig:
 
     @property
     def interpreter(self) -> str:
-        """The Python of the program or server; by default ours."""
+        """The Python interpreter of the program or server; by default the one of this process."""
         chosen: str = self.data.get("interpreter") or sys.executable
         return chosen
 
     def command(self, find: Callable[[str], str]) -> list[str]:
-        """Return the child's argv; `find(name)` looks a program up on PATH. Raises ConfigError."""
+        """Return the child's argv; `find(name)` returns the path of a program on PATH. Raises
+        ConfigError.
+        """
         if self.in_graph:
             kind = self.data.get("server", "native")
             return [self.interpreter, HERE, "tf_server", "--server", kind]
@@ -292,8 +301,8 @@ class TaskConfig:
         return [shell, *tail]
 
     def environment(self, base: dict[str, str]) -> dict[str, str]:
-        """Return the child's environment: `base`, then the user's variables, then ours. Raises
-        ConfigError.
+        """Return the child's environment: `base`, the user's variables, and ours. Of equal names,
+        the later ones count. Raises ConfigError.
         """
         home = {"HOME": self.data["home"]} if self.data.get("home") else {}
         env = {**base, **home, **(self.data.get("env") or {})}
@@ -338,7 +347,9 @@ class TaskConfig:
         return env
 
     def defaults(self) -> dict[str, str]:
-        """Return TensorFlow's threads and gRPC options, for variables that nobody set."""
+        """Return variables with TensorFlow's threads and gRPC options; a user's values replace
+        them.
+        """
         limit = (self.data.get("threads") or {}).get(self.task_type)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         return tf_config.environment_defaults(limit, cores, self.counts, in_graph=self.in_graph)
@@ -349,8 +360,8 @@ def _host(address: str) -> str:
 
 
 def _preloadable(guard: str) -> str:
-    # The dynamic linker only warns about a preload that it cannot load, and the ports would then be
-    # open to the network.
+    # The dynamic linker only warns about a library of LD_PRELOAD that it cannot load, and the ports
+    # would then be open to the network.
     if not os.path.isfile(guard):
         raise ConfigError(f"the loopback guard {guard} is missing; reinstall tfcluster-magic")
     if ":" in guard or " " in guard:

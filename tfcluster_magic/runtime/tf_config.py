@@ -1,8 +1,9 @@
 """TF_CONFIG and TensorFlow's other settings of a cluster: address flags, thread and gRPC defaults.
 
-They are built only here: a task imports this module as `tf_config`, and the package imports it as
-`tfcluster_magic.runtime.tf_config`, to show them before a launch. So it imports none of its
-siblings. Pure functions of counts and addresses. Standard library only, Python 3.8 syntax.
+No other module makes these settings. A task imports this module as `tf_config`. The package imports
+it as `tfcluster_magic.runtime.tf_config` to show the settings before a launch. So this module
+imports no other module of its folder. All functions are pure. Standard library only, Python 3.8
+syntax.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ if TYPE_CHECKING:
 TASK_TYPES = ("chief", "worker", "ps", "evaluator")
 # Nobody connects to an evaluator, so it is in no other task's "cluster".
 CLUSTER_TYPES = ("chief", "worker", "ps")
-# The fewest inter-op threads without deadlock: with 2 the two clients of an In-Graph server
-# deadlock, with 1 the coordinator of a ParameterServerStrategy. More threads than cores slow other
-# programs by up to a tenth.
+# Numbers of inter-op threads that avoid deadlocks. With 2, two clients of an In-Graph server
+# deadlock; with 1, the coordinator of a ParameterServerStrategy does. Other programs get only
+# LEAST_INTEROP_THREADS, because more threads than cores slow them by up to a tenth.
 CLIENTS_INTEROP_THREADS = 8
 COORDINATOR_INTEROP_THREADS = 4
 LEAST_INTEROP_THREADS = 2
-# Keepalive turns the silent loss of a node into an error within seconds instead of a hang; a proxy
-# in the environment breaks TensorFlow's gRPC even to 127.0.0.1.
+# With keepalive, the silent loss of a node causes an error within seconds instead of a hang. The
+# proxy is disabled, because with a proxy in the environment TensorFlow's gRPC fails even to
+# 127.0.0.1.
 GRPC_OPTIONS = (
     "grpc.keepalive_time_ms=10000,grpc.keepalive_timeout_ms=5000,grpc.enable_http_proxy=0"
 )
@@ -49,9 +51,9 @@ def tf_cluster(addresses: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 def build(addresses: Mapping[str, Sequence[str]], task_type: str, index: int) -> TFConfig:
     """Return the TF_CONFIG of one task.
 
-    Without parameter servers, an evaluator is listed in its own "cluster". Programs with Estimators
-    create a MultiWorkerMirroredStrategy in each task, even in the evaluator, and the strategy
-    counts the tasks of its own task's type there. RunConfig ignores the entry
+    Without parameter servers, the "cluster" of an evaluator also lists the evaluator. Programs with
+    Estimators create a MultiWorkerMirroredStrategy in each task, even in the evaluator, and in its
+    "cluster" the strategy counts the tasks of the evaluator's type. RunConfig ignores this entry
     (tensorflow/python/distribute/multi_worker_util.py, worker_count;
     tensorflow_estimator/python/estimator/run_config.py).
     """
@@ -67,7 +69,9 @@ def check(
     task_type: str,
     index: int,
 ) -> None:
-    """Raise ValueError if the cluster lacks the task, or a type lacks addresses."""
+    """Raise ValueError if the cluster lacks the task, or has another number of addresses than of
+    tasks.
+    """
     if task_type not in TASK_TYPES:
         raise ValueError(f"{task_type!r} is none of the task types {', '.join(TASK_TYPES)}")
     if not 0 <= index < counts.get(task_type, 0):
@@ -92,8 +96,8 @@ def flags(
     """Return the flags for a program, as `--name=value`.
 
     Args:
-        wanted: the names of the flags as the program spells them, `ps-hosts` or `ps_hosts`; a flag
-            that is not about addresses or data gets the output folder.
+        wanted: the names of the flags as the program spells them, `ps-hosts` or `ps_hosts`. A flag
+            that is neither about addresses nor about data gets the output folder.
         addresses: host:port by task type.
         task_type: the task's type.
         index: the task's index.
@@ -116,11 +120,11 @@ def environment_defaults(
     """Return TensorFlow's threads and gRPC options, and Python's fault handler, as defaults.
 
     Args:
-        threads: the task's CPU limit rounded up, None without one (TensorFlow sizes its pools by
-            the machine's cores, not by a limit).
-        cpus: cores that the task may use.
-        counts: tasks of each type; a chief may coordinate parameter servers and workers.
-        in_graph: whether the task is a server, for clients outside of the cluster.
+        threads: the task's CPU limit rounded up; `None` if it has no limit. TensorFlow itself sizes
+            its pools by the machine's cores, not by the limit.
+        cpus: the number of cores that the task may use.
+        counts: the number of tasks by type. With parameter servers, a chief is a coordinator.
+        in_graph: whether the task is a server for clients outside of the cluster.
     """
     found = {"TF_GRPC_DEFAULT_OPTIONS": GRPC_OPTIONS, "PYTHONFAULTHANDLER": "1"}
     least = LEAST_INTEROP_THREADS
@@ -130,6 +134,6 @@ def environment_defaults(
         least = COORDINATOR_INTEROP_THREADS
     if threads:
         found["TF_NUM_INTRAOP_THREADS"] = str(threads)
-    if threads or least > cpus:  # else TensorFlow's own choice, as many as cores, is enough
+    if threads or least > cpus:  # else TensorFlow's default, one thread for each core, is enough
         found["TF_NUM_INTEROP_THREADS"] = str(max(least, threads or cpus))
     return found

@@ -1,8 +1,9 @@
 """A bare TensorFlow server for an In-Graph task: the C API, without importing TensorFlow's Python.
 
-It is started as `python <the runtime> tf_server` and reads TF_CONFIG. It runs tf.distribute.Server
-instead with `--server python`, or, with a line in the log, if the C API is missing or fails. A
-server that serves never ends by itself. Standard library only, Python 3.8.
+The server is started as `python <the runtime> tf_server` and reads TF_CONFIG. It runs
+tf.distribute.Server instead of the C API with `--server python`, or if the C API is missing or
+fails, which a line in the log says. A running server never ends by itself. Standard library only,
+Python 3.8.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 # The exit status if the port is taken; 98 is EADDRINUSE on Linux.
 PORT_TAKEN = 98
 FRAMEWORK = "libtensorflow_framework.so.2"
-# The libraries with TensorFlow's C API: since version 2.12, and before.
+# The libraries with TensorFlow's C API: since version 2.12, and before 2.12.
 LIBRARIES = ("libtensorflow_cc.so.2", "python/_pywrap_tensorflow_internal.so")
 
 
@@ -38,7 +39,7 @@ def varint(number: int) -> bytes:
 
 
 def field(number: int, value: int | str | bytes) -> bytes:
-    """Encode one protobuf field: an int as varint, text and messages with their length."""
+    """Encode one protobuf field: an int as varint, a text or message after its length."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     data = value.encode("utf-8") if isinstance(value, str) else value
@@ -48,7 +49,9 @@ def field(number: int, value: int | str | bytes) -> bytes:
 def server_def(
     cluster: dict[str, list[str]], job: str, index: int, intra: int, inter: int
 ) -> bytes:
-    """Encode a tensorflow.ServerDef (tensorflow_server.proto); 0 threads is the default."""
+    """Encode a tensorflow.ServerDef (tensorflow_server.proto). `intra` and `inter` are numbers of
+    threads; 0 stands for TensorFlow's default.
+    """
     jobs = b""
     for name, hosts in cluster.items():
         # JobDef: name=1, tasks=2, a map with key=1 and value=2
@@ -86,7 +89,8 @@ class NativeApi:
         paths = [os.path.join(folder, name) for name in LIBRARIES]
         path = next(filter(os.path.exists, paths), paths[0])
         try:
-            # The other library finds its symbols only if this one is loaded first and globally.
+            # The library with the C API needs symbols of FRAMEWORK, so FRAMEWORK is loaded first,
+            # and its symbols are made global.
             framework = self._ctypes.CDLL(
                 os.path.join(folder, FRAMEWORK), mode=self._ctypes.RTLD_GLOBAL
             )
@@ -115,12 +119,12 @@ class NativeApi:
         return server
 
     def join(self, server: Any) -> None:
-        """Wait for ever."""
+        """Wait for the server, which never ends."""
         self._join(server, self._status)
 
 
 def serve_native(cluster: dict[str, list[str]], job: str, index: int) -> None:
-    """Serve through the C API; does not return. Raises UnusableError before it serves."""
+    """Serve through the C API; does not return. Raises UnusableError if the server cannot start."""
     api = NativeApi()
     threads = [int(os.environ.get(f"TF_NUM_{n}_THREADS") or 0) for n in ("INTRAOP", "INTEROP")]
     server = api.start(server_def(cluster, job, index, *threads))
@@ -138,7 +142,9 @@ def serve_python(cluster: dict[str, list[str]], job: str, index: int) -> None:
 
 
 def port_is_taken(address: str) -> bool:
-    """Return whether another process has the port; a reserved port that we may share is free."""
+    """Return whether another process has the port. A port that is reserved for us, and that we may
+    share, counts as free.
+    """
     import errno
     import socket
 
@@ -163,7 +169,7 @@ def say(text: str) -> None:
 
 def main(argv: list[str]) -> int:
     """Serve the task that TF_CONFIG names; return the exit status if that is impossible."""
-    # The main thread never comes back from C, where Python's own handler would have to wait.
+    # Python's own handler of SIGINT would never run, because the main thread stays in C.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         config = json.loads(os.environ["TF_CONFIG"])
@@ -184,7 +190,7 @@ def main(argv: list[str]) -> int:
         serve(cluster, job, index)
     except UnusableError as error:
         say(f"TensorFlow's C API cannot serve ({error}); going on with tf.distribute.Server")
-        # Start afresh, because the C API has left state in this process. The port is checked again.
+        # Replace the process, because the C API has left state in it. The port is checked again.
         again = [sys.executable, sys.argv[0], "tf_server", "--server", "python"]
         os.execv(sys.executable, again)
     except Exception as error:  # TensorFlow's own types, not imported here

@@ -1,14 +1,14 @@
 """Samples of a task's usage: CPU, throttling, memory, network, disk and GPUs.
 
-A thread samples every two seconds and writes to the folder `.tfcluster-usage` of the run's output,
-a file for each task. All files of a run together stay below 1 MiB: old samples are merged. If the
-volume hangs, is full or was removed, only samples are lost. `usage/` of the package reads the
-files. The thread also answers requests for stacks, and keeps those of a stalled program. Standard
-library only, Python 3.8 syntax.
+A thread takes a sample every two seconds and writes it to the task's file in the folder
+`.tfcluster-usage` of the run's output. Old samples are merged, so all files of a run together stay
+below 1 MiB. If the volume hangs, is full or was removed, only samples are lost. `usage/` of the
+package reads the files. The thread also answers requests for stacks, and keeps the stacks of a
+stalled program. Standard library only, Python 3.8 syntax.
 
-All processes of the task in /proc count, including ended ones. Network means all traffic of the
-pod, or outside of pods that of the task's TCP connections, without the last bytes of a connection
-that ends between two samples. Disk means transfers of block devices.
+The usage of all processes of the task counts, including ended processes. Network is all traffic of
+the pod. Outside of pods, it is the traffic of the task's TCP connections, without the last bytes of
+a connection that ends between two samples. Disk is the traffic of block devices.
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ if TYPE_CHECKING:
 
 FOLDER = ".tfcluster-usage"
 SAMPLE = 2.0
-# The largest part of a core that sampling may use; with that of `activity` it is 0.5 %.
+# The maximum fraction of a core that sampling may use. The sampling of `activity` and this sampling
+# together may use 0.5 % of a core.
 MOST_SHARE = 0.003
-# The longest pause after a costly sample: half of the time after which `usage/summary.py` regards a
-# sample as stale. Requests for stacks are looked for more often.
+# The longest pause after a sample that took much CPU time: half of the time after which
+# `usage/summary.py` regards a sample as stale. MOST_LOOK is the longest pause between two checks
+# for requests for stacks.
 LONGEST, MOST_LOOK = 15.0, 10.0
 # The process tree is listed again after this many samples, or when one of its processes has ended:
 # finding the children of a hundred threads costs more than the rest of a sample.
@@ -49,17 +51,18 @@ LIST_EVERY = 3
 STALLED_SAMPLES, MOST_STALLS = 5, 5
 
 # ---- the file ----
-# Lines of JSON. An object begins an attempt: its time (seconds since 1970), number and limits. An
-# array is an interval that follows the one before: [0.1 s, CPU 0.01 s, memory 64 KiB, received KiB,
-# sent KiB, read KiB, written KiB, throttled 0.01 s, GPU 0.01 s, GPU memory 64 KiB, peak of memory
-# 64 KiB, step], without last zeros. The peak is the maximum that the kernel recorded between two
-# samples, if it exceeds all samples. The step is the newest that the program reported, if it
-# reported a new one.
+# A file has lines of JSON. An object begins an attempt: its time (seconds since 1970), number and
+# limits. An array is an interval that begins at the end of the previous one. It has 12 numbers,
+# each in the unit given here: [duration 0.1 s, CPU 0.01 s, memory 64 KiB, received KiB, sent KiB,
+# read KiB, written KiB, throttled 0.01 s, GPU 0.01 s, GPU memory 64 KiB, peak of memory 64 KiB,
+# step]. Zeros at the end are left out. The peak is the maximum that the kernel recorded; it is 0
+# unless it exceeds all samples and earlier peaks. The step is the newest that the program reported;
+# it is 0 if the step has not changed.
 
 VERSION = 1
 RUN_BYTES = 1 << 20
 TASK_BYTES = 32 << 10
-# Maximum writes of a whole run in a second, so that 600 tasks do not load a volume.
+# Maximum writes of all tasks of a run in a second, so that 600 tasks do not overload a volume.
 MOST_WRITES = 60.0
 BLOCK = 64 << 10
 KIB = 1 << 10
@@ -73,12 +76,12 @@ MOST_REPORT, MOST_STEP = 64 << 10, (1 << 53) - 1
 
 
 def merged(rows: list[list[int]]) -> list[int]:
-    """Return one interval for several: sums, the largest memory, and the newest step."""
+    """Merge intervals into one: add up the numbers, but use the largest memory, peak and step."""
     return [max(c) if at in _LARGEST else sum(c) for at, c in enumerate(zip(*rows))]
 
 
 def encoded(row: list[int]) -> bytes:
-    """Return the line of an interval."""
+    """Return an interval as a line of the file."""
     count = len(row)
     while count > 1 and not row[count - 1]:
         count -= 1
@@ -86,9 +89,10 @@ def encoded(row: list[int]) -> bytes:
 
 
 def thinned(content: bytes, most: int) -> bytes:
-    """Return the content of a file in at most `most` bytes, if any whole interval fits. The newest
-    quarter of the intervals stays; the others are merged to equal lengths. If that is not enough,
-    the oldest attempts are dropped.
+    """Return the content of a file, reduced to at most `most` bytes. The newest quarter of the
+    intervals stays unchanged, and the others are merged to equal lengths. If this is not enough,
+    the oldest attempts are dropped, then more of the newest intervals are merged. Return b"" if not
+    even one interval fits.
     """
     attempts = _attempts(content)
     count = sum(len(rows) for _head, rows in attempts)
@@ -116,8 +120,8 @@ def thinned(content: bytes, most: int) -> bytes:
 
 
 def _attempts(content: bytes) -> list[tuple[bytes, list[list[int]]]]:
-    """Return the attempts of a file, each with its first line and its intervals. Other lines are
-    ignored, and so is a line that a killed writer left unfinished.
+    """Return the attempts of a file: for each, its first line and its intervals. Other lines are
+    ignored, such as a line that a killed writer left unfinished.
     """
     found: list[tuple[bytes, list[list[int]]]] = []
     for line in content.split(b"\n")[:-1]:
@@ -138,7 +142,7 @@ def _is_row(value: Any) -> bool:
 
 
 def _binned(rows: list[list[int]], step: int) -> list[list[int]]:
-    """Merge rows that end in the same interval of `step` (0.1 s)."""
+    """Merge the rows that end within the same period; periods last `step` tenths of a second."""
     made: list[list[int]] = []
     group: list[list[int]] = []
     at, place = 0, -1
@@ -153,13 +157,14 @@ def _binned(rows: list[list[int]], step: int) -> list[list[int]]:
 
 
 class UsageFile:
-    """One task's file. It never raises. Intervals that cannot be written are merged into one and
-    kept for the next call.
+    """The file of one task. Its methods never raise. Intervals that cannot be written are merged
+    into one, which is written by a later call.
     """
 
     def __init__(self, folder: str, task: str, tasks: int) -> None:
         self._path = os.path.join(folder, FOLDER, f"{task}.jsonl")
-        # While a file is replaced, its successor lies beside it and has half of its size.
+        # While a file is replaced, the new file also exists and has up to half of the old file's
+        # size.
         self._most = min(TASK_BYTES, RUN_BYTES // max(1, tasks) * 2 // 3)
         self._head = b""
         self._rows: list[list[int]] = []
@@ -263,7 +268,9 @@ class Digest:
             self._rows, self._stride = _in_pairs(self._rows), 2 * self._stride
 
     def text(self) -> str:
-        """Return it in the form of a file, with at most DIGEST_BYTES; '' without any interval."""
+        """Return the merged intervals in the format of a file, in at most DIGEST_BYTES; '' if there
+        is no interval.
+        """
         rows = [*self._rows, *([merged(self._pending)] if self._pending else [])]
         while rows:
             text = self._head + b"".join(map(encoded, rows)).decode()
@@ -299,8 +306,8 @@ def memory(pids: list[int]) -> tuple[int, int]:
 
 
 def disk(pids: list[int]) -> tuple[int, int]:
-    """Return the bytes that these processes, and ended processes below them, have read from and
-    written to block devices. A process whose numbers are not readable is left out.
+    """Return (read, written): the bytes that these processes, and the ended processes below them,
+    have transferred from and to block devices. A process whose numbers are not readable is ignored.
     """
     read = written = 0
     for pid in pids:
@@ -314,7 +321,7 @@ def disk(pids: list[int]) -> tuple[int, int]:
 
 
 def pod_network() -> tuple[int, int]:
-    """Return the bytes that a pod has received and sent, without its loopback."""
+    """Return the bytes that this pod has received and sent, except over its loopback."""
     received = sent = 0
     for line in read_text("/proc/net/dev").splitlines()[2:]:
         name, _colon, numbers = line.partition(":")
@@ -326,7 +333,7 @@ def pod_network() -> tuple[int, int]:
 
 
 class Connections:
-    """The bytes of the TCP connections of processes, added up over connections that come and go."""
+    """The bytes of the TCP connections of processes, including connections that have ended."""
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[int, int]] = {}
@@ -348,8 +355,8 @@ class Connections:
 
 
 class Cgroup:
-    """The task's own control group: its limits, and for how long it was throttled. A group that
-    other processes share does not count.
+    """The task's own control group: its limits, and the time for which it was throttled. A group
+    that has processes of others is ignored.
     """
 
     def __init__(self, pids: list[int]) -> None:
@@ -366,7 +373,9 @@ class Cgroup:
         self._memory = next((os.path.join(at, name) for at, name in groups if at), "")
 
     def throttled(self) -> float:
-        """Return the seconds for which the group's threads had to wait because of its CPU limit."""
+        """Return the seconds for which the group's threads waited because of the group's CPU
+        limit.
+        """
         for line in (
             read_text(os.path.join(self._cpu, "cpu.stat")).splitlines() if self._cpu else ()
         ):
@@ -378,7 +387,7 @@ class Cgroup:
         return 0.0
 
     def limits(self) -> dict[str, float]:
-        """Return the limits that the group has: `cpu` in cores, `memory` in bytes."""
+        """Return the group's limits, as far as it has any: `cpu` in cores, `memory` in bytes."""
         found: dict[str, float] = {}
         if self._cpu:
             quota, _space, period = read_text(os.path.join(self._cpu, "cpu.max")).partition(" ")
@@ -394,10 +403,10 @@ class Cgroup:
 
 
 class Gpus:
-    """The task's NVIDIA GPUs by NVML, the driver's own library; none if NVML is not installed.
+    """The task's NVIDIA GPUs, read by NVML, the driver's library; no GPUs if NVML is not installed.
 
-    `CUDA_VISIBLE_DEVICES` names them, and its numbers are read as NVML's. Utilisation and memory
-    are those of the whole device.
+    `visible` is the value of `CUDA_VISIBLE_DEVICES`, whose numbers are used as NVML's numbers.
+    Utilization and memory are those of the device, including its use by other processes.
     """
 
     def __init__(self, visible: str | None) -> None:
@@ -420,7 +429,7 @@ class Gpus:
             found = (self._find(name) for name in names)
             self._devices = [each for each in found if each is not None]
         except (OSError, AttributeError, ImportError):
-            # No driver, or one that is older than these calls.
+            # There is no driver, or an old driver without these calls.
             self._devices = []
 
     def _find(self, name: str) -> ctypes.c_void_p | None:
@@ -435,8 +444,8 @@ class Gpus:
         return handle if status == 0 else None
 
     def look(self) -> tuple[float, int]:
-        """Return how many GPUs are busy (1.5: one, and another for half of the time), and their
-        used bytes.
+        """Return the number of busy GPUs, such as 1.5 if one is busy and another is busy for half
+        of the time, and the used bytes of all GPUs.
         """
         busy, used = 0.0, 0
         for device in self._devices:
@@ -458,7 +467,7 @@ class Reports:
         self._step = 0
 
     def step(self) -> int:
-        """Return the newest reported step; 0 without any."""
+        """Return the newest reported step; 0 if the program has reported none."""
         try:
             found = os.stat(self._path)
             if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_REPORT:
@@ -477,8 +486,9 @@ class Reports:
 
 
 class UsageWatch:
-    """Samples the processes below this one until `close`. `seen` is the last reading of them, and
-    `step` returns the step that the program has printed last. Raises ConfigError.
+    """Sampling of the processes below this one until `close`. `seen` is the last reading of these
+    processes; the argument `step` returns the step that the program has printed last. Raises
+    ConfigError.
     """
 
     def __init__(
@@ -513,8 +523,8 @@ class UsageWatch:
         self._thread.start()
 
     def quiet(self, since: float) -> None:
-        """Keep the stacks of the program once if it has done nothing for long. `since` is when its
-        inactivity began, in seconds since 1970.
+        """Keep the stacks of the program if it has been inactive for long. `since` is the start of
+        the inactivity, in seconds since 1970. Each period of inactivity is handled once.
         """
         if (
             since not in self._stalls
@@ -525,11 +535,11 @@ class UsageWatch:
             self._keep_stacks_of = since
 
     def digest(self) -> str:
-        """Return the samples so far in a form that fits into the exit report."""
+        """Return a summary of the samples so far that fits into the exit report."""
         return self._digest.text() if self._digest else ""
 
     def end(self) -> None:
-        """Take the last sample now."""
+        """Make the thread take its last sample now."""
         self._closing.set()
 
     def close(self, seconds: float) -> None:
@@ -541,7 +551,7 @@ class UsageWatch:
         pending: list[list[int]] = []
         self._gpus = Gpus(self._visible)
         self._connections = Connections()
-        # Bytes that this process itself had read and written before the program started.
+        # Disk and network traffic of this process before the program started.
         self._before = disk([os.getpid()]), pod_network() if self._in_pod else (0, 0)
         look = FamilyReading()
         self._pids = look.pids
@@ -577,7 +587,7 @@ class UsageWatch:
         self._file.close()
 
     def _sample(self) -> list[int]:
-        """Return the interval since the last sample."""
+        """Take a sample; return the interval since the last sample."""
         now = time.monotonic()
         if self._looks % LIST_EVERY == 0 or not all(map(read_stat, self._pids)):
             self.seen = FamilyReading()
@@ -609,7 +619,7 @@ class UsageWatch:
                 0,
             ],
         )
-        # Some figures of ended processes are lost.
+        # Totals may fall when a process has ended, because some of its numbers are lost.
         row = [max(0, b - a) for a, b in zip(before, self._totals)]
         self._totals = [max(each) for each in zip(before, self._totals)]
         row[MEMORY], row[GPU_MEMORY] = resident // BLOCK, used // BLOCK

@@ -1,11 +1,11 @@
 """The places where a program writes its results, and the checkpoint from which it started.
 
-Event files and checkpoints outside of the run's folder get links in its folder `written`, so that
-TensorBoard and progress find them. Files on a pod's own disk, which is lost with the pod, are
-copied there instead, within bounds, while the program runs. The files are found among those that
-the program's processes have open, and among new files below its working directory, never by the
-program's text. Nothing is written outside of the run's folder. A thread does this, because a volume
-may hang. Standard library only, Python 3.8.
+For event files and checkpoints outside of the run's folder, links are created in its folder
+`written`, so that TensorBoard and progress find them. Files on a pod's own disk, which is lost with
+the pod, are copied to `written` instead while the program runs, up to a limit. The files are found
+among the files that the program's processes have open, and among new files in the folders in which
+it may write, never by the program's text. Nothing is written outside of the run's folder. A thread
+does this, because a volume may hang. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ if TYPE_CHECKING:
     from task_config import TaskConfig
 
 WRITTEN = "written"
-# File in which a task in a pod records what will be lost, for clients that see the log volume.
+# Folder in which a task in a pod records which folders will be lost, for clients that see the log
+# volume.
 LOST = ".tfcluster-lost"
-# Pairs: until this many seconds after the start, pause this many seconds between two searches.
-# Every fourth search walks the folders.
+# Pairs of seconds: until the first number after the start, the pause between two searches is the
+# second number. Every fourth search also lists the folders in which the program may write.
 PACE = ((30.0, 1.0), (300.0, 2.5), (float("inf"), 10.0))
 WALK_EVERY = 4
 ENTRIES = 4000
 DEPTH = 4
 MOST_LINKS = 64
-# Copies from a pod's own disk: the number of bytes after which one search copies no further file,
-# and the maximum bytes of all copies together.
+# For copies from a pod's own disk: the number of bytes after which one search copies no further
+# file, and the maximum bytes of all copies together.
 COPY_PER_LOOK = 16 << 20
 COPY_IN_ALL = 512 << 20
 SETTLED = 2.0
@@ -52,8 +53,8 @@ _IGNORED = {".git", ".venv", "node_modules", "__pycache__", ".ipynb_checkpoints"
 
 
 def files_below(folder: str, but: str = "") -> Iterator[os.DirEntry[str]]:
-    """Yield the files in a folder and four levels below, breadth first. Follows no link, and does
-    not enter `but`.
+    """Yield the files in a folder and four levels of folders below it, breadth first. Links are not
+    followed, and the folder `but` is left out. The number of entries is limited.
     """
     level, left = [folder], ENTRIES
     for _depth in range(DEPTH + 1):
@@ -73,7 +74,7 @@ def files_below(folder: str, but: str = "") -> Iterator[os.DirEntry[str]]:
                         elif entry.is_dir(follow_symlinks=False) and not hidden:
                             below.append(entry.path)
             except OSError:
-                # The folder is gone, or may not be read.
+                # The folder is gone, or reading it is not permitted.
                 continue
         level = below
 
@@ -91,7 +92,9 @@ _EMPTY_DIR = "kubernetes.io~empty-dir"
 
 
 def is_lost_with_pod(path: str, mountinfo: str) -> bool:
-    """Return whether a path is on a pod's own disk, by the text of /proc/self/mountinfo."""
+    """Return whether a path is on a pod's own disk. `mountinfo` is the text of
+    /proc/self/mountinfo.
+    """
     best, lost = "", False
     for line in mountinfo.splitlines():
         head, _dash, tail = line.partition(" - ")
@@ -114,8 +117,8 @@ IN_OPEN = 0x20
 
 
 def checkpoint_name(index: str) -> str:
-    """Return the checkpoint that TensorFlow's file `checkpoint` names, such as `model.ckpt-278`, or
-    ''.
+    """Return the name of the newest checkpoint, such as `model.ckpt-278`, from TensorFlow's file
+    `checkpoint` at the path `index`; '' if it names none.
     """
     try:
         fd = os.open(index, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -129,23 +132,25 @@ def checkpoint_name(index: str) -> str:
 
 
 def number_of(checkpoint: str) -> int:
-    """Return the number at the end of a checkpoint's name, TensorFlow 1's step, or -1."""
+    """Return the number at the end of a checkpoint's name, which in TensorFlow 1 is the step; -1 if
+    there is none.
+    """
     found = _NUMBER.search(checkpoint)
     return int(found.group(1)) if found else -1
 
 
 def spare_steps(checkpoint: str) -> int:
-    """Return how many steps a program trains although nothing is left to do.
+    """Return the number of steps that a program trains even if its training was complete.
 
-    TensorFlow 1's StopAtStepHook checks only after the first step. TensorFlow 2 may number
-    checkpoints instead of steps.
+    This is 1 in TensorFlow 1, whose StopAtStepHook checks only after the first step. It is 0 in
+    TensorFlow 2, which may number checkpoints instead of steps.
     """
     return 1 if checkpoint.startswith("model.ckpt-") else 0
 
 
 class EarlierCheckpoints:
-    """The checkpoints in the folders of a program before it starts. A watch finds out which of them
-    the program opens. Without inotify nothing is ever reported about them.
+    """The checkpoints in the folders of a program before the program starts. `watch` makes the
+    kernel report which of them are opened. Without inotify, no checkpoint counts as opened.
     """
 
     def __init__(self, folders: list[str]) -> None:
@@ -162,7 +167,7 @@ class EarlierCheckpoints:
                         self.names[os.path.dirname(entry.path)] = name
 
     def watch(self) -> None:
-        """Watch which of them is opened. Call this right before the program starts."""
+        """Start to watch which checkpoints are opened. Call this just before the program starts."""
         import ctypes
 
         if not self.names:
@@ -171,17 +176,18 @@ class EarlierCheckpoints:
             libc = ctypes.CDLL(None, use_errno=True)
             self._fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
             for folder, name in self.names.items():
-                # A program that restores it opens this file; peers read the file `checkpoint`, too.
+                # Only a program that restores the checkpoint opens this file. The file `checkpoint`
+                # is also read by other tasks.
                 index = os.fsencode(os.path.join(folder, f"{name}.index"))
                 number = libc.inotify_add_watch(self._fd, index, IN_OPEN)
                 if number >= 0:
                     self._watched[number] = folder
         except (OSError, AttributeError):
-            # Not Linux, or a C library without inotify.
+            # This is not Linux, or the C library lacks inotify.
             self._fd = -1
 
     def note_opened(self) -> None:
-        """Record what was opened since the last call."""
+        """Record the checkpoints that were opened since the last call."""
         try:
             data = os.read(self._fd, 1 << 16) if self._fd >= 0 else b""
         except OSError:
@@ -193,11 +199,11 @@ class EarlierCheckpoints:
             data = data[16 + int.from_bytes(data[12:16], sys.byteorder) :]
 
     def only_found(self) -> tuple[str, str, int]:
-        """Return folder and name of an opened checkpoint, and the steps from it to the newest one
-        in its folder.
+        """Return folder and name of an opened checkpoint, and the number of steps from it to the
+        newest checkpoint in the folder.
 
-        Both texts are empty if no checkpoint was opened, or if a folder has one that is newer by
-        more than `spare_steps`.
+        Folder and name are empty if no checkpoint was opened, or if a folder now has a checkpoint
+        that is newer than the opened one by more than `spare_steps`.
         """
         self.note_opened()
         found = ("", "", 0)
@@ -211,15 +217,16 @@ class EarlierCheckpoints:
         return found
 
 
-# Output that always shows training, such as an epoch or a progress bar.
+# Output that proves training, such as the number of an epoch or a progress bar.
 _TRAINED = re.compile(rb"\bepoch\W{0,3}\d|\d/\d+ *(?:\[|\xe2\x94)|\d%\|", re.IGNORECASE)
 _PRINTED_STEP = re.compile(rb"\b(?:step|iter(?:ation)?|batch)\W{0,4}(\d+)(.*)", re.IGNORECASE)
 _FIGURE = re.compile(rb"loss|acc", re.IGNORECASE)
 
 
 def printed_training(tail: bytes, last: int, spare: int) -> bool:
-    """Return whether the end of an output shows training: a step above `last` plus `spare`, or a
-    step below `last`, which does not belong to the checkpoint.
+    """Return whether `tail`, the end of the output, shows training after the checkpoint of step
+    `last`: an epoch, a progress bar, a step above `last` + `spare`, or a step below `last` with a
+    loss or accuracy, because a new training has begun.
     """
     if _TRAINED.search(tail):
         return True
@@ -261,7 +268,9 @@ def furthest_event(path: str) -> int:
 
 
 def places_of(config: TaskConfig, folder: str) -> list[str]:
-    """Return the folders in which a program may write: its working directory, and its arguments."""
+    """Return the folders in which a program may write: `folder`, in which it starts, and folders
+    among its arguments.
+    """
     named = [str(each).rpartition("=")[2] for each in config.program.get("arguments", ())]
     wanted = [os.path.join(folder, os.path.expanduser(each)) for each in named if "/" in each]
     return [folder, *(each for each in wanted if os.path.isdir(each))][:MOST_PLACES]
@@ -271,17 +280,24 @@ MOST_PLACES = 8
 
 
 def log_root(config: TaskConfig) -> str:
-    """Return the folder of all runs' output if the run's own has the usual place in it; else ''."""
+    """Return the folder that has the output folders of all runs; '' if this run's output folder has
+    an unusual path.
+    """
     own = f"/{config.data.get('cluster')}/{config.data.get('run')}"
     return config.output_dir[: -len(own)] if config.output_dir.endswith(own) else ""
 
 
 class WriteWatch:
-    """A watch, in a thread, over where a program writes.
+    """A thread that finds out where a program writes.
 
     Args:
-        told: called from the loop with a folder outside of the run's own that has results, and
-            whether this folder will be lost.
+        config: the task.
+        folder: the folder in which the program starts.
+        loop: the event loop, which calls `say` and `told`.
+        say: prints a line to the log.
+        told: called with a folder outside of the run's folder that has results, and whether this
+            folder will be lost.
+        earlier: the checkpoints from before the start.
     """
 
     def __init__(
@@ -317,16 +333,18 @@ class WriteWatch:
 
     @property
     def folders(self) -> dict[str, bool]:
-        """Folders outside of the run's own that have results, and whether each will be lost."""
+        """The folders outside of the run's folder that have results; the value says whether the
+        folder will be lost.
+        """
         return dict(self._folders)
 
     def start(self) -> None:
-        """Start the watch. Call this after the child was started."""
+        """Start the thread. Call this after the child was started."""
         self._loop.on_fd(self._hear, select.POLLIN, self._heard)
         threading.Thread(target=self._run, daemon=True).start()
 
     def close(self, seconds: float) -> None:
-        """Search once more, for at most `seconds`."""
+        """Let the thread search once more; wait at most `seconds` for it."""
         self._closing.set()
         self._ended.wait(seconds)
         self._heard_all()
@@ -360,7 +378,7 @@ class WriteWatch:
             try:
                 self._look(last)
             except Exception:
-                # This only watches: an error of a file system is no reason to end a task.
+                # An error of a file system must not end the task, and the next search may succeed.
                 pass
         self._ended.set()
 
@@ -387,7 +405,8 @@ class WriteWatch:
             if self._is_lost(folder):
                 left -= self._copy(path, left, last)
             elif path in self._events or folder in beside or os.path.dirname(folder) in beside:
-                self._link(path)  # a checkpoint elsewhere may belong to another run
+                # a checkpoint far from all event files may belong to another run
+                self._link(path)
 
     def _new_files(self, folder: str) -> set[str]:
         """Find new event files and checkpoints below a folder."""
@@ -410,8 +429,8 @@ class WriteWatch:
             return False
 
     def _is_new_event_file(self, entry: os.DirEntry[str]) -> bool:
-        """Return whether this program created the file: its name has the second, the host and
-        usually the process id.
+        """Return whether this program created the event file, whose name has the time in seconds,
+        the host and usually the process id.
         """
         match = _EVENTS.search(entry.name)
         if match is None or int(match.group(1)) < int(self._began) - 1 or not self._is_new(entry):
@@ -445,8 +464,8 @@ class WriteWatch:
             os.write(self._tell, b".")
 
     def _write_lost(self) -> None:
-        """Write the folders that will be lost to a file, because a pod's reports are not read while
-        it runs.
+        """Record in a file which folders will be lost, because clients get no reports of a running
+        pod.
         """
         place = os.path.join(self._config.output_dir, LOST)
         os.makedirs(place, exist_ok=True)
@@ -457,8 +476,8 @@ class WriteWatch:
         os.replace(partial, os.path.join(place, f"{self._config.task}.json"))
 
     def _place_of(self, folder: str) -> str:
-        """Return the folder for links or copies of a folder's files, at most two levels below
-        `written`.
+        """Return the folder, at most two levels below `written`, for links to or copies of the
+        files of `folder`.
         """
         inside = os.path.relpath(folder, self._folder)
         parts = [each for each in inside.split(os.sep) if each not in (".", "")]
@@ -474,7 +493,8 @@ class WriteWatch:
             return
         folder = os.path.dirname(path)
         if not f"{folder}/".startswith(f"{self._config.program['dir']}/"):
-            self._note(folder, False)  # `keep_written` keeps folders in `dir`
+            # a folder in the program's copy is not reported: `keep_written` moves its files
+            self._note(folder, False)
         place = self._place_of(folder)
         os.makedirs(place, exist_ok=True)
         link = os.path.join(place, os.path.basename(path))
@@ -482,11 +502,13 @@ class WriteWatch:
         try:
             os.symlink(path, link)
         except FileExistsError:
-            # Another task of the run writes there, too.
+            # Another task of the run writes to the same folder.
             pass
 
     def _copy(self, path: str, most: int, last: bool) -> int:
-        """Copy the new bytes of a file that will be lost; return their number."""
+        """Copy the new bytes of a file that will be lost, up to about `most` bytes; return their
+        number.
+        """
         folder = os.path.dirname(path)
         self._note(folder, True)
         seen = os.stat(path)
@@ -494,7 +516,7 @@ class WriteWatch:
         done = self._copied.get(path, 0)
         if grows:
             size = seen.st_size - done
-        else:  # a checkpoint is written at once, and replaced whole
+        else:  # a checkpoint is written once, and replaced rather than extended
             settled = last or time.time() - seen.st_mtime > SETTLED
             size = seen.st_size if settled and done != seen.st_mtime_ns else 0
         if size <= 0 or most <= 0:
@@ -526,8 +548,8 @@ class WriteWatch:
         return os.path.join(self._place_of(os.path.dirname(path)), os.path.basename(path))
 
     def _has_room(self, path: str, size: int) -> bool:
-        """Return whether there is room for a copy; copies of removed files are deleted to make
-        room.
+        """Return whether there is room for a copy of `size` bytes. Copies of files that the program
+        has removed are deleted to make room.
         """
         others = sum(self._sizes.values()) - self._sizes.get(path, 0)
         for old in list(self._sizes):
@@ -540,16 +562,17 @@ class WriteWatch:
         return others + size <= COPY_IN_ALL
 
     def _leave_out(self, path: str) -> None:
-        """Report the first file that is left out, once."""
+        """Report a file that is not copied; only the first one is reported."""
         if not self._left_out:
             self._left_out = path
             os.write(self._tell, b".")
 
     def found_only_a_checkpoint(self, tail: bytes) -> dict[str, str | int] | None:
-        """Return the checkpoint that a program found and did not go beyond; None if it has trained.
+        """Return the checkpoint that a program restored without training further; None if it has
+        trained or restored none.
 
-        This holds only for a program that opened an earlier checkpoint, saved no newer one and
-        nothing else, and neither printed nor logged a further step. `tail` is the end of its
+        A checkpoint is returned only if the program opened it, saved no newer checkpoint and no
+        other result, and neither printed nor logged a further step. `tail` is the end of its
         output. Call this after close().
         """
         if self._earlier is None:

@@ -27,13 +27,13 @@ from ..spec.spec import MOST_DEPENDENCIES
 MOST_OCCURRENCES = 500
 """Maximum settled occurrences that a status keeps."""
 MOST_WAITING = 100
-"""Maximum due times of one schedule that wait at the same time; later ones follow when some are
-launched.
+"""Maximum due times of one schedule that wait at the same time. When some are launched, later due
+times are added.
 """
 MOST_BACKFILL = 10_000
 """Maximum due times of one backfill."""
 ASK_ABOVE = 300
-"""Number of due times above which a backfill asks first."""
+"""Number of due times above which a backfill asks for confirmation."""
 MOST_ADVISED = 20
 """Maximum options that advice changes: numbers of tasks, and the resources of each type."""
 SCHEDULE_STATES = ("Active", "Paused", "Invalid")
@@ -181,7 +181,7 @@ class OccurrenceState(str, enum.Enum):
 
     @property
     def holds_run(self) -> bool:
-        """Whether its run exists or is being created."""
+        """Whether the run of the due time exists or is being created."""
         return self in (OccurrenceState.LAUNCHING, OccurrenceState.RUNNING)
 
 
@@ -234,7 +234,7 @@ class Occurrence(Model, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def key(self) -> tuple[float, int]:
-        """Its identity within a schedule."""
+        """The identity of the occurrence within its schedule."""
         return self.due, -1 if self.kind is OccurrenceKind.MANUAL else self.backfill
 
 

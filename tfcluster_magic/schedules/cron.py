@@ -30,7 +30,9 @@ ALIASES = {
     "@hourly": "0 * * * *",
 }
 _WINDOWS = tuple(120.0 * 4**power for power in range(13))
-"""Ranges before a time, in seconds, in which the last due time is searched; up to 60 years."""
+"""Seconds before a time in which the last due time is searched: first in the shortest range, then
+in longer ones, up to 60 years.
+"""
 
 
 class CronTimes:
@@ -41,7 +43,7 @@ class CronTimes:
         time_zone: an IANA name.
 
     Raises:
-        InvalidRequest: one of them is invalid, or the expression is never due.
+        InvalidRequest: the expression or the time zone is invalid, or the expression is never due.
     """
 
     def __init__(self, cron: str, time_zone: str) -> None:
@@ -109,7 +111,9 @@ class CronTimes:
 
 
 def _may_never_come(cron: str) -> bool:
-    """Return whether cronsim accepts every field except the day of the month."""
+    """Return whether cronsim accepts the expression with `*` for the day of the month. If so, its
+    own day may never come, like 30 February.
+    """
     fields = cron.split()
     try:
         CronSim(

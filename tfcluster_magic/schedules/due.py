@@ -6,7 +6,7 @@
 The caller writes the status first, then launches and stops. Each due time is handled once; the
 cursor and the occurrences record the handled ones. If the clock is set back, no due time runs
 twice. If the clock is set forward by mistake and back again, no due time is lost. The work of one
-call is bounded for any rules, and after any time without a call.
+call is bounded, whatever the rules are and however long ago the last call was.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class ScheduleTurn:
     stop: tuple[str, ...] = ()
     wake_at: float | None = None
     awaits: bool = False
-    """Whether the schedule waits for others (`after`); call again when one of them changes."""
+    """Whether the schedule waits for other schedules (`after`); call again when one of these
+    changes.
+    """
 
 
 @dataclass
@@ -85,7 +87,7 @@ class _Work:
     wakes: list[float] = field(default_factory=list)
 
     def put(self, new: Occurrence, **changes: object) -> Occurrence:
-        """Add an occurrence, or replace the one of the same key."""
+        """Add an occurrence, or replace the occurrence with the same key."""
         changed = replace(new, changed_at=self.now, **changes) if changes else new
         for at, each in enumerate(self.occurrences):
             if each.key == changed.key:
@@ -102,7 +104,9 @@ class _Work:
         return [each for each in self.occurrences if not each.state.is_settled]
 
     def others(self, than: Occurrence) -> Iterator[Occurrence]:
-        """Yield the unsettled occurrences that may overlap; those of backfills do not."""
+        """Yield the other unsettled occurrences whose runs must not overlap with the run of `than`.
+        Runs of backfills may overlap.
+        """
         for each in self.unsettled():
             if each.key != than.key and each.kind is not Kind.BACKFILL:
                 yield each
@@ -166,9 +170,9 @@ def _kept_backfills(backfills: Sequence[Backfill]) -> list[Backfill]:
 
 
 def _follow_clock(work: _Work) -> None:
-    """Move the cursor back if the clock was set back, so that due times ahead count again.
+    """Move the cursor back if the clock was set back, so that due times after `now` are handled.
 
-    Launched ones keep their occurrence, so they are not launched twice.
+    Due times that were launched keep their occurrences, so they are not launched twice.
     """
     if work.cursor > work.now:
         work.cursor = work.now
@@ -200,7 +204,7 @@ def _take_due_times(work: _Work) -> None:
             work.wakes.append(each)
             break
         if room <= 0:
-            return  # the due times above are settled here, which makes room
+            return  # a later turn continues here, when due times above are settled
         room -= 1
         kind = Kind.SCHEDULED if each > on_time else Kind.CATCH_UP
         _take(work, Occurrence(due=each, kind=kind, changed_at=now))
@@ -214,8 +218,9 @@ def _take(work: _Work, new: Occurrence) -> None:
 
 
 def _miss(work: _Work, last: float | None, *, catch: bool) -> None:
-    """Record the due times from the cursor to `last`; only the last one is recorded or caught
-    up.
+    """Record the due times from the cursor to `last` as one occurrence, for the due time `last`. It
+    is caught up if `catch` is true and the deadline allows it, else missed. The earlier due times
+    are only counted.
     """
     if last is None:
         return
@@ -228,7 +233,9 @@ def _miss(work: _Work, last: float | None, *, catch: bool) -> None:
 
 
 def _take_backfills(work: _Work) -> None:
-    """Add occurrences for the backfills, at most as many as each may run at the same time."""
+    """Add occurrences for the backfills. A backfill never has more unsettled occurrences than it
+    may run at the same time.
+    """
     left = _MOST_TAKEN
     asked_for = (Kind.BACKFILL, Kind.MANUAL)
     room = MOST_WAITING - sum(each.kind in asked_for for each in work.unsettled())
@@ -299,7 +306,9 @@ def _launch_waiting(work: _Work) -> None:
 
 
 def _is_settled_by_others(work: _Work, new: Occurrence) -> bool:
-    """Settle an occurrence if others rule it out; return whether they do."""
+    """Settle an occurrence if another occurrence, or another schedule, rules it out. Return whether
+    this is so.
+    """
     rules = work.rules
     waits, is_lost = _wait_for_schedules(work, new)
     if is_lost:
@@ -437,8 +446,9 @@ def _obstacle(work: _Work, new: Occurrence) -> Message | None:
 def kept(
     occurrences: Iterable[Occurrence], now: float, most: int = MOST_OCCURRENCES
 ) -> list[Occurrence]:
-    """Return the occurrences that a status keeps, by due time; of settled ones, the newest. Due
-    times in the future are kept, so that they do not run twice.
+    """Return the occurrences that a status keeps, in the order of their due times: all unsettled
+    ones, all that are due in the future, and the newest settled ones. Those in the future, from
+    before the clock was set back, are kept so that they do not run twice.
     """
     occurrences = list(occurrences)
     settled = [each for each in occurrences if each.state.is_settled and each.due <= now]
@@ -462,7 +472,7 @@ def paused(status: ScheduleStatus, pause: Pause) -> ScheduleStatus:
 
 
 def resumed(status: ScheduleStatus, now: float) -> ScheduleStatus:
-    """Return the status without its pause; due times of the pause are not caught up."""
+    """Return the status without its pause. Due times during the pause are not caught up."""
     if status.paused is None:
         return status
     cursor = max(status.cursor, now) if status.cursor < now else now
@@ -492,8 +502,8 @@ def settle(
     outcomes: Mapping[str, RunOutcome],
     now: float,
 ) -> ScheduleStatus:
-    """Return the status with the outcomes of runs, given by name: their ends, retries, and the
-    pause after too many failures.
+    """Return the status with the outcomes of runs, which are given by run name: with ends, retries,
+    and the pause after too many failures.
     """
     for each in status.occurrences:
         outcome = outcomes.get(each.run)
@@ -521,8 +531,8 @@ def settle(
 def launched(
     status: ScheduleStatus, occurrence: Occurrence, run: str, now: float, *, created: bool
 ) -> ScheduleStatus:
-    """Return the status with the run of an occurrence, which is about to be created or was
-    `created`.
+    """Return the status with the run of an occurrence. `created` is false if the run is only about
+    to be created.
     """
     state = State.RUNNING if created else State.LAUNCHING
     return _with(status, replace(occurrence, state=state, run=run, changed_at=now))
@@ -531,7 +541,9 @@ def launched(
 def no_room(
     status: ScheduleStatus, occurrence: Occurrence, why: Message | None, now: float
 ) -> ScheduleStatus:
-    """Return the status after a launch without room; it is tried again with growing delays."""
+    """Return the status after a launch found no room. The launch is tried again with growing
+    delays.
+    """
     state = State.WAITING if occurrence.attempt == 1 else State.RETRYING
     delay = min(LONGEST_ROOM_DELAY, ROOM_DELAY * 2 ** min(occurrence.refusals, 10))
     changed = replace(
@@ -612,8 +624,8 @@ def _with(status: ScheduleStatus, changed: Occurrence) -> ScheduleStatus:
 
 
 def run_to_judge(rules: ScheduleRules, status: ScheduleStatus) -> str:
-    """Return the newest run that has ended and whose usage was not looked at; empty if there is
-    none, or the schedule takes no advice.
+    """Return the newest run that has ended, if its usage has not been judged yet. Empty if there is
+    no such run, or if the schedule takes no advice.
     """
     if not rules.advised:
         return ""
@@ -631,7 +643,7 @@ def _number(run: str) -> int:
 
 
 def previous_success(status: ScheduleStatus, before: float) -> float | None:
-    """Return the newest due time before `before` that succeeded, as far as it is known."""
+    """Return the newest known due time before `before` whose run succeeded."""
     known = [
         each.due
         for each in status.occurrences

@@ -186,7 +186,7 @@ def login_shell(environ: Mapping[str, str], programs: Path) -> list[str] | None:
 
 
 def _account_shell() -> str:
-    """Return this account's shell, or another one of the machine if that is not in `SHELLS`."""
+    """Return this account's shell if it is in `SHELLS`, else another shell of the machine."""
     try:
         shell = pwd.getpwuid(os.getuid()).pw_shell
     except KeyError:  # in a container, the uid may have no name

@@ -223,7 +223,7 @@ class Matcher:
             pass
 
     def matches(self, lines: Sequence[str]) -> Iterator[Sequence[bool] | None]:
-        """Yield None while the process matches, then whether each line matches.
+        """Yield `None` while the process matches, then for each line whether it matches.
 
         Raises:
             TooSlow: matching took more than `CPU_SECONDS`.

@@ -1,9 +1,9 @@
-"""Forwards one HTTP request to a server on this machine, and its answer back, as streams.
+"""Forwarding of an HTTP request to a server on this machine, and of the answer back, as streams.
 
-Bodies are never buffered as a whole; each side waits for the other. Only listed headers pass. No
+Bodies are never buffered completely; each side waits for the other. Only listed headers pass. No
 cookie, token or user name is sent to the target. Headers with which the target could act for our
-origin, such as cookies or CORS headers, are not passed back. Its content security policy is added
-to ours. This module owns the connection to the target and does not know the caller.
+origin, such as cookies or CORS headers, are not passed back. The target's content security policy
+is added to ours. This module owns the connection to the target and does not know the caller.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class ForwardedRequest(HTTPMessageDelegate):
 
         Raises:
             HTTPError: 400 if the headers do not say how long the body is.
-            NoAnswer: nothing listens there.
+            NoAnswer: nothing listens on the port.
         """
         try:
             stream = await TCPClient().connect(host, port, timeout=CONNECT_WITHIN)

@@ -52,7 +52,7 @@ _SERVER_PYTHONS = (
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernelspec: its `python`, or in `why` the reason why tasks cannot use it."""
+    """A kernelspec and its `python`; if tasks cannot use this Python, `why` has the reason."""
 
     name: str
     title: str
@@ -373,8 +373,8 @@ class FormHandler(TFClusterHandler):
         )
 
     async def kernel_of(self, python: str | None) -> str | None:
-        """Return the kernel with the Python of the run's tasks, preferably the default one; None if
-        there is none.
+        """Return the kernel whose Python is `python`, preferably the default kernel; None if there
+        is no such kernel.
         """
         default = default_kernel(self.service.serverapp)
         is_server = python is None or _is_server_python(python)
@@ -448,7 +448,9 @@ class FormHandler(TFClusterHandler):
         return None if file is None else cell_text(file.content)
 
     def _browsed_program(self, program: Program) -> str:
-        """Return the program's path in the file browser; else its path as given, or its URL."""
+        """Return the program's path in the file browser; if it has none, its path as given, or its
+        URL.
+        """
         path = portable_source(program)
         if path is None or is_url(path):
             return program.source

@@ -114,8 +114,8 @@ class LogStream:
 
     @property
     def hangs(self) -> bool:
-        """Whether the thread should have ended by now; about twice a second, it checks whether to
-        end.
+        """Whether the thread still runs `HANGS_AFTER` seconds after `close`. A thread that does not
+        hang notices `close` within half a second.
         """
         return self.is_alive() and time.monotonic() > self._closed_at + HANGS_AFTER
 
@@ -185,8 +185,8 @@ class Search:
         tasks: the tasks whose logs are read.
         case: whether upper and lower case differ.
         most: number of matches after which it stops.
-        before: find only lines printed before this, in Unix seconds, or at an unknown time; stop
-            once all tasks have passed it.
+        before: a time in Unix seconds; find only lines printed before this time, or at an unknown
+            time, and stop once all tasks have reached this time.
         tensorflow_logs: whether to include log lines of TensorFlow's C++ code.
         regex: whether the text is a JavaScript regular expression.
     """
@@ -277,7 +277,7 @@ class Search:
     @staticmethod
     def _shown(line: LogLine) -> str:
         text = line.text[:MOST_SEARCHED]
-        # Searching for control characters would take longer than the search itself.
+        # Removing control characters takes longer than the search, and few lines have any.
         return text if text.isprintable() else strip_controls(last_overwrite(text))
 
     def _counts(self, shown: str) -> bool:
@@ -308,7 +308,9 @@ def around(lines: Lines, task: str, number: int, most: int) -> Lines:
 
 
 def _numbered(lines: Lines, given: Counter[str]) -> Iterator[NumberedLine | None]:
-    """Yield the lines with their numbers, and None when it is time for a check."""
+    """Yield the lines with their numbers, and regularly None, so that the caller can check whether
+    to stop. `given` has the number of lines by task.
+    """
     looked_up = time.monotonic()
     for line in lines:
         if line is None or time.monotonic() - looked_up >= LOOK_UP:

@@ -85,7 +85,7 @@ class LogsHandler(TFClusterHandler):
             self.write(f"[{error}]\n")
         except StreamClosedError:
             raise
-        except Exception:  # noqa: BLE001 - whatever it is: a part must not look like the whole
+        except Exception:  # noqa: BLE001 - after any error, a partial file must not look complete
             self.log_exception(*sys.exc_info())
             abort_connection(self)
             return
@@ -155,10 +155,10 @@ class LogsHandler(TFClusterHandler):
         return self._number("tail")
 
     def _number(self, name: str) -> int | None:
-        """Return a whole number of the query; None without it.
+        """Return the whole number `name` of the query; None if the query does not have it.
 
         Raises:
-            InvalidRequest: it is not a whole number.
+            InvalidRequest: the value is not a whole number.
         """
         said = self.get_query_argument(name, "")
         if said and not _is_number(said):

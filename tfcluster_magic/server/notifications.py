@@ -60,7 +60,8 @@ class NotificationRoute(TFClusterHandler):
         """Return the body of a new rule as arguments of the manager.
 
         Raises:
-            InvalidRequest: it is invalid. A body may hold secrets, so no value is repeated.
+            InvalidRequest: the rule is invalid. The error repeats no value, because a value may be
+                a secret.
         """
         try:
             body = self.read(NotificationRuleBody)

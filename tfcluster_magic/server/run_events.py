@@ -40,7 +40,7 @@ def register_schema(logger: EventLogger) -> None:
 
 
 class RunEvents:
-    """Sends changes of runs to all pages of one server.
+    """The sender of changes of runs to all pages of one server.
 
     Args:
         watcher: reports every change.
@@ -174,7 +174,7 @@ class RunEvents:
         }
         try:
             self._logger.emit(schema_id=SCHEMA_ID, data=data)
-        except Exception:  # noqa: BLE001 - a listener of somebody else's must not end the push
+        except Exception:  # noqa: BLE001 - another extension's listener must not stop our events
             self._log.exception("TFCluster: an event could not be sent")
 
 

@@ -198,7 +198,8 @@ class UsageHandler(TFClusterHandler):
             and graphs is None
             and (why := await self.call(manager.unseen, cluster))
         ):
-            # Then the rows of tasks are shown without graphs, and the page need not ask again.
+            # The output cannot be read here. Without samples in the answer, the page shows tasks
+            # without graphs, and does not ask again.
             usage = run_usage(cluster, {}, {}, time.time(), only=frozenset())
             self.reply({"usage": msgspec.to_builtins(usage), "series": {}, "unseen": why})
             return
@@ -217,8 +218,8 @@ class UsageHandler(TFClusterHandler):
         self.reply(told)
 
     def _points(self, name: str) -> int | None:
-        """Return how many points are wanted; None if the query does not say. Raises
-        InvalidRequest.
+        """Return the number of points that the query requests as `name`; None if it requests none.
+        Raises InvalidRequest.
         """
         text = self.get_query_argument(name, "")
         if not text:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 NEXT = 10
 """Number of next due times of a schedule."""
 LISTED = 10
-"""Number of newest past due times of each schedule in a list; a thousand schedules may have 500
-each.
+"""Number of newest past due times of each schedule in a list. A list with all past due times would
+be too long, because a thousand schedules may have 500 each.
 """
 
 
@@ -95,8 +95,8 @@ SCHEDULE_MODELS = (
 
 
 def schedule_view(schedule: Schedule, most: int = MOST_OCCURRENCES) -> dict[str, Any]:
-    """Return a schedule for a page: without the files of its program, with its next due times, and
-    with at most `most` past ones, the newest.
+    """Return a schedule for a page: without the files of its program, with its next due times and
+    at most `most` of its newest past due times.
     """
     status = replace(schedule.status, occurrences=schedule.status.occurrences[-most:])
     schedule = replace(schedule, status=status)
@@ -246,8 +246,8 @@ class ScheduleFormHandler(FormHandler):
         )
 
     def _browsed(self, words: LaunchWords, program: str | None) -> str | None:
-        """Return the path of the named file in the file browser; the name itself if it is
-        outside.
+        """Return the path of the file `program` in the file browser; `program` itself if the file
+        browser does not show it.
         """
         if program is None or is_url(program):
             return program

@@ -204,17 +204,17 @@ class Service:
 
     @cached_property
     def worker(self) -> Worker:
-        """Runs calls that may block."""
+        """The worker that runs calls that may block."""
         return Worker()
 
     @cached_property
     def watcher(self) -> RunWatcher:
-        """Watches all runs."""
+        """The watcher of all runs."""
         return RunWatcher(self.manager)
 
     @cached_property
     def run_events(self) -> RunEvents:
-        """Sends changes of runs to the pages."""
+        """The sender of changes of runs to the pages."""
         logger = self.serverapp.event_logger
         return RunEvents(self.watcher, logger, self.log, self._watched_view, self._look)
 
@@ -229,7 +229,7 @@ class Service:
         return ServerBoards(self.manager, self.worker, partial(files_root, self.serverapp))
 
     def projects(self, root: Path) -> ProjectFinder:
-        """Finds the projects below the folder of the file browser, and caches them."""
+        """Return the finder of projects below the file browser's folder, which caches them."""
         if self._projects is None or self._projects.root != root:
             self._projects = ProjectFinder(root)
         return self._projects
@@ -270,7 +270,7 @@ class Service:
         return view | {"places": self.places(run.cluster), "graphs": link}
 
     def look_for_graphs(self) -> None:
-        """Read where graphs of runs are, unless that was read lately. It makes a request."""
+        """Read the address of graphs of runs, by a request, unless it was read lately."""
         if time.monotonic() < self._graphs_expire:
             return
         self._graphs_expire = time.monotonic() + GRAPHS_KEPT

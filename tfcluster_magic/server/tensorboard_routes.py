@@ -204,7 +204,7 @@ class BoardPage(GuardedHandler):
         await self._connect(its_id, await self._reach(its_id))
 
     async def data_received(self, chunk: bytes) -> None:
-        """Forward a piece of the body; drop a piece without a request."""
+        """Forward a piece of the body; drop it if no request to a board has begun."""
         if self._forward is not None:
             await self._forward.send(chunk)
 
@@ -250,8 +250,8 @@ class BoardPage(GuardedHandler):
         return True
 
     async def _reach(self, its_id: str) -> Board:
-        """Return the board, after starting it if the user may do that. Raises as
-        `ServerBoards.reach`.
+        """Return the board; start it if necessary and if the user may start boards. Raises the
+        errors of `ServerBoards.reach`.
         """
         if await is_allowed(self, "write"):
             return await self._boards.reach(its_id)

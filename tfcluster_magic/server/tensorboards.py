@@ -69,7 +69,8 @@ class ServerBoards:
         Raises:
             NotAllowed: the folder may not be shown.
             NotFound: there is no such run or folder.
-            TFClusterError: TensorBoard does not start; the message has its last lines.
+            TFClusterError: TensorBoard does not start; the message has the last lines of its
+                output.
         """
         view = await self._worker.call(self._view, refs, folder)
         if not wait and await self.running_board(view.id) is None:
@@ -142,8 +143,8 @@ class ServerBoards:
         return await self._worker.call(self._running)
 
     async def close(self) -> None:
-        """Stop the boards that this server started, except those that somebody has restarted
-        since.
+        """Stop the boards that this server started, except boards that another process has
+        restarted.
         """
         if self._opening:  # a starting board would outlive the server
             await asyncio.wait(self._opening.values(), timeout=CLOSE_WITHIN)

@@ -27,7 +27,7 @@ MOST_AT_ONCE = 16
 
 
 class Worker:
-    """Runs blocking calls outside the event loop; used only from that loop."""
+    """A runner of blocking calls outside the event loop. Use it only from this loop."""
 
     def __init__(self, most: int = MOST_AT_ONCE) -> None:
         self._quick, self._long = _ThreadLimit(most), _ThreadLimit(most)
@@ -38,8 +38,8 @@ class Worker:
         """Return the result of `function(*args, **words)`, or raise its error.
 
         Raises:
-            BackendUnavailable: it did not return within `within` seconds, or too many calls already
-                wait for the backend.
+            BackendUnavailable: `function` did not return within `within` seconds, or too many calls
+                already wait for the backend.
         """
         room = self._long if within > READ_WITHIN else self._quick
         return await room.call(within, function, args, words)

@@ -186,8 +186,8 @@ class ScheduledRun(Model, frozen=True):
 
     @property
     def identity(self) -> tuple[str, float, int]:
-        """What no other launch has: the schedule's uid, the due time and the attempt. The local
-        time is not part of it, because the schedule may get another time zone.
+        """The identity of the launch: the schedule's uid, the due time and the attempt. The local
+        time is not part of the identity, because the schedule may get another time zone.
         """
         return self.uid, self.due, self.attempt
 

@@ -40,7 +40,8 @@ class Message(Model, frozen=True):
         """Return the text in the current language.
 
         Raises:
-            LookupError: its code is unknown or a value is missing: a newer version wrote it.
+            LookupError: the code is unknown or a value is missing, because a newer version wrote
+                the message.
         """
         form = TEXTS[self.code]
         form = (
@@ -74,7 +75,9 @@ def format_duration(seconds: float) -> str:
 
 
 def _joined(separator: str) -> Callable[[Any], str]:
-    """Return a format that joins a list by a translated separator, and keeps other values."""
+    """Return a format that joins a list by a translated separator, and returns any other value as
+    text.
+    """
     return lambda value: (
         _(separator).join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     )
@@ -98,7 +101,9 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
     "g": lambda number: f"{number:g}",
     "quoted": lambda words: f"'{words}'",
 }
-"""The formats of values in a text, such as `{time:duration}`; lists by their separator."""
+"""The formats of values in a text, such as `{time:duration}`. The format of a list is named after
+its separator.
+"""
 
 
 class _Renderer(string.Formatter):

@@ -24,16 +24,16 @@ from .spec import Model, Pods, Program, SecretUse, Spec, Volume
 MARK_BYTES = 32 * 1024
 """Maximum bytes of all labels and annotations of a record."""
 TEXT_BYTES = 96 * 1024
-"""Maximum bytes of all texts, labels and annotations as stored: files in base64 take a third more
-than they count.
+"""Maximum bytes of all texts, labels and annotations as stored. Files are counted without base64,
+which makes them a third larger.
 """
 OWNER_BYTES = 16 * 1024
 """Maximum bytes of managedFields."""
 STATUS_BYTES = 32 * 1024
 """Maximum bytes of a status; a larger one is shortened."""
 OTHER_BYTES = 16 * 1024
-"""Maximum bytes of all other fields, which have bounds of their own: counts, durations, names, a
-stop.
+"""Maximum bytes of all other fields, which have bounds of their own: counts, durations, names and a
+stop request.
 """
 RECORD_BYTES = TEXT_BYTES + OWNER_BYTES + STATUS_BYTES + OTHER_BYTES
 """Maximum bytes of a record."""
@@ -43,15 +43,16 @@ AROUND = 3
 
 
 def json_bytes(content: object) -> int:
-    """Return how many bytes a value takes in JSON as Kubernetes writes it. Raises
-    UnicodeEncodeError. `<`, `>` and `&` take six.
+    """Return how many bytes a value takes in JSON as Kubernetes writes it. Each `<`, `>` and `&`
+    takes six bytes. Raises UnicodeEncodeError.
     """
     text = msgspec.json.encode(content)
     return len(text) + sum(more * text.count(each) for each, more in _LONGER.items())
 
 
 _LONGER = {b"<": 5, b">": 5, b"&": 5, "\u2028".encode(): 4, "\u2029".encode(): 4}
-"""Maximum additional bytes of these characters as stored, beyond UTF-8."""
+"""Maximum additional bytes of these characters in the JSON of Kubernetes, compared with msgspec's.
+"""
 
 
 def stored_bytes(text: str) -> int:
@@ -63,13 +64,13 @@ def stored_bytes(text: str) -> int:
 
 
 def text_bytes(text: str) -> int:
-    """Return how many bytes a text of the table counts for."""
+    """Return how many bytes a text of the table counts, including those around it."""
     return stored_bytes(text) + AROUND
 
 
 def file_bytes(path: str, size: int) -> int:
     """Return the counted bytes of a file. Its size is rounded up to a multiple of three, because
-    the size in base64 is no more precise.
+    the length of base64 does not show the exact size.
     """
     return text_bytes(path) + -(-size // 3) * 3 + AROUND
 
@@ -95,7 +96,7 @@ class Texts(enum.Enum):
     MAP = enum.auto()
     """Keys and values count."""
     FILES = enum.auto()
-    """Paths with contents in base64, of which three quarters count."""
+    """Paths, and contents in base64; three quarters of the contents count."""
     OBJECTS = enum.auto()
     """A list of objects, of which some fields count."""
 

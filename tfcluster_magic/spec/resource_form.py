@@ -47,7 +47,8 @@ class Form:
     """The form of a field in the resource: its name, both conversions, and the change of its
     schema.
 
-    `schema` changes a finished schema of Kubernetes, in which bounds and defaults are the model's.
+    `schema` changes the field's schema for Kubernetes, which has the bounds and defaults of the
+    model.
     """
 
     name: str
@@ -83,7 +84,9 @@ def _time_schema(node: Schema) -> Schema:
 
 
 def _time_name(name: str) -> str:
-    """Return the resource's name: `stopAt` gives `stopTime`; names of Jobs are kept."""
+    """Return the resource's name of a time: `stopAt` gives `stopTime`. Where the status of a Job
+    has such a time, its name there is used.
+    """
     if name in _AS_IN_JOBS:
         return _AS_IN_JOBS[name]
     return "time" if name == "at" else f"{name.removesuffix('At')}Time"
@@ -356,7 +359,7 @@ def _same(value: Any) -> Any:
 
 
 def _typed(node: Schema, **words: Any) -> Schema:
-    """Return a schema with another type."""
+    """Return a schema with the type and the other keywords in `words`."""
     return {**{key: each for key, each in node.items() if key != "type"}, **words}
 
 
@@ -504,7 +507,9 @@ def _plan(kind: type[Model]) -> _Plan:
 
 
 def _nested(annotation: Any) -> tuple[Callable[[Convert], Convert], type[Model]] | None:
-    """Return how to reach the models in a field, and their type."""
+    """Return a function that extends a conversion of one model to the whole field, and the type of
+    the models. None if the field has no models.
+    """
     annotation = _leaf(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Model):
         return _same, annotation
@@ -539,8 +544,8 @@ def write(kind: type[Model], content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(kind: type[Model], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return JSON-like data of a model from the resource's form. Fields that have the model's names
-    already are kept.
+    """Return JSON-like data of a model from the resource's form. Fields that already have the
+    model's names are kept.
     """
     if kind in _WHOLE:
         made: dict[str, Any] = _tried(_WHOLE[kind][1], content)
@@ -559,7 +564,7 @@ def _converted(
 
 
 def _tried(convert: Convert, value: Any) -> Any:
-    """Return a converted value; one that cannot be converted is kept."""
+    """Return the converted value, or `value` itself if it cannot be converted."""
     try:
         return convert(value)
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
@@ -613,7 +618,7 @@ MODELS: Mapping[str, type[Model]] = _models(Status, _models(Spec, {}))
 
 
 def models_of(*kinds: type[Model]) -> Mapping[str, type[Model]]:
-    """Return these models and those in them, by their names in a JSON Schema."""
+    """Return these models and all models in their fields, by their names in a JSON Schema."""
     found: dict[str, type[Model]] = {}
     for kind in kinds:
         _models(kind, found)

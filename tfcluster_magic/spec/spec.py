@@ -396,7 +396,9 @@ class Program(Model, frozen=True):
 
     @property
     def by_hand(self) -> bool:
-        """Whether each task reads the program's text, because no launch did."""
+        """Whether the program is written by hand; then each task reads its text, and no launch
+        does.
+        """
         by_text = self.kind is ProgramKind.INLINE
         return by_text or bool(self.inline or self.command or self.path or self.url)
 
@@ -632,8 +634,8 @@ class Spec(Model, frozen=True):
 
     @property
     def passed_flags(self) -> tuple[str, ...]:
-        """The flags to add to the program's command line, spelled as it declares them, without
-        those that the user gave.
+        """The flags to add to the program's command line, spelled as the program declares them.
+        Flags that the user gave are left out.
         """
         if self.program is None or self.pass_flags is PassFlags.NONE:
             return ()

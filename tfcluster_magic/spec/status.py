@@ -28,7 +28,7 @@ class Phase(str, enum.Enum):
 
     @property
     def is_active(self) -> bool:
-        """Whether its tasks run or should run."""
+        """Whether tasks of the run are running or should be."""
         return self in (Phase.QUEUED, Phase.STARTING, Phase.RUNNING)
 
     @property

@@ -11,7 +11,7 @@ from pathlib import Path
 from . import Metadata, Program, Spec
 
 RUNTIME = Path(__file__).resolve().parents[1] / "runtime"
-"""The folder that tasks run from; Python starts it by this path."""
+"""The folder with the programs that run in tasks. Python gets their paths."""
 GUARD_LIBRARY = RUNTIME / "libloopback_guard.so"
 
 
@@ -20,8 +20,8 @@ def guard_path() -> str | None:
     return str(GUARD_LIBRARY) if GUARD_LIBRARY.is_file() else None
 
 
-# `task.json`: what `runtime/task.py` must know to be one of a run's tasks, on any backend. Pure.
-# The caller adds how the tasks find one another, and what only one backend has.
+# `task.json`: what `runtime/task.py` must know to run as a task, on any backend. Pure. The caller
+# adds the addresses of the tasks and the fields that only one backend has.
 
 VERSION = 1
 

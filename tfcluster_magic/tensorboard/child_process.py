@@ -1,16 +1,16 @@
-"""The TensorBoard process: a script that `process.py` starts, independent of the starter.
+"""The TensorBoard process: a script that `process.py` starts, and that may outlive its starter.
 
   python child_process.py '{"folder": ..., "shown": ..., "empty": page, "idle": seconds,
            "register": path, "lock": fd, "report": fd, "startTimeout": seconds,
            "until": [pid, start time] or null}'
 
-The process has its own session and init as its parent, does without TensorFlow, and listens on
-127.0.0.1 at a port that the kernel chose, below a secret path. It first changes into the folder and
-shows its working directory, so that a link that is put at the path later has no effect. It writes
-its registry file when it listens, and releases the starter's lock only then. It ends after `idle`
-seconds without a connection, or when the process `until` ends; then it removes its registry file.
-It imports nothing of this package, so it runs by path. It uses TensorBoard's public API, except the
-stub of `tensorboard.compat.notf`.
+The process has its own session, and init is its parent. It does not load TensorFlow. It listens on
+127.0.0.1, on a port that the kernel chose, and answers only below a secret path. It first changes
+into the folder and then shows its working directory. So a link that later replaces the folder has
+no effect. When the process listens, it writes its registry file, and only then releases the
+starter's lock. It ends after `idle` seconds without a connection, or when the process `until` ends;
+then it removes its registry file. The script imports nothing of this package, because Python runs
+it by its path. It uses only TensorBoard's public API and the module name `tensorboard.compat.notf`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import os
 import sys
 
 if __name__ == "__main__":
-    # import nothing from this file's folder, or from the folder that is shown
+    # import no module from this file's folder or from the folder that TensorBoard shows
     _here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.isabs(entry) and entry != _here]
 
@@ -38,8 +38,9 @@ HOST = "127.0.0.1"
 
 
 def start_time(pid: int) -> str | None:
-    """Return when process `pid` started, in the kernel's ticks: with the pid it identifies a
-    process. Returns None if there is no such process or it is a zombie; "" if there is no /proc.
+    """Return when process `pid` started, in the kernel's ticks. Pid and start time together
+    identify a process. Returns None if there is no such process or it is a zombie; "" if there is
+    no /proc.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -69,7 +70,7 @@ def main(options: dict[str, Any]) -> int:
     # TensorBoard does not import TensorFlow if this module exists
     sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
     try:
-        import tensorboard  # noqa: F401 - is it there?
+        import tensorboard  # noqa: F401 - fails if not installed
     except ModuleNotFoundError:
         os.write(options["report"], b"missing")
         return 1
@@ -108,13 +109,14 @@ def main(options: dict[str, Any]) -> int:
                 raise SystemExit(0)
 
         def serve_forever(self, poll_interval: float = 0.5) -> None:
-            del poll_interval  # TensorBoard polls twice a second, for an event that is rare here
+            del poll_interval  # by default twice a second, which is not needed here
             super().serve_forever(poll_interval=min(5.0, options["idle"] / 4))
 
         def print_serving_message(self) -> None:
             _announce(options, self.server_port, prefix)
 
-    # Made in this process, because other accounts can read its arguments.
+    # The secret is made here and not passed to this process, because other accounts can read a
+    # process's arguments.
     prefix = f"/{secrets.token_urlsafe(16)}"
     board = program.TensorBoard(plugins=default.get_plugins(), server_class=Server)
     arguments = ["--logdir", ".", "--host", HOST, "--port", "0", "--path_prefix", prefix]
@@ -214,13 +216,13 @@ def _announce(options: dict[str, Any], port: int, prefix: str) -> None:
     atexit.register(_leave, path)
     signal.alarm(0)
     os.close(options["lock"])
-    with contextlib.suppress(BrokenPipeError):  # the starter may have ended: the board stays
+    with contextlib.suppress(BrokenPipeError):  # the starter may have ended; the board continues
         os.write(options["report"], b"ready")
     os.close(options["report"])
 
 
 def _leave(path: str) -> None:
-    """Remove this board's registry file, unless another process is just replacing it."""
+    """Remove this board's registry file, unless another process is replacing it at this moment."""
     how = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
         lock = os.open(f"{path[:-5]}.lock", os.O_WRONLY | how)

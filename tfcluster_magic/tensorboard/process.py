@@ -1,9 +1,10 @@
 """TensorBoard processes, one for each folder, shared by all callers, and their registry.
 
-Callers in any process get the same board while it lives. A board outlives its caller, and ends by
-itself when it is not used. A board that a notebook server or one of its kernels started ends with
-that server, however the server ends. This module starts and stops boards and manages the registry
-files; `child_process.py` is the board's own process. TensorBoard is never imported here.
+Callers in any process get the same board while it lives. A board outlives its caller, and ends
+automatically when it has not been used for a while. A board that a notebook server or one of its
+kernels started ends with that server, however the server ends. This module starts and stops boards
+and manages the registry files; `child_process.py` is the board's own process. TensorBoard is never
+imported here.
 
 The board listens on 127.0.0.1, where all accounts of the machine, and pages in browsers, can reach
 it. So it answers only below a secret path, which is in the registry (private to the user) and in
@@ -151,8 +152,8 @@ def own_page(body: str, head: str = "") -> str:
 
 
 def empty_page(looked_at: Sequence[str]) -> str:
-    """Return a board's page while there is no event file; it reloads itself. `looked_at` are the
-    folders under the names that users know.
+    """Return the page that a board shows while there is no event file; the page reloads itself.
+    `looked_at` are the folders under the names that users know.
     """
     folders = "".join(f"<li><code>{escape(each)}</code></li>" for each in looked_at)
     texts = [
@@ -188,13 +189,14 @@ with tf.summary.create_file_writer(folder).as_default():
 """
 
 IDLE_TIMEOUT = 1800.0
-"""Seconds without a connection after which a board ends by itself."""
+"""Seconds without a connection after which a board ends."""
 START_TIMEOUT = 60.0
-"""Maximum seconds until a board listens; it takes about one on an idle machine."""
+"""Maximum seconds until a board listens. On an idle machine, it listens after about one second."""
 
 _ANSWER_TIMEOUT = 10.0
 _GRACE = 5.0
-# Variables of the notebook server or of a run, and proxies, which would redirect a board's traffic.
+# Variables that a board does not get: those of the notebook server and of a run, and those of
+# proxies, which would redirect a board's traffic.
 _DROPPED_PREFIXES = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
 _DROPPED = {
     "TFCLUSTER_RUN_UID",
@@ -219,15 +221,15 @@ def open(  # noqa: A001 - read as tensorboard.open
 
     The folder may be empty: runs appear as they are written. `log_root` (the environment's if None)
     and folders below it are created if missing. An `exact` folder is refused if it, or a parent of
-    it, has become a link. The board stays with the folder that it was opened on, even if the path
-    leads elsewhere later, and calls it `shown`. While there is no event file, its page says so and
+    it, has become a link. The board keeps showing this folder, even if the path leads elsewhere
+    later, and shows `shown` as its location. While there is no event file, its page says so and
     names `looked_at`. `idle_timeout` (seconds above 0), `shown` and `until` apply only to a new
     board. A new board ends when the process `until` ends; if `until` is None, a kernel's board ends
     with the notebook server.
 
     Raises:
-        NotFound: no such folder, or it cannot be read.
-        TFClusterError: TensorBoard is not installed, or it did not start.
+        NotFound: the folder does not exist or cannot be read.
+        TFClusterError: TensorBoard is not installed or did not start.
     """
     if not idle_timeout > 0:
         raise TFClusterError(
@@ -258,7 +260,7 @@ def list_boards(state_dir: str | os.PathLike[str] | None = None) -> list[Board]:
 def stop(
     folder: str | os.PathLike[str], *, state_dir: str | os.PathLike[str] | None = None
 ) -> bool:
-    """End every board on `folder`, wait for its end, and return whether there was one."""
+    """End every board on `folder` and wait until it has ended. Return whether there was a board."""
     where, path = registry_folder(state_dir), os.path.realpath(os.path.expanduser(folder))
     found = False
     for board in list_boards(where.parent):
@@ -385,7 +387,7 @@ def _start(
 
 def _spawn(options: dict[str, object], log: Path, descriptors: tuple[int, int]) -> None:
     with contextlib.suppress(FileNotFoundError):
-        # an ending board keeps its own log
+        # a board that is still ending has this file open, so it is not overwritten
         state_files.put_aside(log) if log.is_dir() else log.unlink()
     how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(log, how, 0o600), "wb") as output:
@@ -394,7 +396,7 @@ def _spawn(options: dict[str, object], log: Path, descriptors: tuple[int, int]) 
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            cwd="/",  # neither blocks the caller's folder nor imports from it
+            cwd="/",  # not the caller's folder: a board would keep it busy, or import from it
             env=_environment(),
             pass_fds=descriptors,
             start_new_session=True,
@@ -436,6 +438,7 @@ def _wait_until_gone(pid: int, began: str | None, within: float) -> bool:
     while began is not None and start_time(pid) == began:
         if time.monotonic() > deadline:
             return False
-        # A board is not our child, so no signal reports its end. pidfd exists only on Linux.
+        # Poll: a board is not our child, so no signal reports its end, and pidfd exists only on
+        # Linux.
         time.sleep(0.01)
     return True

@@ -30,7 +30,7 @@ from . import process
 from .process import Board, read_file, registry_folder
 
 MOST_VIEWS = 200
-"""Maximum views that are stored: the most recently used ones. A tab of an older view has to be
+"""Maximum views that are stored: the most recently used ones. The tab of an older view must be
 opened anew.
 """
 _ID = re.compile(r"[0-9a-f]{16}")
@@ -38,8 +38,9 @@ _ID = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class View:
-    """A request for a TensorBoard: `folder` is its folder, `title` the title of its tab. `runs` are
-    the requested runs; empty for all runs or a folder. `asked` is the folder as requested.
+    """A request for a TensorBoard: `folder` is the folder to show, `title` the title of the tab.
+    `runs` are the requested runs; empty for all runs or a folder. `asked` is the folder as
+    requested.
     """
 
     id: str
@@ -148,13 +149,15 @@ def _store_view(where: Path, view: View) -> View:
 
 
 def _remove_view(path: Path) -> None:
-    """Remove a view and its links; keep anything that is not a link, for it was not made here."""
+    """Remove a view and its links. A file in its folder that is not a link is kept, because this
+    module did not make it.
+    """
     links = path.with_suffix("")
     with contextlib.suppress(OSError):
         for link in filter(Path.is_symlink, links.iterdir()):
             link.unlink()
         links.rmdir()
-    with contextlib.suppress(OSError):  # a folder was not made here
+    with contextlib.suppress(OSError):  # a folder, which is not ours
         path.unlink()
 
 
@@ -181,7 +184,8 @@ class TensorBoards:
         """Return the view of these runs, or of all runs without refs. Starts nothing.
 
         Raises:
-            NotFound: a run does not exist, or its output does not, or it is not on this machine.
+            NotFound: a run does not exist, its output does not exist, or its output is not on this
+                machine.
         """
         folders = {}
         for run in map(self._backend.get, refs):
@@ -233,15 +237,17 @@ class TensorBoards:
         return process.list_boards(self._state_dir)
 
     def stop(self, folders: Iterable[str] | None = None) -> list[str]:
-        """End the boards on these folders, or all of this user's; return what they showed."""
+        """End the boards on these folders, or, without `folders`, all boards of this user. Return
+        what the ended boards showed.
+        """
         wanted = {board.folder for board in self.living()} if folders is None else set(folders)
         shown = {view.folder: view.shown for view in self.views()}
         ended = [f for f in sorted(wanted) if process.stop(f, state_dir=self._state_dir)]
         return [shown.get(folder, folder) for folder in ended]
 
     def forget(self, name: str, output: str) -> None:
-        """End the boards that show nothing but the deleted output of a run, and forget their
-        views: a tab that is still open does not start them again.
+        """End the boards that show nothing but the deleted output of a run, and forget their views,
+        so that a tab that is still open does not start them again.
         """
         where, gone = _views_folder(self._state_dir), os.path.realpath(output)
         for view in self.views():

@@ -1,9 +1,9 @@
 """Advice on how to size a run, from what its tasks used. Pure.
 
-`advise` looks at the time in which all workers were at work, without their start. Each piece of
-advice names a cause and the task, with the figures that show it, and the launch options that change
-it. If the figures show nothing, there is no advice; if there are too few figures, the result says
-so.
+`advise` uses the time in which all workers were at work, without the start of each worker. Each
+piece of advice names a problem and its task, the figures that show the problem, and the launch
+options that solve it. If the figures show nothing, there is no advice; if there are too few
+figures, the result says so.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ from .samples import Attempt, Interval
 from .stacks import Standstill
 
 START = 10.0
-"""Seconds after the start of a task that do not count, because it imports modules and loads
+"""Seconds after the start of a task that do not count, because the task imports modules and loads
 data.
 """
 LEAST = 20.0
 """Minimum seconds with all workers at work; with fewer there is no advice."""
 NEWEST = 300.0
-"""For an active run, only this many newest seconds count."""
+"""For an active run, only samples from the last `NEWEST` seconds count."""
 LONG = 600.0
-"""Seconds after which a run that has not succeeded has shown how much memory it needs."""
+"""Minimum age in seconds of the tasks of a run that has not succeeded, before their peak memory
+counts as all that they need.
+"""
 
 BUSY, WAITING = 0.7, 0.5
 """Thresholds as fractions of a core: a task that limits others uses at least the first, and a
@@ -45,7 +47,9 @@ NETWORK = 40 << 20
 INPUT = 256 << 10
 """Threshold in bytes per second from which a waiting worker counts as waiting for input."""
 OUTSIDE = 0.2
-"""Threshold as a fraction of all received bytes: fewer do not show that they came from outside."""
+"""Threshold: tasks read data from outside if more than this fraction of all received bytes was not
+sent by another task.
+"""
 SLOW, APART = 0.7, 2.5
 """Thresholds: a worker is slow at or below this fraction of the others' step rate; tasks are
 unequal if they differ by this factor.
@@ -64,11 +68,12 @@ MOST_FACTOR = 2.0
 """Maximum factor by which advice raises a number."""
 GPU_IDLE = 0.1
 STILL, STILL_NETWORK, STILL_DISK = 0.02, 16 << 10, 64 << 10
-"""Thresholds: a task does nothing if it uses at most this part of a core and of a GPU, and in a
-second receives and sends at most this many bytes, and reads this many: memory that is paged in.
+"""Thresholds up to which a task does nothing: the used fraction of a core and of a GPU, the bytes a
+second that it receives and sends, and the bytes a second that it reads. Such a task may still read
+memory that is paged in.
 """
 ENDING = 10.0
-"""Maximum seconds of work of a program that ends."""
+"""Maximum seconds for which a program that has stood still works before it ends."""
 HANGS = 60.0
 """Seconds after which a task that does nothing hangs."""
 _TRAINERS = (TaskType.CHIEF, TaskType.WORKER)
@@ -79,9 +84,10 @@ Value = str | int | float | Sequence[str | Message] | Message
 class Advice(Model, frozen=True, omit_defaults=False):
     """One thing to change about a run.
 
-    `task` is a task, or a task type if it concerns all of its tasks. `message` is a sentence with
-    the evidence, `code` its code. `options` are the launch options, by key, that change it, and
-    `command` is the rerun with them; both are empty if only the program can change it.
+    `task` is a task, or a task type if the advice concerns all tasks of the type. `message` is a
+    sentence with the evidence, `code` the code of the message. `options` are the launch options to
+    change, by key, and `command` is the rerun with these options. Both are empty if only the
+    program can be changed.
     """
 
     code: str
@@ -92,9 +98,7 @@ class Advice(Model, frozen=True, omit_defaults=False):
 
 
 class Advised(Model, frozen=True, omit_defaults=False):
-    """The advice on a run, the most important first, and why there is none, if it cannot be
-    given.
-    """
+    """The advice on a run, the most important first; or the reason why no advice can be given."""
 
     advice: tuple[Advice, ...] = ()
     no_advice: str = ""
@@ -116,8 +120,9 @@ class EarlierRun:
 def mean_step_rates(
     cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]], counts: Mapping[str, int]
 ) -> dict[str, float]:
-    """Return the steps a second of each task until it had done its work, computed from its last
-    step. A task that was started again or resumed is left out, because it did not begin at step 0.
+    """Return the mean steps a second of each task until its work was done: its last step, divided
+    by the time. A task that was started again or resumed is left out, because it did not begin at
+    step 0.
     """
     if cluster.spec.resume_from is not None:
         return {}
@@ -153,7 +158,9 @@ def repeats_smaller(old: TFCluster, cluster: TFCluster) -> bool:
 def earlier_run(
     old: TFCluster, samples: Mapping[str, Sequence[Attempt]], counts: Mapping[str, int]
 ) -> EarlierRun | None:
-    """Return the compared figures of an earlier run; None if its samples or steps are unknown."""
+    """Return the compared figures of an earlier run; None if samples or steps of the run are
+    unknown.
+    """
     rates = mean_step_rates(old, samples, counts)
     window = _common_window(old, samples)
     if window is None or window[1] - window[0] < LEAST or not rates:
@@ -203,8 +210,8 @@ class _Task:
 
 @dataclass(frozen=True)
 class Finding:
-    """A piece of advice before its sentence is made: the code and values of its message, and the
-    launch options, by key, that change it.
+    """A piece of advice before its sentence is made: the code and values of the message, and the
+    launch options to change, by key.
     """
 
     task: str
@@ -221,7 +228,8 @@ def advise(
     cores: float | None = None,
     standstills: Mapping[str, Standstill] | None = None,
 ) -> Advised:
-    """Return the advice on a run. Of a run whose tasks hang, nothing else than its memory counts.
+    """Return the advice on a run. If tasks of the run hang, there is advice only about that and
+    about memory.
 
     Args:
         cluster: the run.
@@ -316,7 +324,7 @@ def _trainers(cluster: TFCluster) -> list[str]:
 def _common_window(
     cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]
 ) -> tuple[float, float] | None:
-    """Return begin and end of the time in which all workers were at work; None if not all were
+    """Return begin and end of the time in which all workers were at work; None if a worker was not
     sampled.
     """
     lives = []
@@ -344,9 +352,9 @@ def _life(attempts: Sequence[Attempt], ended: bool) -> tuple[float, float] | Non
 
 
 def _worked(attempt: Attempt, ended: bool) -> list[Interval]:
-    """Return the intervals of a task before it stood still at its end. A program that has trained
-    may wait for others for long, and then work for a moment to end. `ended` says whether the run
-    has ended.
+    """Return the intervals of a task without its standstill at the end, if there is one. A program
+    that has trained may wait for others for a long time, and then work for a moment before it ends;
+    this last work is left out, too. `ended` says whether the run has ended.
     """
     lived = [each for each in attempt.intervals if each.memory]
     ended = ended or not attempt.intervals[-1].memory
@@ -410,9 +418,9 @@ def _within(intervals: Sequence[Interval], window: tuple[float, float]) -> list[
 
 
 def hanging(cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> dict[str, float]:
-    """Return the workers that hang, with the seconds for which each has done nothing. If other
-    workers go on, only those of a run with parameter servers hang: others may wait for a worker
-    that saves or evaluates.
+    """Return the workers that hang, with the seconds for which each has done nothing. If some
+    workers still work, idle workers count only in a run with parameter servers. Without parameter
+    servers, they may wait for a worker that saves or evaluates.
     """
     counts = cluster.spec.replicas.counts
     ended = cluster.status.phase.is_final
@@ -443,8 +451,8 @@ def _is_still(each: Interval) -> bool:
 def _hung(
     cluster: TFCluster, hung: Mapping[str, float], standstills: Mapping[str, Standstill]
 ) -> Finding:
-    """Return what to say about tasks that hang. Those that wait in TensorFlow wait for others, if
-    there are any.
+    """Return the finding about tasks that hang. Tasks that wait inside TensorFlow are not named if
+    another task hangs in other code, because they may wait for that task.
     """
     waiting = {task for task, place in standstills.items() if place.in_tensorflow}
     tasks = [task for task in hung if task not in waiting] or [*hung]
@@ -513,8 +521,8 @@ def _throttled(tasks: Sequence[_Task]) -> Iterator[Finding]:
 def _saturated(
     cluster: TFCluster, servers: Sequence[_Task], workers: Sequence[_Task], on_one_machine: bool
 ) -> Iterator[Finding]:
-    """Yield advice about the parameter servers for which the workers wait. The network inside a
-    machine limits none.
+    """Yield advice about the parameter servers for which the workers wait. On one machine, the
+    network is not a limit.
     """
     hot = [task for task in servers if task.works]
     by_network = not hot
@@ -557,7 +565,7 @@ def _input(
     """Yield why workers wait although no parameter server is busy."""
     if cluster.spec.mode is Mode.IN_GRAPH or any(not task.waits for task in servers):
         return
-    # Data that tasks send each other is not input of the training.
+    # Data that tasks send to each other is not input of the training.
     every = (*servers, *workers)
     received = sum(task.received for task in every)
     outside = received - sum(task.sent for task in every)
@@ -575,8 +583,8 @@ def _input(
 
 
 def _straggler(cluster: TFCluster, workers: Sequence[_Task]) -> Iterator[Finding]:
-    """Yield one worker that is slower than the others. Without parameter servers, workers make each
-    step together: then yield one for which the others wait.
+    """Yield advice about a worker that is slower than the others. Without parameter servers, all
+    workers make each step together, so the advice is about a worker for which the others wait.
     """
     if cluster.spec.mode is Mode.IN_GRAPH:
         return
@@ -602,7 +610,8 @@ def _too_many(
     cluster: TFCluster, workers: Sequence[_Task], earlier: Sequence[EarlierRun]
 ) -> Iterator[Finding]:
     """Yield advice to use fewer workers, if an earlier run with fewer was about as fast. If the
-    workers now use more CPU or GPU in total, they may make larger steps, and there is no advice.
+    workers of this run use more CPU or GPU in total, they may make larger steps, and there is no
+    advice.
     """
     rates = [task.steps for task in workers if task.steps]
     count = cluster.spec.replicas.counts.get(TaskType.WORKER, 0)
@@ -701,7 +710,7 @@ def _knows_its_memory(
 
 def _growth(attempt: Attempt, limit: float, ended: bool) -> float:
     """Return the bytes a second by which the memory of a task grows steadily and still grew at the
-    end; 0 if it does not, or only little.
+    end; 0 if the memory does not grow, or grows only little.
     """
     rows = [r for r in _worked(attempt, ended) if r.at - attempt.began >= START]
     if len(rows) < 8 or rows[-1].at - rows[0].at < LEAST:
@@ -718,8 +727,9 @@ def _growth(attempt: Attempt, limit: float, ended: bool) -> float:
 
 
 def _slope(rows: Sequence[Interval]) -> float:
-    """Return the slope of memory over time: the median of the slopes over half of the time, on
-    which a single sample, such as the last one of processes that end, has no effect.
+    """Return the slope of memory over time: the median slope between samples that are half of the
+    time apart. A single sample, such as the last one of processes that end, has no effect on the
+    median.
     """
     half = len(rows) // 2
     pairs = zip(rows, rows[half:], strict=False)

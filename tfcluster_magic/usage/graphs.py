@@ -20,12 +20,12 @@ from .summary import RunUsage, TypeUsage
 Figure = Literal["cpu", "memory", "network", "steps"]
 FIGURES: tuple[Figure, ...] = ("cpu", "memory", "network", "steps")
 MOST_LINES = 6
-"""Maximum tasks of a type that are all drawn as lines; of more tasks, at most this many outliers
-are drawn.
+"""Maximum lines for the tasks of a type. If the type has more tasks, only outliers are drawn as
+lines.
 """
 APART = 0.25
-"""Threshold: an outlier differs from the median by at least this fraction of it, and by three times
-the usual distance.
+"""Threshold: an outlier differs from the median by at least this fraction of the median, and by at
+least three times the usual distance.
 """
 _LEAST: dict[Figure, float] = {"cpu": 0.1, "memory": 64 << 20, "network": 64 << 10, "steps": 0.01}
 """Thresholds: smaller distances never make an outlier."""
@@ -72,8 +72,8 @@ class StepMark(Model, frozen=True, omit_defaults=False):
 
 class RunGraphs(Model, frozen=True, omit_defaults=False):
     """The graphs of a run. `at` are the ends of equal parts of the time since `began`, in seconds
-    since 1970; `restarts` are the tasks that were started again, by time. The advice is that of the
-    usage.
+    since 1970; `restarts` are the tasks that were started again, by time. The advice is the same as
+    in the usage of the run.
     """
 
     began: float
@@ -182,7 +182,8 @@ def _columns(attempts: Sequence[Attempt], axis: _Axis) -> dict[Figure, Values]:
                     memory[part] = max(memory[part], each.memory)
     found: dict[Figure, Values] = {
         "cpu": _rates(cpu, lasted, 3),
-        # The last sample of a task that ends has no processes any more.
+        # When the last sample of a task is taken, its processes may have ended; then the memory is
+        # 0.
         "memory": tuple(size or None for size in memory),
         "network": _rates(network, lasted, 0),
     }
@@ -199,7 +200,7 @@ def _rates(amounts: Sequence[float], lasted: Sequence[float], digits: int) -> Va
 
 def _step_points(attempt: Attempt) -> list[tuple[float, int]]:
     """Return the reported steps of a task with their times; a lower step, as after a restart,
-    discards the earlier ones.
+    discards the steps before it.
     """
     found: list[tuple[float, int]] = []
     for each in attempt.intervals:
@@ -241,7 +242,9 @@ def _step_at(points: Sequence[tuple[float, int]], times: Sequence[float], at: fl
 
 
 def _step_marks(samples: Mapping[str, Sequence[Attempt]], axis: _Axis) -> tuple[StepMark, ...]:
-    """Return the step of the furthest task at each part of the axis in which it is known."""
+    """Return the step of the furthest task at the end of each part of the axis, where a step is
+    known.
+    """
     found: dict[int, StepMark] = {}
     for attempts in samples.values():
         for attempt in attempts:
@@ -273,8 +276,9 @@ def _graph(figure: Figure, columns: Mapping[str, Values], requested: float | Non
 
 
 def _outliers(figure: Figure, columns: Mapping[str, Values]) -> list[str]:
-    """Return the tasks whose mean differs much from that of the others, the most different first.
-    Return none for fewer than three tasks, because it is then unclear which one is usual.
+    """Return the tasks whose mean differs much from the mean of the others, the most different
+    first. With fewer than three tasks, return an empty list, because it is unclear which task is
+    usual.
     """
     means = {
         task: statistics.fmean(known)

@@ -18,7 +18,7 @@ from .. import state_files
 
 FOLDER = ".tfcluster-usage"
 MOST_BYTES = 64 << 10
-"""Maximum bytes that are read of a file; its task keeps it below half of this."""
+"""Maximum bytes that are read from a file. The task keeps its file below half of this size."""
 _FIELDS = 12
 _TENTH, _HUNDREDTH, _KIB, _BLOCK = 0.1, 0.01, 1 << 10, 64 << 10
 _MOST_COUNT = 1 << 53
@@ -70,7 +70,7 @@ class _Head(msgspec.Struct):
 
 
 def parse(content: bytes) -> list[Attempt]:
-    """Return the attempts in a file, oldest first, without those that have no interval."""
+    """Return the attempts in a file, oldest first. Attempts without an interval are left out."""
     found: list[tuple[_Head, list[Interval]]] = []
     for line in content.split(b"\n")[:-1]:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -112,8 +112,8 @@ def _interval(before: float, row: Sequence[int]) -> Interval:
 
 
 def read_samples(output: str, tasks: Sequence[str]) -> dict[str, list[Attempt]]:
-    """Return samples by task name, for tasks that have any and whose files could be read within the
-    time limit.
+    """Return samples by task name. A task without samples, or whose file could not be read within
+    the time limit, is left out.
     """
     files = {task: Path(output, FOLDER, f"{task}.jsonl") for task in tasks}
     return state_files.read_together(files, lambda task: _read(files[task]))

@@ -3,8 +3,8 @@
 `judge` examines a run that has ended, and writes the changes that its usage advises into the
 schedule's status. `in_force` returns the changes that a launch may use. The figures may be wrong or
 forged, because a task's program can write them. Therefore only numbers of tasks and their resources
-change, each by a factor of `FACTOR` at most, counted from what the schedule itself sets. Whether
-the result is allowed is checked where it is launched.
+change, each by a factor of `FACTOR` at most, counted from what the schedule itself sets. The launch
+checks whether the result is allowed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from .samples import Attempt
 FACTOR = 2.0
 """Maximum factor between a value that advice sets and the schedule's own value."""
 _AFTER_FAILURE = ("AdviceMemoryNearlyOut", "OutOfMemory")
-"""The advice that counts if the run did not succeed: its other figures may show the failure."""
+"""The advice that counts if the run did not succeed. The failure may have caused the figures of any
+other advice.
+"""
 
 
 def judge(
@@ -56,7 +58,7 @@ def judge(
             own = owned.get(key) or _text(found.spec, BY_KEY[key])
             new = _within_bounds(BY_KEY[key], own, value)
             if new is None or key in seen:
-                continue  # the more important advice counts
+                continue  # not settable, or set by a more important finding
             seen.add(key)
             if new == own:
                 known.pop(key, None)
@@ -69,8 +71,8 @@ def judge(
 def _that_count(
     found: TFCluster, samples: Mapping[str, Sequence[Attempt]], cores: float | None
 ) -> list[Finding]:
-    """Return the advice on a run, the most important first. It is not compared with other runs,
-    because those may have been launched by hand.
+    """Return the advice on a run that counts for its schedule, the most important first. The run is
+    not compared with other runs, because those may have been launched by hand.
     """
     if found.status.phase is Phase.SUCCEEDED:
         counts = {
@@ -96,8 +98,8 @@ def _out_of_memory(found: TFCluster) -> Iterable[Finding]:
 
 
 def in_force(own: Spec, advised: Iterable[AdvisedOption]) -> tuple[AdvisedOption, ...]:
-    """Return the advice that a launch of `own` uses. Advice does not count any more for an
-    option that the schedule now sets to another value.
+    """Return the advice that a launch of `own` uses. If the schedule has set an option to another
+    value since, the advice on this option is ignored.
     """
     found = []
     for each in advised:
@@ -152,7 +154,7 @@ def _text(spec: Spec, option: Option) -> str:
 
 def _within_bounds(option: Option, own: str, value: object) -> str | None:
     """Return the value that is nearest to `value` within the bounds, as typed; None if the schedule
-    does not set the option itself, or sets it to 0, or a value is not readable.
+    does not set the option itself, or sets it to 0, or if a value cannot be read.
     """
     try:
         if option.kind is Kind.MEMORY:

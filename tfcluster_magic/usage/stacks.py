@@ -113,7 +113,7 @@ def ask(name: str, output: str, tasks: Sequence[str], within: float = WITHIN) ->
 
 
 def kept(name: str, output: str, tasks: Sequence[str]) -> RunStacks:
-    """Return the stacks that were taken when tasks stalled, of the tasks that have any."""
+    """Return the stacks that were taken when tasks stalled. Other tasks are left out."""
     files = {task: Path(output, FOLDER, f"{task}.stalled.json") for task in tasks}
     found = state_files.read_together(files, lambda task: _read_kept(files[task]))
     stacks = [
@@ -130,14 +130,14 @@ def _read_kept(path: Path) -> _KeptStack | None:
         with os.fdopen(fd, "rb") as file:
             told = msgspec.json.decode(file.read(_MOST_BYTES), type=_KeptStack)
     except (OSError, state_files.Unreadable, msgspec.MsgspecError, UnicodeDecodeError):
-        return None  # there are none, or a program wrote something else
+        return None  # there are no stacks, or the task's program wrote something else here
     times = (told.at, told.since)
     return told if all(0 <= each < state_files.MOST_NUMBER for each in times) else None
 
 
 class Standstill(NamedTuple):
-    """Where the main thread of a stalled task stood at `at`: the innermost line of its program, and
-    whether the program waited for TensorFlow there.
+    """The place where the main thread of a stalled task stood at `at`: the innermost line of the
+    task's program, and whether the program waited for TensorFlow there.
     """
 
     at: float
@@ -155,7 +155,9 @@ _NO_PROGRAM = re.compile(r"^<|/(?:site|dist)-packages/|/lib/python3|/__autograph
 
 
 def standstills(found: RunStacks) -> dict[str, Standstill]:
-    """Return where the tasks stood, of those whose stack has a line of their program."""
+    """Return, by task, where the program stood. A task whose stack has no line of its program is
+    left out.
+    """
     told = {}
     for task in found.tasks:
         stack = next((each.stack for each in task.processes if each.stack), "")
@@ -181,7 +183,7 @@ def _open_folder(path: Path) -> int:
 
 
 def _request(folder: int, path: Path, tasks: Sequence[str], number: str) -> None:
-    """Write a request for each task: an empty file whose name says everything. Raises Conflict."""
+    """Write a request for each task: an empty file whose name is the request. Raises Conflict."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         for task in tasks:
@@ -214,7 +216,7 @@ def _answer(folder: int, name: str) -> _StackAnswer | None:
                 return None
             return msgspec.json.decode(file.read(_MOST_BYTES), type=_StackAnswer)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None  # not there yet, or a program wrote it
+        return None  # not written yet, or written by the task's program
 
 
 def stack_text(found: RunStacks) -> str:

@@ -1,6 +1,6 @@
 """The current and average usage of a run's tasks, compared with their requests. Pure.
 
-All attempts of a task count: amounts are summed; for memory, the maximum is taken.
+All attempts of a task count: their amounts are summed, and the maximum of their memory is taken.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .samples import Attempt, Interval
 WINDOW = 6.0
 """Seconds over which the current rates are computed."""
 STALE = 30.0
-"""Seconds after which the last sample of a task no longer counts as current: the task has ended, or
-its volume does not answer.
+"""Seconds after which the last sample of a task no longer counts as current, because the task has
+ended or its volume does not answer.
 """
 
 
@@ -48,8 +48,8 @@ class Rates(Model, frozen=True, omit_defaults=False):
 class TaskUsage(Model, frozen=True, omit_defaults=False):
     """One task. `current` is None if it was not sampled lately, `average` if it never was.
 
-    `cpu_requested` (cores), `memory_requested` (bytes) and `gpus_requested` are those of the
-    launch; a container's own limit stands in for a missing one. `steps_per_second` is the current
+    `cpu_requested` (cores), `memory_requested` (bytes) and `gpus_requested` are the requests of the
+    launch; without a request, the container's own limit is used. `steps_per_second` is the current
     speed of its program, if known.
     """
 
@@ -106,8 +106,8 @@ def run_usage(
     advised: Advised | None = None,
     only: Container[str] | None = None,
 ) -> RunUsage:
-    """Return the usage of a run from its tasks' samples and their steps a second; with `only`, of
-    only these tasks.
+    """Return the usage of a run from its tasks' samples and their steps a second; `only` restricts
+    the result to these tasks.
     """
     ended = cluster.status.phase.is_final
     tasks: list[TaskUsage] = []
@@ -170,7 +170,7 @@ def _rates(intervals: Sequence[Interval]) -> Rates:
     """Return the mean of intervals."""
     lived = [
         each for each in intervals if each.memory
-    ]  # the last interval may have no processes left
+    ]  # the processes may have ended before the last interval
     lasted = max(sum(each.seconds for each in lived), 0.1)
     seconds = sum(each.seconds for each in intervals)
 
@@ -251,7 +251,7 @@ def series(attempts: Sequence[Attempt], points: int | None = None) -> Series:
 def _grouped(
     attempts: Sequence[Attempt], points: int | None
 ) -> Iterator[tuple[Attempt, list[Interval]]]:
-    """Divide the whole time into `points` equal parts, and yield each attempt's intervals grouped
+    """Divide the whole time into `points` equal parts. Yield the intervals of each attempt, grouped
     by the part in which they end.
     """
     begin = attempts[0].intervals[0].at
@@ -269,13 +269,27 @@ _GIB, _MIB = 1 << 30, 1 << 20
 
 
 def memory_words(used: float, asked: float | None) -> str:
-    """Return `2.1 of 8 GiB`, `40 MiB`."""
-    size, unit = (_GIB, "GiB") if max(used, asked or 0) >= _GIB else (_MIB, "MiB")
+    """Return `2.1 of 8 GiB`, `300 MiB of 2 GiB`, `40 MiB`."""
+    size, unit = _size_unit(used)
     if asked is None:
         return f"{_short(used / size)} {unit}"
+    asked_size, asked_unit = _size_unit(asked)
+    if used and unit != asked_unit:
+        return _("{used} of {asked}").format(
+            used=memory_words(used, None), asked=memory_words(asked, None)
+        )
     return _("{used} of {asked} {unit}").format(
-        used=_short(used / size), asked=_short(asked / size), unit=unit
+        used=_short(used / asked_size), asked=_short(asked / asked_size), unit=asked_unit
     )
+
+
+def _size_unit(amount: float) -> tuple[int, str]:
+    return (_GIB, "GiB") if amount >= _GIB else (_MIB, "MiB")
+
+
+def _cores(number: float) -> str:
+    """Return `1.3`, `0.02`: below one core, with two decimals."""
+    return _short(number) if number >= 1 else f"{number:.2f}".rstrip("0").removesuffix(".")
 
 
 def _short(number: float) -> str:
@@ -284,7 +298,7 @@ def _short(number: float) -> str:
 
 
 def advice_lines(usage: RunUsage) -> list[str]:
-    """Return each piece of advice with its command, or why there is none."""
+    """Return each piece of advice with its command, or the reason why there is no advice."""
     lines = []
     for each in usage.advice:
         text = _("advice: {message} `{command}`") if each.command else _("advice: {message}")
@@ -308,7 +322,7 @@ def _type_line(each: TypeUsage, total: int) -> str:
     values = {
         "type": each.task_type.value,
         "asked": f"{each.cpu_requested or 0:g}",
-        "used": _short(each.cpu),
+        "used": _cores(each.cpu),
         "memory": memory_words(each.memory_peak, each.memory_requested),
         "task": each.peak_task,
         "gpus": each.gpus_requested,

@@ -13,6 +13,6 @@ if [ "$(stat -f -c %t "$CLAIMS")" != 65735546 ]; then
 	exit 1
 fi
 mkdir -p "$VOL_DIR"
-# Kubernetes applies no fsGroup to such volumes, so the folder and its files belong to the users' group.
+# Kubernetes applies no fsGroup to such volumes, so the folder and its files must belong to the users' group.
 chgrp 100 "$VOL_DIR"
 chmod 2775 "$VOL_DIR"

@@ -8,7 +8,7 @@ pvc-*/* | "$VOL_DIR") echo "refused: $VOL_DIR does not lie directly in $CLAIMS" 
 pvc-*) ;;
 *) echo "refused: $VOL_DIR is not called like a claim's folder" >&2 && exit 1 ;;
 esac
-# Without the mount, the folder is missing, and this must not count as removed.
+# Without the mount, the folder is missing; this must not count as removed.
 if [ "$(stat -f -c %t "$CLAIMS")" != 65735546 ]; then
 	echo "refused: on this node nothing is mounted by FUSE at $CLAIMS" >&2
 	exit 1

@@ -30,7 +30,7 @@ export type FieldKind =
 export interface IField {
   readonly key: string;
   readonly flag: string;
-  /** Its path in a spec; `*` means every task type. */
+  /** The option's path in a spec; `*` means every task type. */
   readonly path: ReadonlyArray<string>;
   readonly kind: FieldKind;
   readonly section: 'basic' | 'resources' | 'limits' | 'pods' | 'schedule';
@@ -50,7 +50,7 @@ export interface IKernel {
   readonly name: string;
   readonly title: string;
   readonly python: string | null;
-  /** Why tasks cannot use it; null if they can. */
+  /** Why tasks cannot use this kernel; null if they can. */
   readonly why: string | null;
 }
 
@@ -72,13 +72,13 @@ export interface ILaunchOptions {
     readonly notes?: ReadonlyArray<string>;
   };
   readonly form: ReadonlyArray<IField>;
-  /** The options of a schedule, for the same inputs. */
+  /** The options of a schedule, as fields of the same form. */
   readonly schedule: ReadonlyArray<IField>;
   readonly kernelspecs: ReadonlyArray<IKernel>;
   readonly defaults: { readonly kernelspec: string | null };
 }
 
-/** One problem; `option` is the input that it concerns, null for none. */
+/** One problem. `option` is the input that it concerns; null if it concerns no input. */
 export interface IPlanProblem {
   readonly field: string;
   readonly option: string | null;
@@ -105,7 +105,7 @@ export interface IPlan {
   readonly folder: string;
   /** The values from the file of a project; null for another program. */
   readonly project?: IPlanProject | null;
-  /** Only for a schedule. */
+  /** The plan of a schedule; absent for a single launch. */
   readonly schedule?: {
     /** The rules as `POST schedules` takes them; null while one is wrong. */
     readonly rules: IScheduleRules | null;
@@ -114,9 +114,7 @@ export interface IPlan {
   };
 }
 
-/**
- * The configurations of a project, and its file's values for empty fields, by the keys of fields.
- */
+/** The configurations of a project, and the values that its file gives to empty fields, by key. */
 export interface IPlanProject {
   readonly config: string | null;
   readonly configurations: ReadonlyArray<string>;

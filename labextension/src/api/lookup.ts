@@ -22,8 +22,8 @@ export class Lookup {
   constructor(private readonly _caller: rest.ICaller) {}
 
   /**
-   * Return the current state of a run. Rejects with ServerProblem; `isMissing` if there is no such
-   * run.
+   * Return the current state of a run. Rejects with ServerProblem; `isMissing` tells whether the
+   * reason is that there is no such run.
    */
   get(name: string): Promise<IRun> {
     const run = this._runs.get(name);

@@ -21,7 +21,9 @@ export class ServerProblem extends Error {
     return this.problem.status;
   }
 
-  /** Whether a retry may help: the request was valid, but the server or its backend is away. */
+  /**
+   * Whether a retry may help: the request was valid, but the server or its backend is unreachable.
+   */
   get isAway(): boolean {
     return [0, 424, 429].includes(this.status) || this.status >= 502;
   }
@@ -83,7 +85,7 @@ function explained(status: number, trans: TranslationBundle): string {
       return trans.__(
         'The request is larger than the server accepts. Make it smaller, or name a file instead.'
       );
-    case 424: // JupyterHub answers for a stopped server
+    case 424: // JupyterHub's answer for a stopped server
       return trans.__(
         'Your notebook server is not running. Your clusters go on. Start it on the home page of the hub, then reload this page.'
       );

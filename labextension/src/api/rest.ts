@@ -183,7 +183,7 @@ export const taskUsage = (
   return usageOf(caller, name, query);
 };
 
-/** Return the graphs of all tasks, with at most this number of values in a line. */
+/** Return the graphs of all tasks, with at most `values` values in a line. */
 export const usageGraphs = (
   caller: ICaller,
   name: string,
@@ -317,7 +317,10 @@ export const rerunRun = (
   changes: IRerun
 ): Promise<IRun> => call(caller, at(name, 'rerun'), 'POST', changes);
 
-/** Return the notebook data of these runs by MIME type, by run name, without unknown runs. */
+/**
+ * Return the notebook data of these runs: by run name, then by MIME type. Unknown runs are left
+ * out.
+ */
 export const keptOutputs = async (
   caller: ICaller,
   names: ReadonlyArray<string>
@@ -339,8 +342,8 @@ export const compareRuns = (
 };
 
 /**
- * Open the output of the tasks, a stream of JSON lines. It starts with `tail` lines of each task,
- * null for all.
+ * Open the output of the tasks, a stream of JSON lines. The stream starts with the last `tail`
+ * lines of each task, or with all lines if `tail` is null.
  */
 export const openLogs = (
   caller: ICaller,
@@ -389,7 +392,10 @@ export const deleteRun = (
   return call(caller, `${at(name)}?${query.toString()}`, 'DELETE');
 };
 
-/** Open a board. Without `wait` a new board is only started; `running` tells whether it runs. */
+/**
+ * Open a board. Without `wait`, the server answers before a new board runs; `running` of the
+ * response tells whether it runs.
+ */
 export const openBoard = (
   caller: ICaller,
   what: { refs?: ReadonlyArray<string>; folder?: string; wait?: boolean }
@@ -405,9 +411,9 @@ export const listBoards = async (
 };
 
 /**
- * Return whether a running board has curves: TensorBoard lists its dashboards, and the curves' one
- * is enabled with the first point. A board that does not answer counts as one with curves, because
- * its page says what is wrong.
+ * Return whether a running board has curves: TensorBoard lists its dashboards, and the dashboard of
+ * curves is enabled with the first point. A board that does not answer counts as one with curves,
+ * because its page says what is wrong.
  */
 export async function hasCurves(
   caller: ICaller,
@@ -428,7 +434,7 @@ export async function hasCurves(
   }
 }
 
-/** What TensorBoard says about its dashboards. */
+/** TensorBoard's list of its dashboards, by name. */
 type Dashboards = Readonly<Record<string, { readonly enabled: boolean }>>;
 
 export const closeBoard = (caller: ICaller, id: string): Promise<void> =>

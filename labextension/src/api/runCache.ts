@@ -1,8 +1,8 @@
 /**
  * The cache of a page's runs by name; merges lists and events.
  *
- * An ended run never becomes active again, and every new phase is reported once. After a deletion
- * another run may have the name: only the uid identifies a run. The cache makes no requests.
+ * An ended run never becomes active again, and every new phase is reported once. After a deletion,
+ * another run may have the name, so only the uid identifies a run. The cache makes no requests.
  */
 import { isActive, isSame, nameOf, uidOf } from './runs';
 import type { ITransition } from './state';

@@ -2,7 +2,7 @@
  * The watcher of the server's runs: receives events and, as a safety net, lists runs every 45 s.
  *
  * It has one immutable state and one signal, sent within a moment of a change. While the server is
- * away it keeps its state and the state's time. It changes no run.
+ * unreachable, the watcher keeps its last state and the time of this state. It changes no run.
  */
 import { Event, ServiceManager } from '@jupyterlab/services';
 import { Poll, Throttler } from '@lumino/polling';
@@ -21,7 +21,7 @@ import {
   RUN_EVENT
 } from './types';
 
-/** The poll while events arrive, to notice a network that was lost for a minute. */
+/** The poll while events arrive; it notices events that were lost with the network. */
 const QUIET = { interval: 45_000, backoff: false, max: 45_000 };
 /** The poll while no events arrive: after an outage, events may return later than the routes. */
 const SETTLING = { interval: 5_000, backoff: false, max: 5_000 };
@@ -150,7 +150,10 @@ export abstract class RunWatcher {
     }
   }
 
-  /** The server answers again; `deaf` is why it sends no events. */
+  /**
+   * Record that the server answers again. `deaf` is the reason why it sends no events, if it does
+   * not.
+   */
   private _recovered(deaf: IProblem | null): void {
     const now = Date.now();
     if (this._problem !== null) {
@@ -174,13 +177,14 @@ export abstract class RunWatcher {
     }
     const event = emission as unknown as IRunEvent;
     if (event.type === 'failed' && event.run && event.problem) {
-      // even if the list has the run's later state, because a list does not say what failed
+      // report this even if a list already has the run's later state: a list does not say what
+      // failed
       const problem = new ServerProblem(event.problem);
       this._failed.emit({ run: event.run, problem });
     }
     const order = this._sequence.receive(event);
     if (order === 'seen') {
-      return; // the list that arrived meanwhile includes it
+      return; // a list that has arrived includes this event
     }
     this._missed ||= order === 'gap';
     if (event.type === 'unavailable') {
@@ -282,7 +286,10 @@ class EventSequence {
     return isGap ? 'gap' : 'next';
   }
 
-  /** Record a list. Return whether it includes lost events; false if an event arrived meanwhile. */
+  /**
+   * Record a list. Return whether the list includes events that were lost; false if an event
+   * arrived while the list was on its way.
+   */
   receiveList({ stream, sequence }: IRunList, isReceiving: boolean): boolean {
     const isSame = stream === this._stream;
     const isLost = isSame && sequence > this._sequence && !isReceiving;

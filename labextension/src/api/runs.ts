@@ -35,7 +35,7 @@ export const isSame = (run: IRun, other: IRun | undefined): boolean =>
 
 /**
  * Return the runs of a list: active ones first, each group newest first. Without `all`, only the
- * newest run of each name and those that have not ended.
+ * newest run of each name, and the runs that have not ended.
  */
 export function listed(
   runs: ReadonlyArray<IRun>,

@@ -16,7 +16,10 @@ import type {
 /** `live`: the state is current. `stale`: it was current at `at`, and `problem` is the reason. */
 export interface IClustersState {
   readonly state: 'loading' | 'live' | 'stale';
-  /** Newest first: the newest run of each name and those that have not ended, or all runs. */
+  /**
+   * The runs, newest first: if `all`, every run; else the newest run of each name, and all runs
+   * that have not ended.
+   */
   readonly runs: ReadonlyArray<IRun>;
   readonly all: boolean;
   readonly problem: ServerProblem | null;
@@ -24,7 +27,10 @@ export interface IClustersState {
   readonly at: number;
 }
 
-/** A run that reached a new phase; `before` is null if it is new to this page. */
+/**
+ * A run that reached a new phase. `before` is its earlier phase; null if the run is new to this
+ * page.
+ */
 export interface ITransition {
   readonly run: IRun;
   readonly before: Phase | null;
@@ -48,7 +54,7 @@ export interface IClusters {
   /** The connection to the server, for routes that are not a verb of a run. */
   readonly caller: ICaller;
   find(name: string): IRun | undefined;
-  /** Load a run that the list may leave out. Rejects with ServerProblem if there is none. */
+  /** Load a run that the list may leave out. Rejects with ServerProblem if there is no such run. */
   ensure(name: string): Promise<IRun>;
   details(name: string): Promise<IRunDetails>;
   /** Return the current tasks of a run in one request; undefined if there is no such run. */
@@ -56,7 +62,7 @@ export interface IClusters {
   showAll(all: boolean): Promise<void>;
   refresh(): Promise<void>;
   launch(what: ILaunch): Promise<IRun>;
-  /** Create a schedule, or replace the one of this name. */
+  /** Create a schedule, or replace the schedule of this name. */
   saveSchedule(
     name: string,
     what: ISchedule,

@@ -3,7 +3,8 @@
  * task.
  *
  * The last line of a task changes without an event, so an active run is also polled, less often the
- * more tasks it has. A hidden page makes no requests. The rows stay while the server is away.
+ * more tasks it has. A hidden page makes no requests. The rows stay while the server is
+ * unreachable.
  */
 import type { IDisposable } from '@lumino/disposable';
 import { type IPoll, Poll, Throttler } from '@lumino/polling';
@@ -13,10 +14,15 @@ import { isActive, isSame, nameOf, uidOf } from './runs';
 import type { IClusters } from './state';
 import type { IRun, ITaskRow } from './types';
 
-/** Least milliseconds between two requests without an event, and those added for each task. */
+/**
+ * Minimum milliseconds between two requests without an event, and milliseconds to add for each
+ * task.
+ */
 const LOOK = 5_000;
 const LOOK_EACH = 20;
-/** The same between two requests after events. */
+/**
+ * Minimum milliseconds between two requests after events, and milliseconds to add for each task.
+ */
 const PAUSE = 500;
 const PAUSE_EACH = 10;
 
@@ -30,7 +36,7 @@ const tasksOf = ({ cluster: { status } }: IRun): string =>
   ]);
 
 export interface ITaskRowsState {
-  /** Null before the first response. */
+  /** The rows; null before the first response. */
   readonly rows: ReadonlyArray<ITaskRow> | null;
   /** Why the rows are not current. */
   readonly problem: ServerProblem | null;

@@ -14,11 +14,11 @@ import { isActive, nameOf, uidOf } from './runs';
 import type { IClusters } from './state';
 import type { IRun, ITaskUsage, IUsage } from './types';
 
-/** Points of a line, which is 40 pixels wide. */
+/** Number of points of a line, which is 40 pixels wide. */
 export const POINTS = 40;
-/** Tasks of a request, which its URL has room for. */
+/** Maximum tasks of a request, so that its URL does not become too long. */
 const MOST = 150;
-/** Least milliseconds between two requests, and those added for each task. */
+/** Minimum milliseconds between two requests, and milliseconds to add for each task. */
 const LOOK = 5_000;
 const LOOK_EACH = 20;
 /** Milliseconds in which rows that come into view are collected. */
@@ -49,7 +49,7 @@ export class TaskUsage implements IDisposable {
     _clusters.changed.connect(this._onChanged, this);
   }
 
-  /** By task name; the same object while nothing changes. */
+  /** The lines by task name; the same object while nothing changes. */
   get lines(): TaskLines {
     return this._lines;
   }
@@ -69,7 +69,7 @@ export class TaskUsage implements IDisposable {
     Signal.clearData(this);
   }
 
-  /** Say whether the row of a task is in view. */
+  /** Record whether the row of a task is in view. */
   show(task: string, isShown: boolean): void {
     if (isShown) {
       this._shown.add(task);
@@ -88,7 +88,10 @@ export class TaskUsage implements IDisposable {
     return run && uidOf(run) === uidOf(this._run) ? run : this._run;
   }
 
-  /** Return the tasks to ask for now: of an ended run those that were not loaded since its end. */
+  /**
+   * Return the tasks to request now. For an ended run, these are the tasks that have not been
+   * loaded since its end.
+   */
   private _wanted(): string[] {
     if (this._isUnseen) {
       return [];

@@ -13,7 +13,7 @@ import type {
   TFCluster
 } from './models';
 
-/** The record of a run; the server's always has a status. */
+/** The record of a run; a record from the server always has a status. */
 export interface ICluster extends TFCluster {
   readonly status: Status;
 }
@@ -32,7 +32,7 @@ export interface IProgress {
   readonly history: ReadonlyArray<readonly [number, number | null]>;
   /** Other metrics by the program's own names; null if not a number. */
   readonly metrics?: Readonly<Record<string, number | null>>;
-  /** The source: `program`, `eventFiles` or `printedLines`. */
+  /** The source of the progress: `program`, `eventFiles` or `printedLines`. */
   readonly source?: string;
 }
 
@@ -48,11 +48,14 @@ export interface IRun {
   /** What each type of tasks used, once the run is over. */
   readonly used?: ReadonlyArray<ITypeUsage>;
   readonly places?: IPlaces;
-  /** The address of its graphs in Grafana, if the administrator has one. */
+  /** The address of the run's graphs in Grafana, if the administrator has set up Grafana. */
   readonly graphs?: string | null;
 }
 
-/** The file browser's paths of a run's files, without those that it does not show. */
+/**
+ * The paths of a run's files in the file browser. A file that the file browser does not show has no
+ * path.
+ */
 export interface IPlaces {
   /** The file or folder that was launched. */
   readonly program?: string;
@@ -68,16 +71,19 @@ export interface ITaskRow {
   readonly message: string;
   readonly messages: ReadonlyArray<Message>;
   readonly restarts: number;
-  /** The machine that it is or was on. */
+  /** The machine on which the task runs or ran. */
   readonly node: string;
-  /** When it reached its state. */
+  /** When the task reached its state. */
   readonly since: number | null;
-  /** Its last printed line, and the time when it was printed. */
+  /** The last line that the task printed, and when it was printed. */
   readonly line: string;
   readonly printedAt: number | null;
 }
 
-/** What a task used over `seconds`: cores, GPUs and bytes at work, or bytes a second. */
+/**
+ * The usage of a task over `seconds`: busy cores, bytes of memory, and bytes a second that were
+ * received and sent.
+ */
 export interface IRates {
   readonly seconds: number;
   readonly cpu: number;
@@ -96,7 +102,7 @@ export interface ITaskUsage {
   readonly memoryRequested: number | null;
 }
 
-/** What the sampled tasks of one type used, beside what one of them asked for. */
+/** What the sampled tasks of one type used, and what one of these tasks requested. */
 export interface ITypeUsage {
   readonly taskType: string;
   readonly tasks: number;
@@ -127,7 +133,7 @@ export interface IGraph {
 /** The graphs of a run on one time axis; times in seconds since 1970. */
 export interface IRunGraphs {
   readonly began: number;
-  /** The ends of the parts of the time. */
+  /** The ends of the equal parts into which the time of the run is divided. */
   readonly at: ReadonlyArray<number>;
   readonly types: ReadonlyArray<{
     readonly usage: ITypeUsage;
@@ -141,7 +147,7 @@ export interface IRunGraphs {
   readonly noAdvice: string;
 }
 
-/** A change of a run that is advised, and the command that makes it. */
+/** An advised change of a run, and the command that makes the change. */
 export interface IAdvice {
   readonly code: string;
   readonly task: string;
@@ -150,7 +156,8 @@ export interface IAdvice {
 }
 
 /**
- * `GET clusters/{ref}/usage`: tasks, samples of the named ones over time, and graphs on request.
+ * `GET clusters/{ref}/usage`: the tasks; on request, the samples of named tasks over time, and
+ * graphs.
  */
 export interface IUsage {
   readonly usage: {
@@ -168,7 +175,7 @@ export interface IUsage {
     >
   >;
   readonly graphs?: IRunGraphs;
-  /** Why nothing can be read here; absent if it can. */
+  /** Why the usage cannot be read where the server runs; absent if it can. */
   readonly unseen?: string;
 }
 
@@ -186,9 +193,9 @@ export interface ITaskList {
 
 /** One run with its whole record, and the commands that launch it again. */
 export interface IRunDetails extends IRun {
-  /** For a notebook: a line, or a whole cell. */
+  /** The launch in a notebook: a line, or a whole cell. */
   readonly line: string;
-  /** For a shell; null for a program that is a cell. */
+  /** The launch in a shell; null for a program that is a cell. */
   readonly command: string | null;
   readonly yaml: string;
   readonly tasks: ReadonlyArray<string>;
@@ -238,10 +245,10 @@ export interface ILaunch {
 
 /** A folder with `tfcluster.yaml`. */
 export interface IProject {
-  /** As the file browser names it. */
+  /** The folder, as the file browser names it. */
   readonly path: string;
   readonly configurations: ReadonlyArray<string>;
-  /** What is wrong with its file, in sentences. */
+  /** What is wrong with the project's file, in sentences. */
   readonly problems: ReadonlyArray<string>;
   /** The name of its newest run. */
   readonly lastRun: string | null;
@@ -255,7 +262,7 @@ export interface IProjectList {
 
 /** One due time of a schedule, and its result. */
 export interface IOccurrence {
-  /** In seconds since 1970. */
+  /** The due time, in seconds since 1970. */
   readonly due: number;
   readonly kind: string;
   readonly state:
@@ -271,9 +278,9 @@ export interface IOccurrence {
     | 'Missed';
   /** The name of its newest run, or empty. */
   readonly run: string;
-  /** 1, and one more for each retry. */
+  /** The number of the attempt: 1, and one more for each retry. */
   readonly attempt: number;
-  /** Earlier due times that were missed with it. */
+  /** The number of earlier due times that were missed together with this one. */
   readonly missed: number;
   readonly reason: Message | null;
   /** What advice changed in its newest run, or why it changed nothing. */
@@ -281,7 +288,8 @@ export interface IOccurrence {
 }
 
 /**
- * The results of the due times of a span, newest first, and the runs of these due times that exist.
+ * The results of the due times in a span of time, newest first, and the existing runs of these due
+ * times.
  */
 export interface IScheduleHistory {
   readonly occurrences: ReadonlyArray<IOccurrence>;
@@ -296,7 +304,7 @@ export interface IScheduleHistory {
   >;
 }
 
-/** When a schedule is due; its other rules are the server's. */
+/** When a schedule is due. The server sends more rules, which this extension does not read. */
 export interface IScheduleRules {
   readonly cron: string;
   readonly timeZone?: string;
@@ -307,11 +315,11 @@ export interface ISchedulePlan {
   readonly name: string;
   readonly options: Readonly<Record<string, unknown>>;
   readonly launch: ILaunch;
-  /** Whether it is checked as a change of the schedule of this name. */
+  /** Whether the plan is for a change of the existing schedule of this name. */
   readonly updates: boolean;
 }
 
-/** What `POST schedules` takes, and an update of a whole schedule. */
+/** The body of `POST schedules`, and of an update that replaces a whole schedule. */
 export interface ISchedule {
   readonly rules: IScheduleRules;
   readonly launch: ILaunch;
@@ -333,11 +341,11 @@ export interface IScheduleView {
     readonly uid: string;
     readonly rules: IScheduleRules;
     readonly status: {
-      /** Oldest first. */
+      /** The newest due times, oldest first. */
       readonly occurrences?: ReadonlyArray<IOccurrence>;
       readonly paused?: {
         readonly reason?: Message | string;
-        /** Who paused it; empty: its owner. */
+        /** The person who paused the schedule; empty if it was the owner. */
         readonly by?: string;
         /** Whether only an administrator may resume it. */
         readonly locked?: boolean;
@@ -348,7 +356,7 @@ export interface IScheduleView {
   readonly next: ReadonlyArray<number>;
 }
 
-/** The launch that would make a run again, and notes on what it lacks. */
+/** The launch that would repeat a run, and notes on what this launch lacks. */
 export interface IRunAsLaunch {
   readonly name: string;
   readonly launch: ILaunch;
@@ -380,7 +388,7 @@ export interface IProblem {
 export interface IComparison {
   readonly runs: ReadonlyArray<{
     readonly name: string;
-    /** Empty if there is none. */
+    /** Empty if the run has no display name. */
     readonly displayName: string;
     readonly phase: Phase;
   }>;
@@ -403,6 +411,6 @@ export interface IBoard {
   /** The runs that the board shows; empty for a folder and for all runs. */
   readonly refs: ReadonlyArray<string>;
   readonly folder: string | null;
-  /** False while the board starts. */
+  /** Whether the board runs; false while it starts. */
   readonly running: boolean;
 }

@@ -43,7 +43,10 @@ export async function chooseRun(
   return value === null ? null : runs[items.indexOf(value)];
 }
 
-/** Return the named run's name, or that of any run that the user chooses; null for none. */
+/**
+ * Return the name of the named run, or of the run that the user chooses; null if the user chooses
+ * none.
+ */
 export async function chooseName(
   args: ReadonlyPartialJSONObject,
   {

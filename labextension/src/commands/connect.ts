@@ -65,7 +65,7 @@ export async function insertConnect(
   content.activate();
 }
 
-/** Return whether a cell of this notebook uses the magic, so that it is loaded. */
+/** Return whether a cell of this notebook uses the magic; then the magic is already loaded. */
 function usesMagic(panel: NotebookPanel): boolean {
   const cells = panel.content.model?.sharedModel.cells ?? [];
   return cells.some(cell => /%tfcluster\b/.test(cell.getSource()));

@@ -1,8 +1,8 @@
 /**
  * Dialogs before a run is stopped or deleted.
  *
- * A dialog concerns exactly one run. If the run ends or is deleted elsewhere meanwhile, the dialog
- * says so and cannot be confirmed.
+ * A dialog concerns exactly one run. If the run ends or is deleted elsewhere while the dialog is
+ * open, the dialog says so and cannot be confirmed.
  */
 import { Dialog, ReactWidget } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -37,7 +37,10 @@ export async function asksToStop(question: IQuestion): Promise<boolean> {
   return (await answered(dialog, question, isActive)) !== null;
 }
 
-/** Ask whether to delete the run, and whether its output too; null for no. */
+/**
+ * Ask whether to delete the run, and whether to delete its output, too. Return null if the user
+ * cancels.
+ */
 export async function asksToDelete(
   question: IQuestion
 ): Promise<{ withLogs: boolean } | null> {
@@ -76,7 +79,7 @@ export async function asksToDelete(
   return answer && { withLogs: answer.isChecked === true };
 }
 
-/** The runs that wait for a run. */
+/** Return the runs that wait for a run. */
 export function waitingFor(
   { cluster }: IRun,
   runs: ReadonlyArray<IRun>
@@ -93,8 +96,8 @@ export function waitingFor(
 }
 
 /**
- * Return the answer, null for no. The dialog cannot be confirmed while the question does not apply
- * to the run.
+ * Return the answer; null if the user cancels. The dialog cannot be confirmed while the question
+ * does not apply to the run.
  */
 async function answered<T>(
   dialog: Dialog<T>,
@@ -139,7 +142,7 @@ function endedWords(run: IRun, trans: TranslationBundle): React.ReactNode {
   );
 }
 
-/** The body of a dialog, which follows its run. */
+/** The body of a dialog; it is updated when the run changes. */
 class Body extends ReactWidget {
   constructor(
     private readonly _question: IQuestion,

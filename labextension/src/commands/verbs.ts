@@ -1,8 +1,8 @@
 /**
  * The commands that act on a run: stop, delete, rerun, connect, note, rename, tag, copy.
  *
- * Each takes `{ name }`; without a name, as from the palette, the user is asked. A refusal of the
- * server is shown as its sentence.
+ * Each takes `{ name }`; without a name, as from the palette, the user chooses a run. A refusal of
+ * the server is shown as its sentence.
  */
 import { Clipboard, InputDialog, Notification } from '@jupyterlab/apputils';
 import type { INotebookTracker } from '@jupyterlab/notebook';

@@ -2,8 +2,8 @@
  * The data of a comparison tab: loaded when the tab is visible, and again when one of the runs
  * changes.
  *
- * It has one immutable state and one signal. While the server is away it keeps the last state with
- * the reason.
+ * It has one immutable state and one signal. While the server is unreachable, it keeps the last
+ * state, with the reason.
  */
 import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
@@ -13,13 +13,13 @@ import * as rest from '../api/rest';
 import type { IComparison, IRun } from '../api/types';
 
 export interface IComparisonState {
-  /** Null until it was loaded. */
+  /** The comparison; null until it has been loaded. */
   readonly comparison: IComparison | null;
-  /** Why it could not be updated. */
+  /** Why the comparison could not be updated. */
   readonly problem: ServerProblem | null;
 }
 
-/** Milliseconds between two requests, because each step of a training is a change. */
+/** Minimum milliseconds between two requests; otherwise each step of a training would cause one. */
 const PACE = 2_000;
 
 export class ComparisonModel implements IDisposable {
@@ -70,7 +70,9 @@ export class ComparisonModel implements IDisposable {
     }
   }
 
-  /** Load the comparison if needed and allowed now; changes meanwhile are loaded afterwards. */
+  /**
+   * Load the comparison if needed and allowed now. Changes during a request are loaded after it.
+   */
   private _refresh(): void {
     if (this._isAsking || !this._isOld || !this._isSeen || this._isDisposed) {
       return;

@@ -58,7 +58,7 @@ export interface IDraft {
   readonly kernelspec: string | null;
   /** The options of the launch, and of a schedule. */
   readonly values: Readonly<Record<string, string | boolean>>;
-  /** When it recurs; null for a single launch. */
+  /** When the launch recurs; null for a single launch. */
   readonly repeat: IRepeat | null;
 }
 
@@ -92,7 +92,7 @@ export interface ILaunchState {
   /** The available choices; null until the server has answered. */
   readonly launchOptions: ILaunchOptions | null;
   readonly plan: IPlan | null;
-  /** The place of the program of the current plan, from `placeOf`. */
+  /** The result of `placeOf` for the draft of the current plan. */
   readonly planned: string | null;
   /** Whether the plan is for the current input. */
   readonly current: boolean;
@@ -166,7 +166,9 @@ export const placeOf = (draft: IDraft): string =>
     draft.folder
   ]);
 
-/** Return the project that the program is; undefined until a plan for this program has arrived. */
+/**
+ * Return the project, if the program is one; undefined until a plan for this program has arrived.
+ */
 export const projectOf = ({
   draft,
   plan,
@@ -199,7 +201,7 @@ export function launchOf(
     }
     const said = typeof value === 'string' ? value.trim() : value;
     if (said === false) {
-      options[field.key] = false; // cleared on purpose, because the program may request it
+      options[field.key] = false; // sent, because without it the program decides
     } else if (said && said !== baseOf(field, mode, project)) {
       options[field.key] = valueOf(field, said);
     }

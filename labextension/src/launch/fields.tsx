@@ -235,7 +235,8 @@ export function Input(props: IInputProps): React.JSX.Element {
 }
 
 /**
- * Return suggestions for the text after the last run, because a browser completes the whole input.
+ * Return suggestions for the last run in the text. Each has the text before that run, too, because
+ * a browser replaces the whole input.
  */
 export function awaitable(
   typed: string,

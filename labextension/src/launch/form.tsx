@@ -1,4 +1,6 @@
-/** The launch form as one component, drawn from the model's state, which alone holds the input. */
+/**
+ * The launch form as one component, drawn from the model's state. Only this state holds the input.
+ */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { Sentence } from '../run/parts';
@@ -18,7 +20,7 @@ export interface ILaunchFormProps extends Omit<
   readonly places: IPlaces;
   /** Launch the current input; the form has found no error in it. */
   launch(): void;
-  /** Save it as a schedule, likewise. */
+  /** Save the current input as a schedule; the form has found no error in it. */
   save(): void;
 }
 
@@ -76,7 +78,7 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
   const resources = fields.filter(({ section }) => section === 'resources');
   const isRecurring = draft.repeat !== null;
   const bounded = fields.filter(({ section }) => section === 'limits');
-  // how long each run may take is asked beside the other rules of a schedule
+  // the time limit of each run is shown with the other rules of a schedule
   const moved = bounded.filter(
     ({ key }) => isRecurring && key === 'max_duration'
   );

@@ -2,7 +2,7 @@
  * The state of one launch form: input, server responses, and the launch.
  *
  * The newest plan wins, the input survives an unreachable server, and the last launch and the open
- * sections are remembered. One state, one signal; it owns no widget.
+ * sections are remembered. The model has one state and one signal; it owns no widget.
  */
 import type { IStateDB } from '@jupyterlab/statedb';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
@@ -35,7 +35,7 @@ import { browserZone, DAILY, scheduleOf } from './repeat';
 
 const KEY = 'tfcluster-labextension:launch';
 const SECTIONS_KEY = 'tfcluster-labextension:launch-sections';
-/** Milliseconds without a keystroke after which the server is asked. */
+/** Milliseconds without a keystroke after which a plan is requested. */
 const QUIET = 250;
 const ROOM = 1000;
 const PROGRAM: ReadonlyArray<keyof IDraft> = ['program', 'url', 'cell'];
@@ -113,7 +113,7 @@ export class LaunchModel implements IDisposable {
   ): Promise<void> {
     const { launchOptions } = this._state;
     if (!launchOptions) {
-      this._wanted = wanted; // once the server answers again
+      this._wanted = wanted; // used when the server answers again
       return;
     }
     const { caller } = this.clusters;
@@ -143,7 +143,7 @@ export class LaunchModel implements IDisposable {
   }
 
   /**
-   * Change the input; the server is asked after a pause. Another program resets the working folder.
+   * Change the input; a plan is requested after a pause. Another program resets the working folder.
    */
   edit(change: Partial<IDraft>): void {
     this._edited = true;
@@ -169,7 +169,7 @@ export class LaunchModel implements IDisposable {
   /** Make a schedule of the launch: the form asks when it recurs. */
   async openRepeat(): Promise<void> {
     if (!this._state.draft.name && !this._state.current) {
-      await this._plan(); // which knows the name
+      await this._plan(); // the plan has the name
     }
     const { draft, plan } = this._state;
     const { time_zone: zone = browserZone() } = draft.values;
@@ -256,7 +256,7 @@ export class LaunchModel implements IDisposable {
     const launch = launchOf(draft, launchOptions, projectOf(this._state));
     this._set({ launching: true, refusal: null, saved: null });
     try {
-      // The server says what the typed rules are, so that exactly these are saved.
+      // The server parses the typed rules, and exactly the parsed rules are saved.
       const plan = await this._planned(launch);
       const rules = plan.schedule?.rules;
       if (!rules || plan.problems.length) {
@@ -346,7 +346,7 @@ export class LaunchModel implements IDisposable {
 
   private async _planOnce(): Promise<void> {
     const { draft, launchOptions, launched } = this._state;
-    // the user who has just launched knows that the name is taken
+    // after a launch there is no plan: it would only report that the name is taken
     if (!launchOptions || launched || this._disposed) {
       this._set({ away: launchOptions ? null : this._state.away });
       return;
@@ -389,7 +389,10 @@ export class LaunchModel implements IDisposable {
     }
   }
 
-  /** Free resources change with runs; a recovered server is asked at once. */
+  /**
+   * Request a new plan when runs begin or end, because free resources change with them, and when
+   * the server is reachable again.
+   */
   private _onRuns(): void {
     const { state, runs } = this.clusters.state;
     const active = runs.filter(isActive).map(nameOf).join();
@@ -427,7 +430,7 @@ export class LaunchModel implements IDisposable {
   private _disposed = false;
   private _number = 0;
   private _prefills = 0;
-  /** What the form is filled in from once the server answers. */
+  /** The arguments that fill in the form once the server answers. */
   private _wanted: IPrefill | null = null;
   private _active = '';
   private _live = true;

@@ -30,7 +30,7 @@ const URL_START = /^[a-z][a-z0-9+.-]*:\/\//i;
 export function opened(draft: IDraft, wanted: IPrefill): Partial<IDraft> {
   const { program, config = '', cell, mode, notebook = '' } = wanted;
   const chosen = mode === undefined ? {} : { mode };
-  // arguments, counts and name belong to a program
+  // arguments, counts and name of the last program do not apply to another one
   const fresh = { ...EMPTY, kernelspec: draft.kernelspec };
   if (program !== undefined) {
     const place = URL_START.test(program) ? 'url' : 'file';
@@ -129,7 +129,7 @@ export function restored(kept: unknown): IDraft {
     const like = found[key];
     if (key === 'values' && isRecord(value)) {
       found.values = Object.fromEntries(
-        // The runs for which the last launch waited ended long ago.
+        // Without `after`: the runs for which the last launch waited ended long ago.
         Object.entries(value).filter(
           ([key, v]) => typeof v !== 'object' && key !== 'after'
         )

@@ -33,7 +33,7 @@ export function marksOf(
   for (const problem of state.plan?.problems ?? []) {
     const { allowed, fits } = problem;
     if (isMissing(problem) && !state.tried) {
-      continue; // a hint beside the button until the user tries to launch, then an error
+      continue; // a hint at the button until the user tries to launch, then an error
     }
     const option = inputOf(problem, state);
     const isKnown = option !== null && shown.has(option);

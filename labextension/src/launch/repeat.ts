@@ -15,7 +15,7 @@ export const DAILY: IRepeat = {
   day: '1'
 };
 
-/** Return the cron expression of the inputs; `typed` is the one that was typed. */
+/** Return the cron expression of the inputs; `typed` is the expression that the user typed. */
 export function cronOf(repeat: IRepeat, typed: string): string {
   const { when, minute, time, weekday, day } = repeat;
   const [hours, minutes] = time.split(':').map(Number);

@@ -57,7 +57,9 @@ export function Schedule(props: IScheduleProps): React.JSX.Element {
   );
 }
 
-/** When it is due: a usual choice with its inputs, or a cron expression. */
+/**
+ * The row that sets when the schedule is due: a usual choice with its inputs, or a cron expression.
+ */
 function WhenRow(props: IScheduleProps): React.JSX.Element {
   const { state, model, repeat, trans, id } = props;
   const { when } = repeat;
@@ -72,7 +74,7 @@ function WhenRow(props: IScheduleProps): React.JSX.Element {
   ];
   const cron = cronOf(repeat, typed);
   const choose = (next: When): void => {
-    // the expression of the last choice is a start for one's own
+    // the user can edit the expression of the last choice
     const kept: Record<string, string> =
       next === 'cron' && when !== 'cron' ? { cron } : {};
     model.edit({

@@ -22,7 +22,7 @@ import { LaunchForm } from './form';
 import type { LaunchModel } from './model';
 import { programOfCell } from '../run/commandLine';
 
-/** In milliseconds; as often as a list of runs that may be stale. */
+/** The intervals of retries in milliseconds, the same as for a list of runs that may be stale. */
 const RETRY = { interval: 5_000, backoff: false, max: 5_000 };
 
 export interface ILaunchWidgetOptions {
@@ -232,7 +232,7 @@ class RetryPoll implements IDisposable {
     this._poll.dispose();
   }
 
-  /** Ask now, because the form is visible. */
+  /** Retry now if the form is visible. */
   readonly now = (): void => {
     if (this._isSeen()) {
       void this._poll.refresh();

@@ -20,14 +20,14 @@ export type TaskLine = readonly [
 
 export interface ILine {
   readonly task: string;
-  /** With escape sequences, after its last carriage return. */
+  /** The text after the last carriage return, with escape sequences. */
   readonly raw: string;
   /** The text that is shown and searched. */
   readonly text: string;
   readonly isNoise: boolean;
-  /** When it was printed, in milliseconds since 1970. */
+  /** When the line was printed, in milliseconds since 1970; null if unknown. */
   readonly at: number | null;
-  /** Its number in the task's log, if known. */
+  /** The number of the line in the task's log, if known. */
   readonly number: number | null;
 }
 
@@ -177,7 +177,7 @@ export class LineBuffer {
   private _head = 0;
   private _characters = 0;
   private _dropped = 0;
-  /** For each task the time of its first kept line, or of its last dropped one. */
+  /** For each task, the time of its first kept line, or of its last dropped line. */
   private readonly _begins = new Map<string, number>();
   private readonly _counts = new Map<string, ITaskCount>();
 }

@@ -12,7 +12,7 @@ const COLOURS = 6;
 export interface ILineProps {
   readonly number: number;
   readonly line: ILine;
-  /** The position of its task in the order of tasks. */
+  /** The position of the line's task in the order of tasks. */
   readonly place: number;
   /** Columns of the longest task name; 0 hides the name. */
   readonly gutter: number;

@@ -10,7 +10,7 @@ export interface ILinesProps {
   readonly model: LogsModel;
   readonly state: ILogsState;
   readonly trans: TranslationBundle;
-  /** Is called with a function that returns the line at the upper edge. */
+  /** Called with the viewport once it exists. */
   readonly onViewport: (viewport: Viewport) => void;
   readonly isAllSelected: boolean;
 }
@@ -58,8 +58,8 @@ export function Lines({
     }
   }, [model, state.revision, follows, measure.row, measure.height]);
 
-  // The effect depends only on state: React drops effects of discarded renderings, and with them
-  // their cause.
+  // This effect compares state, and not what the last rendering had: React may discard a rendering
+  // together with its effects.
   const brought = React.useRef({ moves: 0, row: 0 });
   const [shown, setShown] = React.useState(0);
   React.useLayoutEffect(() => {
@@ -82,7 +82,7 @@ export function Lines({
         view?.show(model.rows, measure.row, currentLine);
       }
       if (model.rows.height * measure.row > measure.height) {
-        model.follow(false); // else all lines are in view
+        model.follow(false); // unless all lines fit into the view
       }
       setShown(moves);
       redraw();

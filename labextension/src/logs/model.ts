@@ -23,7 +23,7 @@ import { counted, tasksOf } from './tasks';
 
 /** Milliseconds in which changes are collected. */
 const TOGETHER = 50;
-/** Least number of lines of each task at the start, even with many tasks. */
+/** Minimum number of lines of each task at the start, even with many tasks. */
 const LEAST_TAIL = 500;
 /** Lines that are shown around an older line. */
 const AROUND = 10_000;
@@ -143,7 +143,7 @@ export class LogsModel implements IDisposable {
   /**
    * Show the lines around an older one that a search has found.
    *
-   * If that line is no longer readable, the view stays and says so.
+   * If that line is no longer readable, the view does not change, and says so.
    */
   async showAround([task, , at = null, number = 0]: TaskLine): Promise<void> {
     this._asked?.abort();
@@ -166,7 +166,7 @@ export class LogsModel implements IDisposable {
       found.clear();
     }
     if (signal.aborted) {
-      return; // the user wants something else now
+      return; // the user has requested something else
     }
     let place = found.first;
     while (place < found.end && !isLine(found.line(place), task, number)) {

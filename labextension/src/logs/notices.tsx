@@ -14,7 +14,7 @@ export interface INoticesProps {
   readonly trans: TranslationBundle;
 }
 
-/** Above the lines: which lines are hidden, and a button to show them. */
+/** The notices above the lines: which lines are hidden, and a button to show them. */
 export function Notices({
   model,
   state,
@@ -116,7 +116,7 @@ function Notice({
   );
 }
 
-/** In place of the lines: the reason why there are none. */
+/** The reason why there are no lines, shown in their place. */
 export function Empty({ state, trans }: INoticesProps): React.JSX.Element {
   const { connection, hidden, problem, run, tasks } = state;
   const isFiltered = tasks.some(task => !task.isShown);
@@ -137,7 +137,7 @@ export function Empty({ state, trans }: INoticesProps): React.JSX.Element {
   return <p className="tfc-Log-empty">{text}</p>;
 }
 
-/** Below the lines: the run's state, or its last sentence. */
+/** The notice below the lines: the run's state, or its last sentence. */
 export function Outcome({
   state,
   trans

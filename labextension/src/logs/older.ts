@@ -20,7 +20,7 @@ export type OlderState = 'off' | 'busy' | 'done' | 'failed';
 /** A search and its limits. */
 export interface IOlderQuery {
   readonly query: IQuery;
-  /** Empty for all tasks. */
+  /** The tasks to search; empty for all tasks. */
   readonly tasks: ReadonlyArray<string>;
   readonly showsNoise: boolean;
 }
@@ -55,7 +55,7 @@ export class OlderSearch implements IDisposable {
     this._end();
   }
 
-  /** Start this search, null for none; a repeated search makes no request. */
+  /** Start this search; null ends the last one. A repeated search makes no request. */
   look(wanted: IOlderQuery | null): void {
     const key = JSON.stringify(wanted);
     if (key === this._key) {

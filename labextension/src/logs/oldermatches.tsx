@@ -9,7 +9,7 @@ import { expression, ranges } from './search';
 
 /** Matches in the list, the newest ones. */
 const MOST_LISTED = 300;
-/** Characters before the match, and of the whole text. */
+/** Maximum characters before the match, and in the whole text. */
 const [BEFORE, SHOWN] = [40, 300];
 
 interface IOlderProps {
@@ -17,7 +17,7 @@ interface IOlderProps {
   readonly trans: TranslationBundle;
 }
 
-/** Beside the search's count: the number of older matches. */
+/** The number of older matches, shown next to the count of the search. */
 export function OlderCount({
   model,
   trans,

@@ -2,14 +2,14 @@
  * The position of each shown line in rows of text, so that a view draws only its visible part.
  *
  * A long line wraps into several rows. Rows are counted by columns of a monospaced font, but laid
- * out by the browser, so an odd character costs a pixel and never hides text.
+ * out by the browser, so a character of unusual width moves text by a pixel, but never hides it.
  */
 
 /** Characters that take two columns: East Asian wide characters and emoji. */
 const WIDE =
   /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/g;
 const SIMPLE = /^[\x20-\x7e]*$/;
-/** The most columns that a tab takes. */
+/** The maximum columns that a tab takes. */
 const TAB = 8;
 
 /** Return the columns of a text. */

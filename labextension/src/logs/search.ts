@@ -15,7 +15,10 @@ export const NO_QUERY: IQuery = {
   isCaseSensitive: false
 };
 
-/** Searched characters of a line; a program may print megabytes without a line break. */
+/**
+ * Maximum characters of a line that are searched; a program may print megabytes without a line
+ * break.
+ */
 const MOST_SEARCHED = 20_000;
 const MOST_RANGES = 500;
 

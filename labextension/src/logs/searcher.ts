@@ -29,7 +29,7 @@ export class Searcher implements IDisposable {
 
   /** Counts how often the user moved to another match. */
   moves = 0;
-  /** Whether typing selected the current match, rather than a step or a change of the lines. */
+  /** Whether typing selected the current match; false after a step or a change of the lines. */
   isTyped = false;
   query: IQuery = NO_QUERY;
   /** What is wrong with the query; empty if it is valid. */
@@ -74,7 +74,10 @@ export class Searcher implements IDisposable {
     this._start(this.query, rows, from);
   }
 
-  /** Search other lines; the current match stays, or becomes the next one there. */
+  /**
+   * Search other lines. The current match stays; if its line is gone, the next match becomes
+   * current.
+   */
   restart(rows: Rows): void {
     this._start(this.query, rows, Math.max(0, this.currentLine));
   }
@@ -111,7 +114,7 @@ export class Searcher implements IDisposable {
     }
   }
 
-  /** Move to the next or previous match, around at the ends. */
+  /** Move to the next or previous match; after the last match comes the first. */
   step(by: 1 | -1): void {
     if (this.count > 0) {
       this.current = (this.current + by + this.count) % this.count;

@@ -5,10 +5,10 @@ import type { Connection } from './follower';
 
 export interface ITask {
   readonly name: string;
-  /** The number of its lines that would be shown. */
+  /** The number of lines of the task that would be shown. */
   readonly lines: number;
   readonly isShown: boolean;
-  /** Its position in the order of tasks, which selects its colour. */
+  /** The task's position in the order of tasks, which selects its colour. */
   readonly place: number;
 }
 
@@ -38,8 +38,8 @@ export interface ILogsState {
     readonly isInTimeOrder: boolean;
   } | null;
   /**
-   * Why the lines around a match are not shown, with a null problem if the line is gone; null
-   * without a failure.
+   * Why the lines around a match are not shown; `problem` is null if the line is gone. Null if
+   * nothing failed.
    */
   readonly missed: { readonly problem: ServerProblem | null } | null;
   /** When the stream was lost, in milliseconds since 1970. */

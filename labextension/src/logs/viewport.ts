@@ -10,7 +10,7 @@ import type { Rows } from './rows';
 
 /** Lines drawn beyond both edges, so that scrolling shows no gap. */
 const BEYOND = 15;
-/** Most lines that are drawn because they are selected. */
+/** Maximum lines that are drawn because they are selected. */
 const MOST_SELECTED = 5000;
 
 /** Keys that scroll up. */

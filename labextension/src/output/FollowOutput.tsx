@@ -1,8 +1,9 @@
 /**
  * The output of a cell that follows a run. It is empty while the lines arrive.
  *
- * If the page was closed meanwhile, it says so and shows the later output. A reopened page gets no
- * output of a cell that was already running, so the lines come from the server, as in the log tab.
+ * If the page was closed before the run ended, it says so and shows the output since. A reopened
+ * page gets no output of a cell that was already running, so the lines come from the server, as in
+ * the log tab.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -22,8 +23,8 @@ export interface IFollowOutputProps {
   readonly commands: CommandRegistry;
   readonly trans: TranslationBundle;
   /**
-   * Whether the cell of this output is running, as far as this page knows; its lines then arrive by
-   * themselves.
+   * Whether the cell of this output is running, as far as this page knows; its lines then arrive
+   * from the kernel.
    */
   isExecuting(): boolean;
 }
@@ -41,7 +42,7 @@ export function FollowOutput({
   const isHere = found !== undefined && uidOf(found) === uid;
   const isCut = !ended && !isExecuting();
   const goesOn = isCut && isHere && isActive(found);
-  // the end is shown below the lines
+  // once shown, the lines stay, so that the end of the run is visible below them
   const [wentOn, setWentOn] = React.useState(false);
   React.useEffect(() => setWentOn(before => before || goesOn), [goesOn]);
   if (!isCut || (state !== 'live' && !wentOn)) {

@@ -1,7 +1,8 @@
 /**
  * The run below a cell: its current state, without a kernel; or its last known state, and why.
  *
- * It reads the model of all runs and asks it for unknown runs. `keeper.ts` does all writing.
+ * It reads the model of all runs, and requests unknown runs from the model. `keeper.ts` does all
+ * writing.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';

@@ -3,9 +3,10 @@
  *
  * A phase that a run reaches while the notebook is open is written into the document at once, as if
  * the cell had printed it. Earlier changes are written when the document is saved for another
- * reason. Opening a notebook never makes it dirty. Nor does a hidden window, or a window whose file
- * has changed since, because the user of another window would be asked which version is right. The
- * keeper works on the document instead of the page, because cells out of view have outputs too.
+ * reason. Opening a notebook never makes it dirty. A hidden window writes nothing, and neither does
+ * a window whose file has changed since it was read: otherwise another window would ask its user
+ * which version is right. The keeper works on the document instead of the page, because cells out
+ * of view have outputs too.
  */
 import type { ICodeCellModel } from '@jupyterlab/cells';
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
@@ -27,9 +28,12 @@ const TOGETHER = 300;
 const PAUSE = 2_000;
 /** Milliseconds after which the metrics of an active run are read again. */
 const FIGURES = 20_000;
-/** Milliseconds after a failed request. */
+/** Milliseconds to wait after a failed request. */
 const FAILED = 30_000;
-/** Milliseconds by which two times of the same file may differ; JupyterLab uses the same. */
+/**
+ * Milliseconds by which two times of the same file may differ; JupyterLab allows the same
+ * difference.
+ */
 const SAME_FILE = 500;
 
 export type IBundle = ReadonlyPartialJSONObject;
@@ -169,7 +173,7 @@ export class OutputKeeper implements IDisposable {
       )
       .finally(() => {
         this._isAsking = false;
-        this._onChanged(); // something may have changed meanwhile
+        this._onChanged(); // runs may have changed during the request
       });
   }
 
@@ -213,7 +217,7 @@ export class OutputKeeper implements IDisposable {
       const ours = Date.parse(contentsModel?.last_modified ?? '');
       return Math.abs(Date.parse(found.last_modified) - ours) <= SAME_FILE;
     } catch {
-      return false; // it is unreachable; the next save reports it
+      return false; // the file is unreachable; the next save reports that
     }
   }
 
@@ -273,8 +277,8 @@ export class OutputKeeper implements IDisposable {
   }
 
   /**
-   * Whether this client writes: of those that share the document only one does, so that no output
-   * is written twice.
+   * Whether this client writes: only one of the clients that share the document does, so that no
+   * output is written twice.
    */
   private get _isMyTurn(): boolean {
     const { model } = this._context;
@@ -286,7 +290,7 @@ export class OutputKeeper implements IDisposable {
     return Math.min(...people.map(([id]) => id)) === awareness.clientID;
   }
 
-  /** The phase in which this page first saw each run while the document was open, by uid. */
+  /** By uid, the phase in which this page first saw each run while the document was open. */
   private readonly _first = new Map<string, string>();
   private readonly _fresh = new Map<string, IFresh>();
   private readonly _asked = new Set<string>();
@@ -346,7 +350,9 @@ interface ITurn extends IDisposable {
   readonly isMine: boolean;
 }
 
-/** Request this right, because if two windows write one file, each asks which version is right. */
+/**
+ * Request the right to write: if two windows wrote one file, each would ask which version is right.
+ */
 function takeTurn(name: string, onTurn: () => void): ITurn {
   const { locks } = navigator as { readonly locks?: LockManager };
   const waiting = new AbortController();
@@ -360,7 +366,7 @@ function takeTurn(name: string, onTurn: () => void): ITurn {
     onTurn();
     return new Promise<void>(resolve => (release = resolve));
   };
-  locks?.request(name, { signal: waiting.signal }, hold).catch(() => undefined); // the right was given up while another window has it
+  locks?.request(name, { signal: waiting.signal }, hold).catch(() => undefined); // rejects if ended before it got the right
   const end = new DisposableDelegate(() => {
     isMine = false;
     waiting.abort();

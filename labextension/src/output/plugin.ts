@@ -1,6 +1,6 @@
 /**
- * Draws outputs of `%tfcluster` live in JupyterLab, Notebook 7 and consoles, and keeps those of
- * notebooks up to date in their files.
+ * Draws outputs of `%tfcluster` live in JupyterLab, Notebook 7 and consoles, and updates the
+ * outputs in the files of notebooks.
  */
 import {
   JupyterFrontEnd,

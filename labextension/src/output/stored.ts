@@ -22,7 +22,8 @@ export interface IStoredBoard {
 }
 
 /**
- * Lines of a run that a cell has followed since `at`; without `ended`, the page was closed before.
+ * Lines of a run that a cell has followed since `at`. Without `ended`, lines may be missing,
+ * because the page was closed before the run ended.
  */
 export interface IStoredFollow {
   readonly kind: 'Follow';

@@ -22,7 +22,7 @@ export interface IGraphsProps {
   onTask(task: string): void;
 }
 
-/** The time axis that all graphs share, and the place on it at which the mouse is. */
+/** The time axis that all graphs share, and the position of the mouse on it. */
 interface IAxis {
   readonly began: number;
   readonly end: number;
@@ -48,7 +48,7 @@ export function Graphs({
     const half = (end - began) / (2 * at.length || 1);
     return {
       end,
-      // the value of a part of the time stands at its middle
+      // the value of a part of the time is drawn in the middle of that part
       xs: at.map(time => layout.xOf(time - half, began, end)),
       marks: layout.marks(graphs)
     };
@@ -102,7 +102,7 @@ function titleOf(
 
 interface IFigureProps {
   readonly graph: IGraph;
-  /** How many tasks it shows. */
+  /** The number of tasks that the graph shows. */
   readonly tasks: number;
   readonly axis: IAxis;
   readonly trans: TranslationBundle;
@@ -173,7 +173,7 @@ function Figure({
   );
 }
 
-/** Return the last place at which a value is known. */
+/** Return the last index with a known value. */
 function lastOf(values: IGraph['middle']): number | null {
   for (let place = values.length - 1; place >= 0; place--) {
     if (values[place] !== null) {
@@ -331,7 +331,7 @@ function TimeAxis({
   );
 }
 
-/** Return the time of day at a place, and the time since the beginning. */
+/** Return the time of day at an index of `at`, and the time since the beginning. */
 function pointedWords({ at, began }: IAxis, place: number): string {
   const time = at[place];
   return `${clock(time, Date.now(), true)} · ${layout.since(time - began)}`;
@@ -383,7 +383,7 @@ function graphWords({ graph, title, top, trans }: IPlotProps): string {
   ].join('; ');
 }
 
-/** Return the place in `xs` that is nearest to `x`; null without any. */
+/** Return the index of the value in `xs` that is nearest to `x`; null if `xs` is empty. */
 function nearest(xs: ReadonlyArray<number>, x: number): number | null {
   const away = xs.map(each => Math.abs(each - x));
   return xs.length === 0 ? null : away.indexOf(Math.min(...away));

@@ -7,7 +7,7 @@ export const HEIGHT = 128;
 /** The part of the box in which values are drawn. */
 export const PLOT = { left: 34, right: 292, top: 14, bottom: 98 } as const;
 
-/** The least height of the vertical axis, so that noise stays small. */
+/** The minimum of the highest value of the vertical axis, so that noise stays small. */
 const LEAST = { cpu: 0, memory: 2 ** 20, network: 2 ** 10, steps: 0 } as const;
 
 /** Return the highest value of the vertical axis: a round number that all values fit below. */
@@ -22,7 +22,9 @@ export function topOf({ high, requested, figure }: IGraph): number {
   return rounded(most / base) * base || 1;
 }
 
-/** Return the values that the vertical axis names: of a graph without any above zero, zero alone. */
+/**
+ * Return the values that the vertical axis names; only zero if no value of the graph is above zero.
+ */
 export function heightsOf(graph: IGraph): ReadonlyArray<number> {
   const { high, requested } = graph;
   if (!requested && !high.some(value => value)) {
@@ -157,7 +159,9 @@ export function since(seconds: number): string {
   return whole ? `${whole}s` : '0';
 }
 
-/** Return the step that was reached at a time; null before the first and without any. */
+/**
+ * Return the step that was reached at a time; null before the first step, or if there are no steps.
+ */
 export function stepAt(steps: IRunGraphs['steps'], at: number): number | null {
   let found: number | null = null;
   for (const mark of steps) {
@@ -169,7 +173,7 @@ export function stepAt(steps: IRunGraphs['steps'], at: number): number | null {
   return found;
 }
 
-/** Format a step shortly, for the axis: `950`, `12k`, `1.5M`. */
+/** Format a step briefly, for the axis: `950`, `12k`, `1.5M`. */
 export function shortStep(step: number): string {
   for (const [unit, size] of [
     ['M', 1e6],
@@ -225,12 +229,12 @@ export function marks({ events, restarts, began, at }: IRunGraphs): IMark[] {
   return found.sort((one, other) => one.at - other.at);
 }
 
-/** Two marks nearer than this have one number. */
+/** Marks that are nearer to each other than this share one label. */
 const NUMBER_WIDTH = 10;
 
 /**
- * Return the numbers of marks at these places, which ascend. Marks that are too near for two
- * numbers have one line, with their first and last number.
+ * Return the labels of marks at these places, which must be in ascending order. A label is the
+ * number of a mark, or the first and the last number of marks that share it.
  */
 export function markLabels(
   places: ReadonlyArray<number>

@@ -1,8 +1,8 @@
 /**
  * The data of a Resources tab: loaded while the tab is visible, and again until the run has ended.
  *
- * It has one immutable state and one signal. While the server is away it keeps the last state with
- * the reason.
+ * It has one immutable state and one signal. While the server is unreachable, it keeps the last
+ * state, with the reason.
  */
 import type { IDisposable } from '@lumino/disposable';
 import { Poll } from '@lumino/polling';
@@ -15,15 +15,15 @@ import type { IRun, IRunGraphs } from '../api/types';
 import { replicaCounts } from '../run/words';
 
 export interface IResourcesState {
-  /** Null until they were loaded. */
+  /** The graphs; null until they have been loaded. */
   readonly graphs: IRunGraphs | null;
-  /** Why they could not be loaded. */
+  /** Why the graphs could not be loaded. */
   readonly problem: ServerProblem | null;
 }
 
-/** Values of a line. */
+/** Maximum values of a line. */
 const VALUES = 120;
-/** Least milliseconds between two requests, and those added for each task. */
+/** Minimum milliseconds between two requests, and milliseconds to add for each task. */
 const LOOK = 5_000;
 const LOOK_EACH = 20;
 

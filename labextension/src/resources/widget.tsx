@@ -115,7 +115,7 @@ export function Resources({
   );
 }
 
-/** Return what the lines and words on the graphs mean, of those that are there. */
+/** Return the meaning of those lines and words that occur on the graphs. */
 const legend = (
   graphs: IRunGraphs | null,
   trans: TranslationBundle

@@ -17,7 +17,7 @@ export interface IRunActionsProps {
   readonly run: IRun;
   readonly commands: CommandRegistry;
   readonly trans: TranslationBundle;
-  /** How many buttons are shown, as icons; the other actions are in the menu. */
+  /** The number of buttons, which are shown as icons; the other actions are in the menu. */
   readonly icons?: number;
   readonly tabIndex?: number;
 }

@@ -87,8 +87,8 @@ export const RunCard = React.memo(
 const MOST_LAST_LINES = 10;
 
 /**
- * The last lines of the task that ended the run, as `last_lines` of `output/report.py`; nothing if the sentence above says
- * them all.
+ * The last lines of the task that ended the run, as `last_lines` of `output/report.py`; nothing if
+ * the sentence above contains all of them.
  */
 function LastLines({
   run,

@@ -207,7 +207,10 @@ const awaitedWords = ({ run, until }: Dependency): string =>
 /** JupyterLab's own command; it reports a missing path itself. */
 const OPEN = 'filebrowser:open-path';
 
-/** A path; if the file browser shows it, a link that opens it there, or a file in its editor. */
+/**
+ * A path. If the file browser shows it, a link opens a folder in the file browser, or a file in its
+ * editor.
+ */
 function Place({
   text,
   path,
@@ -217,7 +220,7 @@ function Place({
   tabIndex
 }: {
   readonly text: string;
-  /** Its path in the file browser. */
+  /** The path in the file browser; undefined if the file browser does not show it. */
   readonly path: string | undefined;
   readonly isFolder: boolean;
   readonly commands: CommandRegistry | undefined;
@@ -238,7 +241,7 @@ function Place({
           : trans.__('Open %1', `/${path}`)
       }
       onClick={event => {
-        event.stopPropagation(); // the row around the link would close
+        event.stopPropagation(); // otherwise the row around the link would close
         void commands.execute(OPEN, {
           path: path || '/',
           dontShowBrowser: !isFolder

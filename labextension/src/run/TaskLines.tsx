@@ -10,7 +10,7 @@ import { uidOf } from '../api/runs';
 import type { IClusters } from '../api/state';
 import { type ITaskLines, type TaskLines, TaskUsage } from '../api/taskUsage';
 import type { IRun } from '../api/types';
-import { cores, sizeOf, sizeWords } from './quantities';
+import { cores, sizePair, sizeWords } from './quantities';
 
 /** Registers the element of a task's row; null when the row goes. */
 export type Observe = (task: string, row: Element | null) => void;
@@ -69,7 +69,7 @@ export const Uses = React.memo(
     readonly trans: TranslationBundle;
   }): React.JSX.Element => {
     const now = ended ? usage.average : usage.current;
-    // the last sample of a task that ends has no processes any more
+    // the processes may have ended before the last sample; then the memory is 0
     const memory = sampled.filter(size => size > 0);
     const size = ended
       ? usage.memoryPeak || undefined // it ended before its first measurement
@@ -79,7 +79,6 @@ export const Uses = React.memo(
     const part = (used: string, asked: string | null): string =>
       asked === null ? used : trans.__('%1 of %2', used, asked);
     const { cpuRequested, memoryRequested } = usage;
-    const most = Math.max(size ?? 0, memoryRequested ?? 0);
     return (
       <>
         <Use
@@ -109,11 +108,7 @@ export const Uses = React.memo(
               ? trans.__('not known now')
               : memoryRequested === null
                 ? sizeWords(size)
-                : trans.__(
-                    '%1 of %2',
-                    sizeOf(size, most),
-                    sizeWords(memoryRequested)
-                  )
+                : trans.__('%1 of %2', ...sizePair(size, memoryRequested))
           }
           about={ended ? trans.__('at its peak') : trans.__('now')}
           range={[

@@ -84,7 +84,7 @@ interface ITaskTableProps {
   readonly run: IRun;
   readonly commands: CommandRegistry;
   readonly trans: TranslationBundle;
-  /** Whether the Tab key reaches it. */
+  /** Whether the Tab key reaches the table. */
   readonly isReachable?: boolean;
 }
 
@@ -132,7 +132,7 @@ export function TaskTable(props: ITaskTableProps): React.JSX.Element {
   );
 }
 
-/** The same table, folded; it makes no request until the user opens it. */
+/** The table of all tasks, folded; it makes no request until the user opens it. */
 export function TaskFold(props: ITaskTableProps): React.JSX.Element {
   const { run, trans } = props;
   const [isOpen, setOpen] = React.useState(false);
@@ -250,7 +250,7 @@ function Group(props: IGroupProps): React.JSX.Element {
 
 interface IRowProps {
   readonly row: ITaskRow;
-  /** What it uses; undefined while that is unknown. */
+  /** The usage of the task; undefined while it is unknown. */
   readonly lines: ITaskLines | undefined;
   readonly observe: Observe;
   /** The name of the run. */
@@ -365,7 +365,7 @@ const ENDED: ReadonlySet<TaskState> = new Set<TaskState>([
   'Stopped'
 ]);
 
-/** How long a task has been in its state: `for 9s`, or how long ago it ended: `9s ago`. */
+/** The time since a task reached its state: `for 9s`; for an ended task, `9s ago`. */
 function Since({
   at,
   hasEnded,
@@ -419,7 +419,10 @@ const STEPS: Readonly<Record<string, number>> = {
   End: Infinity
 };
 
-/** Move the focus between buttons by arrow keys; at an end, the key goes to the element around. */
+/**
+ * Move the focus between buttons by arrow keys; at the first and last button, the key is left to
+ * the element around.
+ */
 function moveFocus(event: React.KeyboardEvent<HTMLElement>): void {
   const step = STEPS[event.key];
   if (step === undefined || event.ctrlKey || event.metaKey || event.altKey) {

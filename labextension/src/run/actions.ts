@@ -10,11 +10,11 @@ import { CommandIDs } from '../tokens';
 export interface IRunAction {
   readonly command: string;
   readonly more?: ReadonlyJSONObject;
-  /** Its key while a row has the focus, as in `KeyboardEvent.key`. */
+  /** The key of the action while a row has the focus, as in `KeyboardEvent.key`. */
   readonly key?: string;
-  /** Whether it has a button besides its menu entry. */
+  /** Whether the action has a button in addition to its menu entry. */
   readonly quick?: boolean;
-  /** Whether menus have a separator above it. */
+  /** Whether menus have a separator above the action. */
   readonly begins?: boolean;
 }
 
@@ -78,7 +78,7 @@ export function openRunMenu(
     });
   }
   menu.aboutToClose.connect(() => {
-    // its command is executed after the signal
+    // dispose later, because the chosen command is executed after this signal
     requestAnimationFrame(() => menu.dispose());
   });
   menu.open(x, y);

@@ -69,7 +69,10 @@ export const useTicking = (text: (now: number) => string): string =>
 /** Milliseconds after the last change of the runs in which further changes are collected. */
 const QUIET = 500;
 
-/** Milliseconds until a list that is behind the runs is loaded again: first, and at most. */
+/**
+ * Milliseconds until a list that is behind the runs is loaded again: the first delay, and the
+ * longest.
+ */
 const BEHIND = 2000;
 const LONGEST_BEHIND = 60_000;
 

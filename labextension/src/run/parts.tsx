@@ -15,7 +15,7 @@ import { describeProgress, phaseWord, timeWords } from './words';
 
 interface IIconButtonProps extends React.ButtonHTMLAttributes<HTMLButtonElement> {
   readonly icon: LabIcon;
-  /** Its action, for screen readers, and as tooltip without a `title`. */
+  /** The action of the button, for screen readers; also the tooltip, if there is no `title`. */
   readonly label: string;
 }
 
@@ -43,7 +43,7 @@ interface IPhaseBadgeProps {
   readonly trans: TranslationBundle;
   /** Whether the run is about to fail; that word then replaces the phase's word. */
   readonly failing?: boolean;
-  /** Without a visible word, which becomes the icon's label instead. */
+  /** Whether only the icon is visible; the word is then the icon's label. */
   readonly iconOnly?: boolean;
   /** A word that replaces the phase's. */
   readonly word?: string;
@@ -128,7 +128,7 @@ export const Sentence = React.memo(
   }
 );
 
-/** The tags of a run; nothing without any. */
+/** The tags of a run; nothing if the run has no tags. */
 export const Tags = React.memo(
   ({
     tags,
@@ -148,7 +148,7 @@ export const Tags = React.memo(
     )
 );
 
-/** A line of parts between `·`, which is broken between them rather than inside one. */
+/** A line of parts between `·`. Line breaks are between parts, not inside a part. */
 export const Parts = ({
   text
 }: {
@@ -168,7 +168,7 @@ interface IProgressProps {
   readonly progress: IProgress;
   readonly name: string;
   readonly active: boolean;
-  /** Whether the run succeeded, which fills the bar whatever its last line said. */
+  /** Whether the run succeeded; the bar is then full, whatever the run reported last. */
   readonly full?: boolean;
   readonly trans: TranslationBundle;
 }

@@ -117,7 +117,7 @@ const SIZES: ReadonlyArray<readonly [string, number]> = [
   ['KiB', 2 ** 10]
 ];
 
-/** Format an amount with one digit after the point, or none if it has none or is large. */
+/** Format an amount with at most one digit after the point; a large amount has none. */
 export const amount = (value: number): string =>
   value >= 100 ? value.toFixed(0) : value.toFixed(1).replace(/\.0$/, '');
 
@@ -135,6 +135,15 @@ export function sizeWords(bytes: number): string {
   return `${amount(bytes / size)} ${unit}`;
 }
 
-/** Format bytes without a unit, in that of `most`: `1.9` of `8 GiB`. */
+/** Format two numbers of bytes; the first has a unit only if the second has a different unit. */
+export function sizePair(
+  used: number,
+  asked: number
+): readonly [string, string] {
+  const same = used === 0 || sizeUnit(used)[0] === sizeUnit(asked)[0];
+  return [same ? sizeOf(used, asked) : sizeWords(used), sizeWords(asked)];
+}
+
+/** Format bytes in the unit that suits `most`, without the unit: `1.9` of `8 GiB`. */
 export const sizeOf = (bytes: number, most: number): string =>
   amount(bytes / sizeUnit(most)[1]);

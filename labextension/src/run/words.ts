@@ -11,7 +11,7 @@ import {
   duration,
   shortDuration,
   significant,
-  sizeOf,
+  sizePair,
   sizeWords
 } from './quantities';
 
@@ -98,8 +98,8 @@ export const modeOf = (run: IRun): 'in-graph' | 'between-graph' =>
 const MOST_METRICS = 3;
 
 /**
- * Return `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`; for an ended run only how far it
- * came. A program that succeeded may have reported its last steps to nobody.
+ * Return `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`; for an ended run, without speed and
+ * remaining time. If a program succeeded, its last reported step may be lower than the total.
  */
 export function describeProgress(
   progress: IProgress,
@@ -232,7 +232,8 @@ export function timeWords(
 const LEAST = 0.01;
 
 /**
- * Return the seconds for which tasks of a type have held their requests, until `now` (in seconds).
+ * Return the seconds for which tasks of a type have reserved what they requested, until `now` (in
+ * seconds).
  */
 function seconds(usage: Usage, type: string, now: number): number {
   const days = Object.values(usage.days ?? {});
@@ -270,7 +271,6 @@ export function hourWords(run: IRun, now: number): string[] {
 /** Return `asked for 4 CPU, used 1.3 · peak of memory 2.1 of 8 GiB (worker-0)`. */
 export function usedWords(usage: ITypeUsage, trans: TranslationBundle): string {
   const { cpu, cpuRequested, memoryPeak, memoryRequested } = usage;
-  const most = Math.max(memoryPeak, memoryRequested ?? 0);
   return [
     cpuRequested === null
       ? trans.__('used %1 CPU', cores(cpu))
@@ -283,8 +283,7 @@ export function usedWords(usage: ITypeUsage, trans: TranslationBundle): string {
         )
       : trans.__(
           'peak of memory %1 of %2 (%3)',
-          sizeOf(memoryPeak, most),
-          sizeWords(memoryRequested),
+          ...sizePair(memoryPeak, memoryRequested),
           usage.peakTask
         )
   ].join(' · ');

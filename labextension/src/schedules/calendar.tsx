@@ -267,7 +267,7 @@ function dayAt(
 
 /**
  * The month as a grid. Arrow keys move between days, also into another month; Home and End move to
- * the ends of the week, PageUp and PageDown by a month. No key moves behind today.
+ * the ends of the week, PageUp and PageDown by a month. No key moves to a day after today.
  */
 function Month(props: IMonthProps): React.JSX.Element {
   const { month, title, language, chosen, today, trans, onChoose } = props;

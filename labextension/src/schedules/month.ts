@@ -58,7 +58,7 @@ export function sameDay(day: string, by: number): string {
   return new Date(Date.UTC(year, month, date)).toISOString().slice(0, 10);
 }
 
-/** Return a span that surely has the whole month, in seconds since 1970. */
+/** Return a span that contains the whole month in every time zone, in seconds since 1970. */
 export const spanOf = ({ year, month }: IMonth): readonly [number, number] => [
   Date.UTC(year, month, 1) / 1000 - MARGIN,
   Date.UTC(year, month + 1, 1) / 1000 + MARGIN
@@ -86,7 +86,7 @@ export function weeksOf(
   );
 }
 
-/** Return the due times by day; those of a day are in the order given. */
+/** Return the due times by day; the due times of a day are in the given order. */
 export function byDay(
   occurrences: ReadonlyArray<IOccurrence>,
   timeZone: string

@@ -40,7 +40,7 @@ export function occurrenceWord(state: State, trans: TranslationBundle): string {
   }
 }
 
-/** The mark of a state; a word for screen readers stands beside it. */
+/** The mark of a state; a word for screen readers is next to it. */
 export function Mark({ state }: { readonly state: State }): React.JSX.Element {
   return (
     <span className="tfc-Schedule-mark" data-state={state} aria-hidden="true">

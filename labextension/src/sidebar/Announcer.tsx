@@ -1,4 +1,4 @@
-/** Announces phase changes to screen readers; those within a second form one sentence. */
+/** Announces phase changes to screen readers; changes within a second form one sentence. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { type IClusters, ITransition, nameOf } from '../api/clusters';

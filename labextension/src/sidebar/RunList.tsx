@@ -23,7 +23,7 @@ export interface IRunListProps {
   readonly selected: ReadonlySet<string>;
   /** A run whose row is opened once it exists. */
   readonly revealed: string | null;
-  /** Called once it is open. */
+  /** Called once this row is open. */
   onRevealed(): void;
   onSelect(name: string): void;
   /** Called for Escape if nothing in the list can be closed. */

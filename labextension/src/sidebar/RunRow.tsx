@@ -33,7 +33,7 @@ export interface IRunRowProps {
   readonly position: number;
   readonly expanded: boolean;
   readonly selected: boolean;
-  /** Whether the Tab key reaches it. */
+  /** Whether the Tab key reaches the row. */
   readonly active: boolean;
 }
 

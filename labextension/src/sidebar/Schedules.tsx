@@ -45,7 +45,8 @@ const LATER = 2000;
 /** The schedules, or how to make the first one; nothing until the server has answered. */
 export function Schedules(props: ISchedulesProps): React.JSX.Element | null {
   const { model, runs, commands, trans, refreshed } = props;
-  // what changes a schedule: a user here, a run that begins or ends, a due time
+  // load again when a schedule may have changed: by an action here, by a run that begins or ends,
+  // or at a due time
   const [acted, act] = React.useReducer((count: number) => count + 1, 0);
   React.useEffect(() => {
     model.scheduleSaved.connect(act);

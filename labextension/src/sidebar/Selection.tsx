@@ -1,8 +1,8 @@
 /**
  * Actions on several runs at once: compare, stop, delete.
  *
- * One dialog is shown for all of them. Runs that have ended or disappeared meanwhile are skipped,
- * and a failure of one does not stop the others.
+ * One dialog is shown for all of them. Runs that have ended or disappeared before the user confirms
+ * are skipped. If an action fails for one run, it continues for the others.
  */
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -24,7 +24,7 @@ interface ISelectionProps {
   onClear(): void;
 }
 
-/** Most columns that are readable. */
+/** Maximum columns that are readable. */
 const MOST_COMPARED = 8;
 
 export function Selection({
@@ -123,7 +123,7 @@ export function Selection({
   );
 }
 
-/** Ask once for all selected runs; null for no. */
+/** Ask once for all selected runs; return null if the user cancels. */
 async function question(
   title: string,
   runs: ReadonlyArray<IRun>,

@@ -32,7 +32,7 @@ const ORDER: ReadonlyArray<Phase> = [
 export const isFiltering = (filter: IFilter): boolean =>
   filter.text.trim() !== '' || filter.phases.size > 0 || filter.modes.size > 0;
 
-/** The prefix of a word that matches only tags; alone it matches all runs with tags. */
+/** The prefix of a word that matches only tags. The prefix alone matches all runs with tags. */
 const TAG = 'tag:';
 
 /**
@@ -91,7 +91,7 @@ export function phaseCounts(
   });
 }
 
-/** Return the set with `item` added, or removed if it was there. */
+/** Return the set with `item` added, or, if the set contains it, removed. */
 export function toggled<T>(items: ReadonlySet<T>, item: T): ReadonlySet<T> {
   const next = new Set(items);
   if (!next.delete(item)) {

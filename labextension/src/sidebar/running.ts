@@ -1,8 +1,8 @@
 /**
  * The active runs in JupyterLab's Running panel.
  *
- * It follows the model of all runs and makes no requests. Clicking a run opens its row in the
- * sidebar; stopping it asks first, as elsewhere. Before all runs are stopped, the panel itself
+ * It follows the model of all runs and makes no requests. A click on a run opens its row in the
+ * sidebar. Stopping a run asks first, as elsewhere. Before all runs are stopped, the panel itself
  * asks.
  */
 import type { IRunningSessions } from '@jupyterlab/running';

@@ -15,13 +15,13 @@ const EXAMPLE = `%load_ext tfcluster_magic
 
 interface IEmptyProps {
   readonly trans: TranslationBundle;
-  /** Absent if nothing can launch. */
+  /** Opens the launch form; absent if there is no form. */
   readonly onLaunch?: () => void;
-  /** Absent if there are no examples. */
+  /** Shows the examples; absent if there are none. */
   readonly onExamples?: () => void;
 }
 
-/** For a user without clusters: what a cluster is, and three ways to launch one. */
+/** The sidebar of a user without clusters: what a cluster is, and three ways to launch one. */
 export function Empty({
   trans,
   onLaunch,
@@ -85,7 +85,7 @@ interface ITroubleProps {
   onRetry(): void;
 }
 
-/** Why the list is old or missing; the model retries by itself. */
+/** The reason why the list is old or missing; the model retries automatically. */
 export function Trouble({
   state,
   trans,

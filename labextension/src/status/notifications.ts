@@ -2,8 +2,9 @@
  * Notifications of runs that end while this page is open, and of requests that failed after their
  * response.
  *
- * Ends within a short time share one notification, which closes by itself and disappears with its
- * run. A stop that was requested on this page is not reported, nor is an earlier end.
+ * Ends within a short time share one notification, which closes automatically and disappears with
+ * its runs. A stop that was requested on this page is not reported, nor is an end before the page
+ * was opened.
  */
 import { Notification } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -93,7 +94,7 @@ class Notices {
     private readonly _context: INotifying
   ) {}
 
-  /** Report a run, together with those that ended a moment ago. */
+  /** Report a run, together with the runs that ended a moment ago. */
   tell(run: IRun): void {
     // Lists leave out an ended run once its name is launched again, so the run is kept until it is
     // deleted.
@@ -208,7 +209,7 @@ class Notices {
 interface IGroup {
   id: string;
   runs: IRun[];
-  /** When the last of these runs ended, in milliseconds since 1970. */
+  /** When the last of the runs ended, in milliseconds since 1970. */
   at: number;
 }
 

@@ -1,10 +1,10 @@
 /**
  * The state of one TensorBoard tab: starting, open, refused, or stopped.
  *
- * It has one immutable state and one signal. After the server was away, the tab asks again. While an
- * active run has no curves, the tab waits for its first point: TensorBoard would choose another
- * dashboard, stay there, and not reload. It owns no process: the server starts, shares and ends
- * boards.
+ * It has one immutable state and one signal. When the server is reachable again, the tab repeats
+ * its request. While an active run has no curves, the tab waits for its first point: TensorBoard
+ * would choose another dashboard, stay there, and not reload. It owns no process: the server
+ * starts, shares and ends boards.
  */
 import { URLExt } from '@jupyterlab/coreutils';
 import type { IDisposable } from '@lumino/disposable';
@@ -20,7 +20,10 @@ import {
   runsOf
 } from './request';
 
-/** Looks for curves after the end of a run; TensorBoard reads new data every five seconds. */
+/**
+ * Number of checks for curves after the end of a run; TensorBoard reads new data every five
+ * seconds.
+ */
 const LAST_LOOKS = 5;
 
 /**
@@ -53,7 +56,7 @@ export class BoardModel implements IDisposable {
     return this._state;
   }
 
-  /** Also emitted when the same board must be reloaded. */
+  /** The changes of the state; also emitted when the same board must be reloaded. */
   get changed(): ISignal<this, BoardState> {
     return this._changed;
   }
@@ -113,7 +116,7 @@ export class BoardModel implements IDisposable {
     );
   }
 
-  /** Stop waiting if there are curves, or if the run has ended without any. Never rejects. */
+  /** Stop waiting if there are curves, or if the run has ended without curves. Never rejects. */
   async look(): Promise<void> {
     if (this._isLooking) {
       return;
@@ -151,7 +154,9 @@ export class BoardModel implements IDisposable {
     return expectsCurves(this._request, this._clusters.state.runs);
   }
 
-  /** Whether the board, once it runs, may have no curves: none of its runs has got anywhere. */
+  /**
+   * Whether the board, once it runs, may have no curves, because none of its runs has progress yet.
+   */
   private get _mayWait(): boolean {
     const { runs } = this._clusters.state;
     return (

@@ -7,7 +7,7 @@ import type {
 import { isActive, nameOf } from '../api/runs';
 import type { IBoard, IRun } from '../api/types';
 
-/** Without runs and folder it means all runs. */
+/** A request for a board. A request without runs and folder means all runs. */
 export interface IBoardRequest {
   readonly refs: ReadonlyArray<string>;
   readonly folder: string | null;

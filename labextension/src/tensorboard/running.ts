@@ -1,7 +1,7 @@
 /**
  * The running TensorBoards in JupyterLab's Running panel.
  *
- * Boards may be started by a shell and end by themselves, without an event. The server is asked
+ * Boards may be started by a shell and end automatically, without an event. The server is asked
  * when the panel becomes visible, after a tab has opened or stopped a board, and on request, but
  * never periodically.
  */
@@ -80,7 +80,7 @@ export class RunningBoards implements IRunningSessions.IManager {
     void this._stop(this._boards);
   }
 
-  /** Ask the server if the panel is visible. */
+  /** Request the running boards, but only if the panel is visible. */
   look(): void {
     if (!this._panel || this._panel.toolbar.isVisible) {
       void this.refresh();
@@ -88,7 +88,7 @@ export class RunningBoards implements IRunningSessions.IManager {
   }
 
   /**
-   * Ask the server for running boards. Never rejects: while the server is away, the last response
+   * Request the running boards. Never rejects: while the server is unreachable, the last response
    * stays.
    */
   async refresh(): Promise<void> {

@@ -3,9 +3,9 @@
  *
  * A tab that is restored behind others starts nothing until it is shown. The page is dropped with
  * its board, because it would keep requesting data. While a run is active, and twice after its end,
- * the page reloads its data, as its own button does; the user's settings on the page stay. A page
- * that cannot show new curves by that is loaded again. The theme follows JupyterLab unless the user
- * has chosen one on the page.
+ * the page reloads its data, as its own button does; the user's settings on the page stay. If the
+ * page cannot show new curves in this way, the whole page is loaded again. The theme follows
+ * JupyterLab unless the user has chosen one on the page.
  */
 import {
   IFrame,
@@ -48,7 +48,7 @@ const LONG_PATIENCE = 15_000;
 /** Milliseconds between two reloads of a page's data. */
 export const RELOAD = 10_000;
 
-/** Milliseconds between two looks for the first curves. */
+/** Milliseconds between two checks for the first curves. */
 const LOOK = 2_000;
 
 /** Reloads after the end of a run: TensorBoard reads the last data up to five seconds later. */
@@ -94,7 +94,7 @@ export class BoardWidget extends Panel {
 
   readonly model: BoardModel;
 
-  /** Whether the page reloads its data by itself, because a run that it shows is active. */
+  /** Whether the page reloads its data automatically, because a run that it shows is active. */
   get reloads(): boolean {
     return this._reloads;
   }

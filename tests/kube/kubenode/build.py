@@ -48,8 +48,8 @@ def build(
     for module in missing:
         make(module, quiet=quiet)
     for module in chosen:
-        with suppress(OSError):  # the cache of another user is as good
-            os.utime(module.entry / STAMP)  # marks it as in use for `remove_older`
+        with suppress(OSError):  # another user's cache can be used, but not marked
+            os.utime(module.entry / STAMP)  # marks the build as in use for `remove_older`
     return {name: module.entry / name for module in chosen for name in module.programs.values()}
 
 
@@ -115,7 +115,8 @@ def make(module: Module, *, quiet: bool = False) -> None:
             if is_built(module):
                 return
             for killed in paths.binaries().glob(f"{module.name}-*.making-*"):
-                shutil.rmtree(killed, ignore_errors=True)  # this process holds the lock
+                # no other process builds there, because this process holds the lock
+                shutil.rmtree(killed, ignore_errors=True)
             making = target.with_name(f"{target.name}.making-{uuid.uuid4().hex[:8]}")
             try:
                 _fill(making, module, quiet)
@@ -148,7 +149,8 @@ def _fill(making: Path, module: Module, quiet: bool) -> None:
         (making / kind).mkdir()
         sources = module_dir(module, path)
         for file in [file for pattern in patterns for file in sources.glob(pattern)]:
-            shutil.copyfile(file, making / kind / file.name)  # the module cache is read-only
+            # without the file's mode: the module cache is read-only
+            shutil.copyfile(file, making / kind / file.name)
     files = [file for file in making.rglob("*") if file.is_file()]
     sizes = {str(file.relative_to(making)): file.stat().st_size for file in files}
     seconds = round(time.monotonic() - began, 1)
@@ -160,7 +162,9 @@ def _fill(making: Path, module: Module, quiet: bool) -> None:
 
 
 def _named_by_go(package: str) -> str:
-    """Return the name that `go build` gives: the last path element before a `/v3`."""
+    """Return the name that `go build` gives: the last path element, without a version such as
+    `/v3`.
+    """
     *_, before, last = f"/{package}".split("/")
     return before if last[:1] == "v" and last[1:].isdigit() else last
 

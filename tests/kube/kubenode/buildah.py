@@ -1,8 +1,8 @@
 """Run buildah without installing it, in its own namespaces on a Debian tree that contains it.
 
 Its storage is in the cache, so that layers are built once. Builds use the machine's trusted
-certificates, its proxies, and the package sources of its pip and npm. None of these gets into an
-image.
+certificates, its proxies, and the package sources of the machine's pip and npm; none of these
+settings gets into an image.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .commands import SYSTEM_PATH, run
 
 SCRIPT = Path(__file__).with_name("buildah.sh")
 CERTIFICATES = (
-    "/etc/ssl/certs/ca-certificates.crt"  # Debian's path, and thus the path of every image here
+    "/etc/ssl/certs/ca-certificates.crt"  # the path in Debian, and so in every image here
 )
 PIP_CONFIGURATION = "/run/pip.conf"
 NPM_CONFIGURATION = "/run/npmrc"
@@ -47,7 +47,8 @@ def buildah(
     Args:
         arguments: a buildah command; its paths are those of buildah's own root.
         binds: files and folders of the machine, with their paths inside.
-        network_of: a process whose network it uses; 0 is the machine's, for package registries.
+        network_of: a process whose network is used; 0: the machine's network, for package
+            registries.
         hosts: its /etc/hosts.
 
     Raises:
@@ -82,9 +83,7 @@ def buildah(
 
 
 def environment(*, proxies: bool) -> dict[str, str]:
-    """Return a minimal environment; if it uses the machine's network, with the machine's
-    proxies.
-    """
+    """Return a minimal environment, which with `proxies` has the machine's proxies too."""
     plain = {"PATH": SYSTEM_PATH, "HOME": "/root", "TMPDIR": "/var/tmp"}
     known = {name: value for name, value in os.environ.items() if name.lower() in PROXIES}
     return plain | (known if proxies else {})

@@ -42,7 +42,7 @@ def join(pid: int, cgroup: str) -> None:
             folder = folder / part
             folder.mkdir(exist_ok=True)
             for name in ("cpuset.cpus", "cpuset.mems"):
-                # empty in a new v1 group, which accepts no process until it is set
+                # empty in a new v1 group, which accepts no process until this file is set
                 file = folder / name
                 if file.exists() and not file.read_text().strip():
                     file.write_text((folder.parent / name).read_text())
@@ -85,7 +85,7 @@ def remove(cgroup: str, seconds: float = 90) -> None:
             for folder, _, _ in os.walk(top, topdown=False):
                 with contextlib.suppress(
                     OSError
-                ):  # a dying process still counts; the next attempt removes it
+                ):  # a group whose process is dying is removed by a later attempt
                     os.rmdir(folder)
         left = [str(top) for top in tops if top.exists()]
         if left:

@@ -1,6 +1,6 @@
 """The whole cluster, which `kube-up` starts in the right order and `kube-down` removes.
 
-A repeated start is safe: running servers are left alone, and leftovers of a crash are removed
+A repeated start is safe: running servers are not touched, and leftovers of a crash are removed
 first. After the removal, no process, mount, loop device or cgroup may be left.
 """
 
@@ -75,7 +75,7 @@ class Cluster:
             options: names of OPTIONS.
 
         Raises:
-            NodeError: the machine cannot do it, a build failed, or a server did not start.
+            NodeError: the machine cannot run a node, a build failed, or a server did not start.
         """
         sandbox.check_machine()
         with locked(self.state.with_suffix(".lock"), waiting_for=f"the cluster {self.name}"):
@@ -185,7 +185,7 @@ class Cluster:
         description.write(self.state / DESCRIPTION, ingress=url, more=more)
 
     def _take_pods(self, node: Node, began: float) -> None:
-        """Prepare a node that has a network for pods."""
+        """Prepare a node for pods; its network must be ready."""
         Pki(self.first).kubelet(node)
         registry.configure(node)
         kubelet.start(node, images.build("pause").reference)

@@ -37,7 +37,7 @@ def run(
 
     Raises:
         NodeError: the command cannot be started, fails, or takes longer than `timeout` seconds. The
-            message has its last lines and `hint`.
+            message has the command's last lines and `hint`.
     """
     words = [os.fspath(word) for word in arguments]
     try:

@@ -17,7 +17,7 @@ FIRST = ("etcd", "kube-apiserver")
 
 
 def start(node: Node) -> None:
-    """Start the control plane on `node`; returns when the API server is ready.
+    """Start the control plane on `node`; return when the API server is ready.
 
     Raises:
         NodeError: a server ended or did not answer in time.

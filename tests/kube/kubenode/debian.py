@@ -102,7 +102,7 @@ def unpack(package: str, folder: Path) -> None:
 
 
 def mirror() -> list[str]:
-    """Return the Debian mirror of this machine's apt; an empty text leaves the choice to
+    """Return the Debian mirror of this machine's apt; an empty list leaves the choice to
     debootstrap.
     """
     if not shutil.which("apt-get"):

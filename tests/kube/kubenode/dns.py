@@ -16,7 +16,7 @@ from .node import Node
 ADDRESS = "10.96.0.10"
 CACHING, CACHING_PORT = "coredns-caching", 5353
 
-# This resolves as a pod does: by the Service, through kube-proxy's rules.
+# This script resolves a name as a pod does: through the Service and kube-proxy's rules.
 ASK = f"""
 echo 'nameserver {ADDRESS}\noptions timeout:1 attempts:1' >/run/dns-check
 mount --bind /run/dns-check /etc/resolv.conf

@@ -50,14 +50,14 @@ def start(node: Node) -> None:
     sources = [f"{node.ip}:{brick(number)}" for number in BRICKS]
     volume(
         node, "create", "replica", str(len(BRICKS)), *sources, "force"
-    )  # needed because all replicas are on one server
+    )  # `force` is needed because all replicas are on one server
     volume(node, "start")
     wait_for_bricks(node)
     mount(node, node)
 
 
 def mount(node: Node, server: Node, where: PurePosixPath = MOUNT) -> None:
-    """Mount the volume that `server` serves on `node`; returns when a write to it succeeds."""
+    """On `node`, mount the volume that `server` serves; return when a write to it succeeds."""
     log_to_state_folder(node)
     source = f"{server.ip}:/{VOLUME}"
     node.run(["mkdir", "-p", where])

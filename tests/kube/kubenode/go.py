@@ -75,7 +75,7 @@ def disk_full(module: Module, said: str) -> str:
 
 
 def folders() -> dict[str, Path]:
-    """Return the folders to which a build writes, by the variable that moves each."""
+    """Return the folders to which a build writes, each by the environment variable that sets it."""
     names = ["GOCACHE", "GOMODCACHE"]
     found = dict(zip(names, run_command(["go", "env", *names]).splitlines(), strict=True))
     found["GOTMPDIR"] = run_command(["go", "env", "GOTMPDIR"]).strip() or tempfile.gettempdir()

@@ -75,13 +75,14 @@ class Image:
 
 
 def build(name: str) -> Image:
-    """Return an image of NAMES or OF_ONE_TEST with its current content; build it if it is new.
+    """Return an image of NAMES or OF_ONE_TEST with its current content; build it if the storage
+    lacks it.
 
     Raises:
-        NodeError: a step of its Dockerfile failed; the message has its last lines.
+        NodeError: a step of its Dockerfile failed; the message has the step's last lines.
     """
     image = Image(name, digest(name))
-    # A file with the image's size, which is deleted together with the storage.
+    # This file holds the image's size. It is deleted together with the storage.
     built = storage() / "built" / f"{name}-{image.tag}"
     if built.exists():
         return image
@@ -96,7 +97,7 @@ def build(name: str) -> Image:
             except NodeError as error:  # package registries fail at times; finished layers are kept
                 say(f"image {name}: failed, and is tried once more. {error}")
                 make(image)
-            # One line for each name of the same image, such as an earlier tag.
+            # buildah prints a line for each name of the image, such as an earlier tag.
             size = buildah(["images", "--format", "{{.Size}}", image.reference]).splitlines()[0]
             say(f"image {name}: {size}, built in {time.monotonic() - began:.0f} s")
             built.write_text(size)
@@ -105,10 +106,13 @@ def build(name: str) -> Image:
 
 
 def remove_older(name: str) -> None:
-    """Delete all but the KEPT newest versions of an image; nodes then forget the deleted ones."""
+    """Delete all but the KEPT newest versions of an image; nodes then remove the deleted versions,
+    too.
+    """
     versions = (storage() / "built").glob(f"{name}-{'[0-9a-f]' * 12}")
     for built in sorted(versions, key=lambda version: version.stat().st_mtime)[:-KEPT]:
-        with contextlib.suppress(NodeError):  # deleted by hand, or the base of another image
+        # it was deleted by hand, or is the base of another image
+        with contextlib.suppress(NodeError):
             buildah(["rmi", f"{REGISTRY}/{name}:{built.name.removeprefix(f'{name}-')}"])
         built.unlink()
 
@@ -138,7 +142,7 @@ def make(image: Image) -> None:
     folder, dockerfile = sources(image.name)
     inside = f"/run/{image.name}.Dockerfile"
     binds = {folder: CONTEXT, dockerfile: inside}
-    # The extension is built outside of the image, because Node's packages are cached here.
+    # The extension is built outside of the image, where Node's packages are cached.
     if image.name == "notebook":
         run([sys.executable, paths.ROOT / "tools" / "labextension.py", "build"])
     if image.name in PRODUCT:
@@ -179,7 +183,7 @@ def sources(name: str) -> tuple[Path, Path]:
 
 
 def contents(name: str) -> Mapping[str, Path]:
-    """Return every file of an image by its name in the digest."""
+    """Return the files from which an image is built, each by its name in the image's digest."""
     folder, dockerfile = sources(name)
     found = {"Dockerfile": dockerfile}
     if name in PRODUCT:

@@ -26,7 +26,7 @@ def start(node: Node, pause: str) -> None:
 
 
 def start_containerd(node: Node, pause: str) -> None:
-    """Start containerd on its store, which is kept between runs, without containers of earlier
+    """Start containerd without containers of earlier runs; its store of images is kept between
     runs.
     """
     node.write("/etc/containerd/config.toml", filled("containerd.toml", node, pause=pause))
@@ -40,12 +40,12 @@ def start_containerd(node: Node, pause: str) -> None:
         if not left:
             return
         node.run([*containers, "rm", *left])
-        node.stop("containerd")  # its CRI plugin has loaded these containers already
+        node.stop("containerd")  # its CRI plugin still knows the removed containers
 
 
 def _wait_for_cri(node: Node, before: int) -> None:
-    """Wait until containerd serves kubelets, because a kubelet that connects earlier exits. It
-    serves them only some time after its first answer, once it has loaded all images.
+    """Wait until containerd serves kubelets, because a kubelet that connects earlier exits.
+    containerd serves kubelets only some time after its first answer, once it has loaded all images.
     """
     wait_until(
         lambda: _begun(node) > before, f"containerd serves kubelets on {node.name}", seconds=120

@@ -42,7 +42,7 @@ def _loop_devices(mark: str) -> Iterator[str]:
 
 
 def _read(file: Path) -> str:
-    """Return the text of a kernel file, or "" if its object has just gone."""
+    """Return the text of a kernel file, or "" if the kernel object has just disappeared."""
     try:
         return file.read_text(errors="replace")
     except OSError:

@@ -22,7 +22,7 @@ from .errors import NodeError
 # In build order: the servers that a node starts first, and the longest build last.
 DEFAULT = ("kubernetes", "etcd", "pause", "coredns", "network-policies", "local-path", "traefik")
 
-# Names of programs that differ from the last element of their path.
+# Programs whose name differs from the last element of their path.
 NAMES = {
     "github.com/kubeflow/training-operator/cmd/training-operator.v1": "training-operator",
     "go.etcd.io/etcd/server/v3": "etcd",
@@ -107,7 +107,7 @@ class Module:
 
     @property
     def resources(self) -> Mapping[str, tuple[str, Sequence[str]]]:
-        """The files that are copied beside the programs."""
+        """The files that are copied next to the programs."""
         return RESOURCES.get(self.name, {})
 
     @property

@@ -23,7 +23,7 @@ def plug_in(node: Node, first: Node) -> None:
     Raises:
         NodeError: the interface of an earlier node of this name does not disappear.
     """
-    # This has node-1's tools and network, but the machine's process ids, which `netns` needs.
+    # Use node-1's tools and network, but the machine's process ids, which `netns` needs.
     enter = ["nsenter", f"--target={first.pid}", "--mount", "--net", "--"]
     add = f"ip link add {node.name} type veth peer name eth0 netns {node.pid}"
     wait_until(

@@ -45,7 +45,7 @@ class Node:
         binds = {
             self.state: str(self.state),
             paths.cache(): str(paths.cache()),
-            # overlayfs cannot be on the root's overlayfs; kept between runs because of its images
+            # not on the root's overlayfs, where overlayfs does not work; kept for its images
             keep / "containerd": "/var/lib/containerd",
         }
         first = sandbox.begin(self.folder, self.name, self.cgroup, binds)
@@ -148,7 +148,7 @@ class Node:
         self.start(server, command["arguments"], command["env"])
 
     def forget(self, server: str) -> None:
-        """Remove a stopped server from the list of ended ones."""
+        """Remove a stopped server from the list of ended servers."""
         self._note(server).unlink()
 
     def _note(self, server: str) -> Path:

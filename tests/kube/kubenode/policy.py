@@ -17,8 +17,8 @@ from .commands import say, succeeds
 from .config import flags
 from .node import ENVIRONMENT, Node
 
-# The server's own nftables rule has the action `queue`; without CONFIG_NFT_QUEUE in the kernel it
-# logs an error every second. These iptables rules feed the same queue.
+# The server's own nftables rule has the action `queue`; without CONFIG_NFT_QUEUE in the kernel, the
+# server logs an error every second. The iptables rules `RULES` feed the same queue.
 PROBE = "add table inet probe; add chain inet probe p; add rule inet probe p queue num 100"
 JUDGE = "-m conntrack --ctstate NEW -j NFQUEUE --queue-num 100"
 TABLE = "kube-network-policies"
@@ -27,8 +27,8 @@ RULES = (
     f"iptables -w -A INPUT -s 10.244.0.0/16 ! -i lo {JUDGE}",
 )
 
-# This client connects from an address that the node never gives to a pod; it passes once the server
-# decides.
+# This client connects from an address that the node never gives to a pod; the connection succeeds
+# once the server decides about connections.
 CHECK = """
 trap 'ip netns delete policy-check' EXIT
 ip netns delete policy-check 2>/dev/null || true
@@ -77,6 +77,8 @@ def unenforced(node: Node, first: Node) -> Iterator[None]:
 
 
 def can_queue(node: Node) -> bool:
-    """Return whether the kernel accepts an nftables rule that queues. The rule is only checked."""
+    """Return whether the kernel accepts an nftables rule that queues packets. The rule is checked,
+    but not added.
+    """
     check = node.inside(["nft", "--check", PROBE])
     return succeeds(check, seconds=20, env=ENVIRONMENT)

@@ -1,4 +1,4 @@
-"""Facts about processes from the kernel's files (proc(5)), and records that find a process
+"""Facts about processes from the kernel's files (proc(5)), and records by which a process is found
 again.
 """
 
@@ -29,7 +29,7 @@ def parent(pid: int) -> int:
 
 def alive(pid: int) -> bool:
     """Return whether a process exists and is not a zombie. A process whose first thread has ended
-    is no zombie while another thread runs, which may still hold a port.
+    is no zombie while another thread runs, and that thread may still hold a port.
     """
     try:
         said = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -40,8 +40,8 @@ def alive(pid: int) -> bool:
 
 
 def started_at(pid: int) -> int:
-    """Return a process's start in clock ticks since boot (proc(5), field 22), or 0 without a
-    process.
+    """Return a process's start in clock ticks since boot (proc(5), field 22), or 0 if there is no
+    such process.
     """
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
@@ -58,7 +58,7 @@ def members(namespace: str) -> Iterator[int]:
 
 
 def namespace_of(pid: int, kind: str = "pid") -> str:
-    """Return a namespace of a process, or "" if it has ended."""
+    """Return a namespace of a process, or "" if the process has ended."""
     try:
         return os.readlink(f"/proc/{pid}/ns/{kind}")
     except OSError:

@@ -1,8 +1,8 @@
 """The nodes' image registry, `registry:5000`: Debian's docker-registry on node-1.
 
-Pushed images stay in the cache, so that later pushes transfer only new layers. It serves plain HTTP
-without a password, and only inside the nodes. The registry PRIVATE serves the same images only with
-USER and PASSWORD.
+Pushed images stay in the cache, so that later pushes transfer only new layers. `registry:5000`
+serves plain HTTP without a password, and only inside the nodes. The registry PRIVATE serves the
+same images only with USER and PASSWORD.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def _serve(node: Node, server: str, storage: Path, port: int) -> None:
 
 
 def configure(node: Node) -> None:
-    """Configure containerd on a node for plain HTTP to both registries. It reads this at each
-    pull.
+    """Configure containerd on a node for plain HTTP to both registries. containerd reads the
+    configuration at each pull.
     """
     for server in (REGISTRY, PRIVATE):
         node.write(
@@ -76,8 +76,8 @@ def push(image: Image, node: Node) -> None:
 
 
 def holds(image: Image, node: Node) -> bool:
-    """Return whether the registry on `node` has the image. It accepts a manifest only after all
-    layers.
+    """Return whether the registry on `node` has the image. A registry accepts a manifest only after
+    all layers.
     """
     asked = f"HEAD /v2/{image.name}/manifests/{image.tag} HTTP/1.0\r\nAccept: {MANIFESTS}\r\n\r\n"
     reply = node.run(["socat", "-t5", "-", f"TCP:127.0.0.1:{PORT}"], stdin=asked)
@@ -85,7 +85,9 @@ def holds(image: Image, node: Node) -> bool:
 
 
 def forget(reference: str, node: Node) -> None:
-    """Remove an image from a node, which would give its cached images to pods without a Secret."""
+    """Remove an image from a node, because a node gives cached images even to pods without a
+    Secret.
+    """
     node.run(["ctr", "--namespace=k8s.io", "images", "rm", reference])
 
 

@@ -106,7 +106,7 @@ def begin(folder: Path, host_name: str, cgroup: str, binds: dict[Path, str]) -> 
         first = children(outer.pid)[0]
         cgroups.join(first, f"{cgroup}/system")
         assert outer.stdin
-        outer.stdin.close()  # the script waits for this line: the process is in the cgroup now
+        outer.stdin.close()  # tells the script that its process is in the cgroup
         wait_until(
             lambda: log.read_text().startswith("ready") or outer.poll() is not None,
             "the sandbox", seconds=90, every=0.01,
@@ -126,7 +126,7 @@ def begin(folder: Path, host_name: str, cgroup: str, binds: dict[Path, str]) -> 
 def end(first: int, seconds: float = 90) -> None:
     """Kill a sandbox's process 1 and wait until everything in it has ended."""
     namespace = namespace_of(first)
-    # Its parent `unshare` shares its mounts, which disappear only when the parent ends too.
+    # The parent of process 1, `unshare`, has the same mounts, which disappear only when both end.
     above = parent(first)
     keeper = above if namespace_of(above, "mnt") == namespace_of(first, "mnt") else 0
     try:

@@ -1,7 +1,7 @@
 """The StorageClass for shared claims: k8s/storage/glusterfs, as users apply it.
 
-It applies the preset with images of the local registry instead of the public ones. The volume
-itself is in gluster.py.
+This module applies the preset with images of the local registry instead of the public ones. The
+volume itself is in gluster.py.
 """
 
 from __future__ import annotations

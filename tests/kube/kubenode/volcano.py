@@ -1,7 +1,7 @@
 """Gang scheduling, an option: Volcano's scheduler, controllers and admission, as servers of node-1.
 
 Its definitions, roles and webhooks come from its own installer, whose Deployments are left out.
-Pods select it by `schedulerName: volcano`; its queue is called `default`.
+Pods select Volcano by `schedulerName: volcano`; its queue is called `default`.
 """
 
 from __future__ import annotations

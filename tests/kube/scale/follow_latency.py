@@ -48,7 +48,7 @@ class Follower:
 
 
 def following(site: Site, rounds: int) -> list[Row]:
-    """End workers of a run of 600 one by one."""
+    """End workers of a run of 600 tasks one by one, and measure the delay of each report."""
     changes = 20 if rounds == 1 else 100
     with site.namespace("follow") as namespace, phases(site.api, namespace) as told:
         site.api.create(path("tfclusters", namespace), record(RUN, WORKERS, PS))

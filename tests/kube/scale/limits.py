@@ -36,7 +36,7 @@ MEMORY_LIMIT = 512.0
 """Memory limit of the operator's Deployment, in MiB."""
 LAUNCHES, CHURNERS = 10, 4
 STAY = 10
-"""Runs of each thread that exist at the same time."""
+"""Number of runs of each thread that exist at the same time."""
 LEFT = 1024
 """Bytes of the limit for a program that are left for names and arguments."""
 
@@ -51,7 +51,7 @@ def limits(site: Site, rounds: int) -> list[Row]:
         site.make_namespace(name)
     try:
         site.wait_furnished(names[-1])
-        site.operator.stop()  # otherwise it would start ended runs before their status is written
+        site.operator.stop()  # it would start the runs before they get the status of ended ones
         _fill(site, names, each)
         starts, reads = list[float](), list[float]()
         for _ in range(max(3, rounds)):
@@ -161,7 +161,7 @@ def _launches(site: Site) -> tuple[list[float], list[float], list[float]]:
 
 
 class Churn:
-    """A user who launches and deletes all the time, in several threads."""
+    """A user who launches and deletes runs continuously, in several threads."""
 
     def __init__(self, site: Site) -> None:
         self._site, self._enough = site, threading.Event()
@@ -174,7 +174,7 @@ class Churn:
 
     @contextmanager
     def going(self) -> Iterator[None]:
-        """Launch and delete in the block, in a separate namespace."""
+        """Launch and delete runs during the block, in a separate namespace."""
         namespace = self._site.new_name("churn")
         self._site.make_namespace(namespace)
         self._site.wait_furnished(namespace)

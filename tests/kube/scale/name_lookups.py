@@ -1,8 +1,8 @@
 """Look up names of tasks in a pod, by the pod's own resolver; print the results as JSON.
 
-`name_lookups.py all` is the program of a run and takes the names from TF_CONFIG. Other pods read it
-from standard input: `python3 - '{"do": "dial", "hosts": …}' <name_lookups.py`. It uses only the
-standard library.
+`name_lookups.py all` is the program of a run and takes the names from TF_CONFIG. Other pods read
+this program from standard input: `python3 - '{"do": "dial", "hosts": …}' <name_lookups.py`. It uses
+only the standard library.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The cost of each part of a task's pod for the API server, measured by leaving the part out.
 
 The unit is the memory that the API server allocates until the pods are running. Half the cost of
-600 tasks is the API server's work, which is proportional to this memory. Seconds on a shared
-machine vary by half within minutes. A part that is left out here may still be needed.
+600 tasks is the API server's work, which is proportional to this memory. Seconds are no unit for
+this, because on a shared machine they vary by half within minutes. A part that is left out here may
+still be needed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def parts(site: Site, rounds: int) -> list[Row]:
         jobs[name] = copy.deepcopy(whole)
         without(jobs[name]["spec"]["template"])
     values: Mapping[str, list[float]] = defaultdict(list)
-    _cost(site, whole)  # warms up one-time work
+    _cost(site, whole)  # not measured: this includes one-time work
     for number in range(1, rounds + 1):
         for name, job in jobs.items():
             values[name].append(_cost(site, job))
@@ -113,4 +114,4 @@ PARTS: Mapping[str, Callable[[Object], None]] = {
     "resources": _of_container("resources"),
     "probe": _of_container("startupProbe"),
 }
-"""By name, a function that leaves the part out."""
+"""For each part, the function that leaves it out."""

@@ -19,7 +19,7 @@ IMAGE_PULL = 600.0
 
 
 def asker(image: str) -> Object:
-    """Return a pod with Python that waits for commands, with a task's DNS options."""
+    """Return a pod with Python and a task's DNS options, which waits for commands."""
     made = workloads.pod("asker", image)
     made["spec"]["dnsConfig"] = {"options": [{"name": "ndots", "value": "2"}]}
     return made
@@ -34,7 +34,8 @@ def ask(kubectl: Kubectl, **words: Any) -> Object:
 
 def task(job: Object, index: int) -> Object:
     """Return a task of a Job as a separate pod for a real node. The pod has the task's name and
-    files. It belongs neither to the Job nor to the Service, which have the fake pod.
+    files. It belongs neither to the Job nor to the Service, because these have a fake pod for the
+    same task.
     """
     spec = copy.deepcopy(job["spec"]["template"]["spec"])
     name = f"{job['metadata']['name']}-{index}"

@@ -34,7 +34,7 @@ def records(site: Site, rounds: int) -> list[Row]:
     try:
         for name in names:
             site.wait_furnished(name)
-        site.operator.stop()  # otherwise it would start ended runs before their status is written
+        site.operator.stop()  # it would start the runs before they get the status of ended ones
         _finish(site, names)
         site.operator.start()
         _run(site, names)
@@ -116,7 +116,7 @@ def _change(site: Site) -> float:
             for number, name in enumerate(workers(site, namespace)[:CHANGES], 1):
                 site.api.merge(name, {"metadata": {"annotations": {EXIT: "0"}}})
                 pods.wait(number, "a worker has ended")
-            _used(site, 1.0)  # this includes the work after the last task
+            _used(site, 1.0)  # wait until the work after the last task is done, too
             spent, passed = site.cpu() - before, time.monotonic() - began
     return (spent - idle * passed) / CHANGES
 

@@ -1,7 +1,7 @@
 """1000 schedules compared with 1000 CronJobs: idle, and when all are due at the same second.
 Neither side creates pods: CronJobs create suspended Jobs, and runs stay queued because no node has
-enough cores. The usage of the controllers and the operator without any of them is measured first
-and subtracted.
+enough cores. The usage of the controllers and the operator without schedules and CronJobs is
+measured first and subtracted.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _round(site: Site, side: _Side) -> dict[str, float]:
     _create(site, side, f"{at.tm_min} {at.tm_hour} * * *")
     left = due - time.time()
     assert left > 2, "creating them took too long"
-    time.sleep(left - 2)  # the due second of a clock
+    time.sleep(left - 2)  # until two seconds before the due time
     used = _use(site, side)
     launched = sorted(_created_at(each) - due for each in _every(site, side.made))
     assert len(launched) == COUNT, f"{len(launched)} of {COUNT} were launched in a minute"
@@ -123,7 +123,7 @@ def _round(site: Site, side: _Side) -> dict[str, float]:
 
 
 def _use(site: Site, side: _Side, seconds: float = WINDOW) -> _Use:
-    """Return what a side uses in a window of time, which is the measurement."""
+    """Wait for a window of time, and return what a side has used in it."""
     cpu, requests = cpu_of(side.pid()), _requests(site)
     time.sleep(seconds)
     return _Use(cpu_of(side.pid()) - cpu, _requests(site) - requests, memory_of(side.pid()))

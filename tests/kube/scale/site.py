@@ -144,7 +144,7 @@ class Site:
         try:
             self.api.delete(where)
         except ApiError as error:
-            if not error.unanswered:  # deleting hundreds takes longer than a request may
+            if not error.unanswered:  # deleting hundreds of objects may exceed a request's timeout
                 raise
         return not self.api.every(where).items
 

@@ -2,7 +2,7 @@
 requests that it makes to the API server while it runs.
 
 The tasks are on fake nodes. Their samples are on the volume that the notebook mounts. The samples
-are from a recorded run, as short as a task keeps them in a run of 600, with reports of steps.
+are from a recorded run, with reports of steps; there are as few as a task keeps in a run of 600.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from .variants import PS, RUN, TASKS, WORKERS, record
 RECORDING = ROOT / "tests" / "data" / "advice" / "balanced-1.json"
 SECONDS = 60
 ASKED = ("tfclusters", "configmaps", "events", "pods")
-"""The kinds that a client of ours may read. All servers of a cluster renew their watches of other
-kinds at any time.
+"""The kinds whose requests are counted: those that `tfcluster top` may read. Requests for other
+kinds come from the cluster's servers, which renew their watches at any time.
 """
 FILL = """
 import json, os, sys, time
@@ -104,7 +104,7 @@ print(sum(shown))
 
 
 def top(site: Site, rounds: int) -> list[Row]:
-    """Launch 600 tasks, put their samples on the volume, and look at them."""
+    """Launch 600 tasks, put their samples on the volume, and run `tfcluster top`."""
     there = clusters.described(Cluster().state / "cluster.toml")
     with site.namespace("top") as namespace, phases(site.api, namespace) as told:
         kube = site.kubectl.within(namespace)

@@ -100,8 +100,8 @@ WAYS = (BARE, TFCLUSTER, BY_HAND, PER_TASK)
 def in_turn(ways: Sequence[_Way], number: int) -> Sequence[_Way]:
     """Return the ways in the order of this round, which rotates so that each way comes first once.
 
-    The deletion of thousands of objects slows down the next measurement, and a shared machine is
-    slow for minutes at a time.
+    The order matters: the deletion of thousands of objects slows down the next measurement, and a
+    shared machine is slow for minutes at a time.
     """
     first = number % len(ways)
     return [*ways[first:], *ways[:first]]

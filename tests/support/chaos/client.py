@@ -42,14 +42,17 @@ ACTS = {
     "http.client.send",
     "subprocess.Popen",
 }
-"""Audit events that count, besides opening a file to write. Ref: docs.python.org, audit events."""
+"""Audit events that count as operations, besides opening a file to write. Ref: docs.python.org,
+audit events.
+"""
 AFTERWARDS = {"_says_something", "load", "getresponse"}
-"""Functions that count once the supervisor has started or a request was sent."""
+"""Functions whose calls count as operations once the supervisor has started or a request was sent.
+"""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 def dies(at: int, how: str) -> None:
-    """End this process just before its operation of this number."""
+    """End this process just before its operation number `at`."""
     left = at
 
     def count() -> None:
@@ -75,7 +78,7 @@ def dies(at: int, how: str) -> None:
 
 
 def ambush(cluster: str, after: float) -> None:
-    """Kill a supervisor of this name some seconds after it starts; do nothing if none starts."""
+    """Kill a supervisor of `cluster` `after` seconds after its start; do nothing if none starts."""
     mark = f"/runs/{cluster}/".encode()
     deadline = time.monotonic() + 2.0
     while time.monotonic() < deadline:
@@ -120,7 +123,7 @@ def _backend(wish: dict[str, Any]) -> Backend:
 def client(wish: dict[str, Any], tell: int) -> None:
     """Run one request in this process; never return."""
     result: dict[str, Any] = {}
-    # without a handler, SIGINT ends the process
+    # SIGALRM has no handler, so it ends this process after `lives` seconds (0: never)
     signal.setitimer(signal.ITIMER_REAL, wish.get("lives", 0.0))
     try:
         if wish.get("dies"):
@@ -138,7 +141,7 @@ def client(wish: dict[str, Any], tell: int) -> None:
 
 
 def begin(wish: dict[str, Any]) -> tuple[int, int]:
-    """Start the process of a request; return it and the source of its result."""
+    """Start the process of a request; return its id, and the file descriptor of its result."""
     hear, tell = os.pipe()
     if "namespace" in wish:
         for name in ("client.api_client", "config", "utils.keepalive"):

@@ -13,8 +13,8 @@ ENDS = frozenset(Reason) - {
     Reason.INVESTIGATING,
 }
 ORDER = (Phase.QUEUED, Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
-"""The active phases that may follow each phase. A final phase may follow any phase that is not
-final.
+"""The active phases in their order: a run may skip phases, but never goes back. A final phase may
+follow any of them.
 """
 
 

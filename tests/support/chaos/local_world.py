@@ -205,7 +205,7 @@ class World(Asking):
         self.until(lambda: not self.tasks(uid), f"no process of {run.metadata.name} is left")
         check_released(status)
         half = [p.name for p in self.folder_of(run).rglob("*.json.*")]
-        # removed together with the record
+        # an unfinished stop file is removed later, together with the record
         half = [name for name in half if not name.startswith(".stop.")]
         assert not half, f"{run.metadata.name} left {half}"
 

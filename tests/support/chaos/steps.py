@@ -123,7 +123,7 @@ class Chaos(World):
         assert not there or slow or "died" in result, (name, result)
         if not there:
             self.forget(name)
-        if "died" in result:  # possibly killed between writing the record and its logs
+        if "died" in result:  # the client may have removed the record, but not yet the logs
             self.abandon(run)
 
     def _at_once(self, step: Step) -> None:
@@ -137,7 +137,7 @@ class Chaos(World):
             delete = {"verb": "delete", "ref": doomed.metadata.name, "with_logs": True}
             wishes += [delete, delete]
         self.clients(*wishes)
-        self.adopt(step.cluster)  # a run that could not be deleted
+        self.adopt(step.cluster)  # if a run could not be deleted
 
     # -- what happens to programs ------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class Chaos(World):
         folder = self.folder_of(run)
         self.until(lambda: not self.supervisors(folder), "the supervisor is gone")
         if b"releasedAt" in (folder / "status.json").read_bytes():
-            return  # the verb had completed
+            return  # the run was over before the kill
         for name, draw in (("status.json", 1), ("task.json", 2), ("stop.json", 3)):
             with contextlib.suppress(OSError):
                 content = (folder / name).read_bytes()
@@ -255,7 +255,9 @@ class Chaos(World):
         self.seen.pop(run.metadata.uid, None)
 
     def _remove_by_hand(self, step: Step) -> None:
-        """Remove a run with `rm`, sometimes with its logs: the next run gets its number."""
+        """Remove a run with `rm`, sometimes with its logs, so that the next run gets the same
+        number.
+        """
         if run := self.newest(step.cluster):
             self.forget(run.metadata.name)
             output = self.abandon(run)

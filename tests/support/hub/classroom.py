@@ -19,8 +19,8 @@ from .make_run import LAB_CONFIG, PASSWORD, Hub
 from .pages import PATIENCE, fill_password
 
 AT_A_TIME = 4
-"""Maximum students with a notebook at the same time; with more students than cores, the others
-would only wait.
+"""Maximum number of students with a notebook at the same time; more notebooks than cores would only
+wait for each other.
 """
 PROGRAM = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
 
@@ -66,7 +66,7 @@ class Student:
         page.get_by_role("button", name="Sign in").click()
 
     def arrives(self) -> LabPage:
-        """Wait for the notebook with its example in front."""
+        """Wait for the notebook, with the example open."""
         expect(self.lab.page).to_have_url(re.compile(f"/user/{self.name}/lab"), timeout=PATIENCE)
         first = self.lab.page.locator(".jp-NotebookPanel h1", has_text="Between-Graph")
         expect(first).to_be_visible(timeout=PATIENCE)

@@ -29,7 +29,7 @@ def page(context: object) -> Iterator[Page]:
     made.on("response", lambda one: failed.append(one.url) if one.status == 404 else None)
     yield made
     made.close()
-    of_axe = ("inline style", "fontawesome", "Failed to load resource")  # and for axe's pictures
+    of_axe = ("inline style", "fontawesome", "Failed to load resource")  # axe's own messages
     assert not [text for text in failed if not any(word in text for word in of_axe)]
 
 
@@ -80,7 +80,8 @@ def looked_at(page: Page, shots: Path, ready: Locator | None = None) -> None:
 
     With `ready`, an element that shows that the page has loaded, repeat this in Chinese.
     """
-    from .pages import accessible, in_every_look  # benchmarks use this module without axe
+    # imported here, because benchmarks use this module without axe
+    from .pages import accessible, in_every_look
 
     if ready is not None:
         in_every_look(page, shots, "all", ready)

@@ -51,7 +51,7 @@ class Hub:
     """
 
     prefix: Sequence[str] = ()
-    """Returns the prefix of the hub's command, which executes the command."""
+    """A command that executes the command of the hub, which follows it as arguments."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class Hub:
             self.manager.stop(run.metadata.name, "the test is over")
         deadline = time.monotonic() + 90
         while (left := self.processes("")) and time.monotonic() < deadline:
-            time.sleep(0.05)  # they are not our children, so no signal reports their end
+            time.sleep(0.05)  # these are not child processes: no signal reports their end
         for process in left:
             process.kill()
         assert not left, f"the hub left processes behind: {left}\n{self.said()}"

@@ -96,7 +96,7 @@ class Provider:
             return False
 
     def put_forward(self, span: str) -> None:
-        """Set its clock ahead, for example by `40m`."""
+        """Set the provider's clock ahead by a time span, such as `40m`."""
         beside = self.clock.with_suffix(".new")
         beside.write_text(span)
         beside.replace(self.clock)  # atomic, so that readers always see a whole file

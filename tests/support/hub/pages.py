@@ -36,7 +36,7 @@ def in_every_look(page: Page, shots: Path, name: str, ready: Locator | None = No
         browser.send(
             "Emulation.setUserAgentOverride", {"userAgent": agent, "acceptLanguage": language}
         )
-        # the override alone leaves out the requests of an EventSource
+        # the override alone does not apply to the requests of an EventSource
         headers = {"Accept-Language": language}
         browser.send("Network.setExtraHTTPHeaders", {"headers": headers})
         page.reload()

@@ -1,8 +1,8 @@
 """A real hub for tests: the product's configuration, its proxy, and notebooks, as processes.
 
-It has its own folders and ports, and users with passwords; `close` leaves nothing. Several users
-have notebooks without system accounts: these run under the tests' uid, each with its own home,
-which `SEVERAL` changes in the configuration.
+It has its own folders and ports, and users with passwords; `close` leaves nothing. With `several`,
+users without system accounts have notebooks. These run under the tests' uid, each with its own
+home; the lines `SEVERAL` configure this.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""A machine with more accounts than this one, such as ada and bob or a class, in which commands can
-be started.
+"""Commands on a machine with more accounts than this one, such as ada and bob, or a class.
 
 This machine stays unchanged: the accounts, their homes and their access to the Python under test
 exist only in a mount namespace, which ends with its last process.
@@ -76,7 +75,8 @@ def _is_of(process: psutil.Process, uids: Collection[int]) -> bool:
 def entered(
     folder: Path, needed: Sequence[Path] = (), accounts: Mapping[str, int] = UIDS
 ) -> list[str]:
-    """Return the prefix of a command that runs on that machine and keeps its process number.
+    """Return the prefix of a command that runs on the machine with more accounts, and keeps its
+    process number.
 
     `folder` gets the machine's files and `homes` the new homes; `needed` are folders that root's
     processes still see.

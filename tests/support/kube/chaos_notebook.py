@@ -50,7 +50,7 @@ class Cell:
 
     @property
     def lines(self) -> list[str]:
-        """The lines of tasks in its output."""
+        """The lines of tasks in the cell's output."""
         return LINE.findall(self.said)
 
 
@@ -92,7 +92,7 @@ class Notebook:
         return self.cells[-1]
 
     def processes(self) -> list[int]:
-        """Return the command lines that run in the pod."""
+        """Return the process ids of the commands that run in the pod."""
         mark, found = f"{MARK}={self.place.name}".encode(), []
         for entry in filter(str.isdigit, os.listdir("/proc")):
             with suppress(OSError):
@@ -112,7 +112,9 @@ class Notebook:
         return len(found)
 
     def delete(self, back: int, *how: str) -> None:
-        """Delete the pod; its user gets a new pod at a later step."""
+        """Delete the pod. Its user gets a new pod at the step `back`; if that is 0, no step creates
+        one.
+        """
         with suppress(NodeError):
             words = ("delete", "pod", tenants.POD, "--wait=false", "--request-timeout=5s")
             self._kube(*words, *how, seconds=30)
@@ -127,7 +129,7 @@ class Notebook:
                 self.launched.add(found.group(1))
 
     def stand(self, room: Room) -> None:
-        """Wait for a pod that answers; replace one that ended with its node."""
+        """Wait until the pod answers; replace a pod that ended with its node."""
 
         def stands() -> bool:
             try:
@@ -161,7 +163,9 @@ class WithNotebook(Room):
             self.notebook.end()
 
     def _cluster_there(self, step: Step) -> str:
-        """Return the name of the step, or its neighbour in the namespace of the notebook."""
+        """Return a cluster name of the notebook's namespace: the step's own name, or the
+        counterpart of a name of the other namespace.
+        """
         return CLUSTERS[CLUSTERS.index(step.cluster) % (len(CLUSTERS) // len(self.places))]
 
     def cell(self, name: str, workers: int = 1) -> Cell:
@@ -203,7 +207,7 @@ class WithNotebook(Room):
         deleted.
         """
         for cell in self.notebook.cells:
-            own = re.search(r"^Traceback", cell.said, re.MULTILINE)  # a task's line has a prefix
+            own = re.search(r"^Traceback", cell.said, re.MULTILINE)  # lines of tasks have a prefix
             assert not own, (str(cell.output), cell.said)
         place = self.notebook.place
         there = {each.metadata.name for each in place.records.every()}
@@ -212,8 +216,8 @@ class WithNotebook(Room):
         assert not lost, f"runs that the notebook launched are nowhere: {lost}"
 
     def leave_and_come_back(self) -> None:
-        """Check that a run continues without its notebook, and that a new notebook shows all of
-        it.
+        """Check that a run continues without its notebook, and that a new notebook shows all tasks
+        of the run.
         """
         name, book = f"{CLUSTERS[0]}-left", self.notebook
         book.stand(self)

@@ -117,7 +117,7 @@ class Member:
 
 
 class Members:
-    """Every task's processes; two of one task at the same time are a problem."""
+    """Every task's processes; two processes of one task at the same time are a problem."""
 
     def __init__(self, is_ours: Callable[[str], bool]) -> None:
         """Watch tasks; `is_ours` returns whether the run with a uid belongs to this test."""
@@ -157,7 +157,7 @@ def _members() -> Iterator[Member]:
         with suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             if any(word.endswith(b"/runtime.zip") for word in words):
-                # The environment of this process's own container.
+                # /proc/PID/root is the root folder of that process's container.
                 given = Path("/proc", str(pid), "root", "tfcluster", "task.json")
                 told = json.loads(given.read_bytes())
                 space = namespace_of(pid)

@@ -1,5 +1,5 @@
 """Chaos plans for runs on Kubernetes: the actions, their frequency, and the program. The program
-reads its commands from its own /tmp, where the node's machine writes them.
+reads its commands from a file in its container's /tmp, which the test writes from outside.
 """
 
 from __future__ import annotations

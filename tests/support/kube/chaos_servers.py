@@ -61,7 +61,7 @@ class Servers:
         return bool(self._away) or time.monotonic() < self._back + seconds
 
     def lose(self, server: str, until: int, which: int) -> None:
-        """Kill a server until a later step; `which` selects one of several."""
+        """Kill a server until the step `until`; `which` selects one of the operators."""
         self.restore()
         self._away, self._until = server, until
         if server == "operator":

@@ -27,9 +27,9 @@ from tfcluster_magic.spec import Lifecycle, Mode, Phase, Replicas, ReplicaSet, R
 SMALL = Resources(memory="100Mi")
 SERVES = Resources(memory="1Gi")
 AT_ONCE = 4
-"""Maximum records deleted at the same time at the end."""
+"""Maximum number of records that are deleted at the same time at the end."""
 PACE = 0.6
-"""Maximum seconds to the next step; it starts at once when a record changes."""
+"""Maximum seconds to the next step, which starts at once when a record changes."""
 
 
 class Chaos(WithNotebook):
@@ -119,7 +119,8 @@ class Chaos(WithNotebook):
         (result,) = self.clients({"lives": 8.0, **wish})
         if result.get("made", "") is None:
             self.until(lambda: run.metadata.uid not in self._there(place), f"{name} is gone")
-            if step.draws[1] < 0.7 and not self.servers.shaken:  # otherwise its number is taken
+            # If the output stays, no later run gets this run's number.
+            if step.draws[1] < 0.7 and not self.servers.shaken:
                 shutil.rmtree(self.output(place, run), ignore_errors=True)
 
     def _there(self, place: Any) -> set[str]:
@@ -283,8 +284,8 @@ class Chaos(WithNotebook):
         self.check()
 
     def _has_stopped(self) -> bool:
-        """Return whether every run has ended; stop the others, because no client may have done
-        so.
+        """Return whether every run has ended; stop active runs, because the client that should have
+        stopped them may have been killed.
         """
         left = [run for place in self.places for run in place.records.every()]
         left = [run for run in left if run.status.released_at is None]

@@ -102,7 +102,7 @@ class Room(Asking):
         super().until(holds, what)
 
     def close(self) -> None:
-        """End the test's own processes, and start those of the cluster again."""
+        """End the test's own processes, and start the cluster's servers that are down."""
         try:
             self.servers.settle()
         finally:

@@ -20,7 +20,7 @@ else:
     # Before Python 3.11, tomllib is the package tomli, which pytest installs there anyway.
     import tomli as tomllib
 
-# Features that tests may need, and the other words that each requires.
+# Features that tests may need, each with the keys that a description must have for it.
 ABILITIES: dict[str, tuple[str, ...]] = {
     "network-policy": (),  # NetworkPolicies are enforced
     "rwx": ("storage-class",),  # a claim that pods on several nodes write to

@@ -48,9 +48,9 @@ class FastOperators:
     """Two operators that both lead, each by a Lease of its own.
 
     Args:
-        kubectl: the namespace that they look after.
-        folder: where the policy `policy.yaml` is, and their logs are written.
-        speed: seconds that pass for schedules in one.
+        kubectl: a kubectl in the namespace that the operators serve.
+        folder: the folder of the policy, `policy.yaml`, and of the operators' logs.
+        speed: seconds that pass for schedules in one real second.
     """
 
     def __init__(self, kubectl: Kubectl, folder: Path, speed: float) -> None:
@@ -93,7 +93,7 @@ class FastOperators:
         chance, until = random.Random(seed), self.now() + minutes * 60
         for turn in range(10 * minutes):
             left = (60 - self.now() % 60) / self._speed + chance.uniform(-AROUND, AROUND)
-            time.sleep(max(0.0, left))  # the due second of a clock
+            time.sleep(max(0.0, left))  # until shortly before or after the next due second
             if others is not None and turn % 5 == 4:
                 others()
             else:
@@ -105,7 +105,7 @@ class FastOperators:
 
 
 def status_of(kubectl: Kubectl, name: str) -> Object:
-    """Return the status of a schedule, by its Python names."""
+    """Return the status of a schedule, with Python's names of fields."""
     found = kubectl.get("tfclusterschedule", name)
     return resource_form.read(ScheduleStatus, found.get("status") or {})
 

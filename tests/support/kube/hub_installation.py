@@ -1,7 +1,7 @@
 """Installation of this clone's hub on the tests' cluster: k8s/overlays/hub-* with current images.
 
 `rendered` returns the objects that an administrator would apply, `apply` applies them. Beyond the
-overlays, the hub has one more service, whose token `hubs.Hub.api` uses.
+overlays, the hub has one more service, whose token `hub.Hub.api` uses.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ services = c.JupyterHub.services.get_value([])
 culler["command"][culler["command"].index("--cull-every=60")] = "--cull-every=5"
 """
 OWN_DISK = "tests-own-disk"
-"""A group whose claims have this storage class, which test_console_usage.py creates."""
+"""The name of a group, and of the storage class of its claims. test_console_usage.py creates both.
+"""
 HUGE = {"name": "huge", "title": "Too large", "cpu": 512, "memory": "4Ti"}
 
 
@@ -165,7 +166,7 @@ def _patch(kind: str, name: str, *operations: Object) -> Object:
 
 
 def apply(cluster: UnderTest, text: str) -> None:
-    """Apply `rendered`, and wait until its four Deployments are ready."""
+    """Apply the output of `rendered`, and wait until the four Deployments in it are ready."""
     every = ["apply", "--server-side", "--force-conflicts", "-f", "-"]
     cluster.kubectl(*every, stdin=text, seconds=180)
     inside = cluster.kubectl.within(NAMESPACE)

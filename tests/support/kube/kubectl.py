@@ -58,7 +58,7 @@ def _api(kubeconfig: str) -> Api:
 
 @dataclass(frozen=True)
 class Kubectl:
-    """kubectl with a kubeconfig, in a namespace; if it is empty, in the kubeconfig's own."""
+    """kubectl with a kubeconfig, in `namespace`; if empty, in the kubeconfig's namespace."""
 
     program: Path
     kubeconfig: str
@@ -129,18 +129,18 @@ class Kubectl:
         resource = READ[kind]
         namespace = "" if resource in CLUSTER_WIDE else self.namespace or "default"
         where = path(resource, namespace, name, part)
-        # The product does not use Deployments.
+        # `path` does not know Deployments, because the product does not use them.
         return where.replace("/api/v1", "/apis/apps/v1", 1) if resource == "deployments" else where
 
     @property
     def api(self) -> Api:
-        """Return a connection of the same account, which, like kubectl, writes without reading
-        first.
+        """Return a connection of the same account. Unlike kubectl, it changes an object without
+        reading it first.
         """
         return _api(self.kubeconfig)
 
     def wait_until_furnished(self) -> None:
-        """Wait until the namespace has its service account, because pods are refused before. A
+        """Wait until the namespace has its service account, because pods are refused until then. A
         controller manager that lost the API server returns only when its Lease has expired.
         """
         words = ("wait", "--for=create", "serviceaccount/default", "--timeout=120s")

@@ -26,7 +26,7 @@ class KubernetesLab(LabServer):
         folder: the parent of all its folders.
         assets: folder of the built labextension.
         tenant: the namespace of the runs; its user has moved in.
-        kubeconfig: the user's, which KUBECONFIG names.
+        kubeconfig: the user's kubeconfig; KUBECONFIG is its path.
     """
 
     def __init__(self, folder: Path, assets: Path, tenant: Tenant, kubeconfig: Path) -> None:

@@ -72,7 +72,9 @@ class Tenant:
         )
 
     def launch(self, name: str, spec: Spec) -> None:
-        """POST a run, `digits-1`, as a client does. No other test module may use its name."""
+        """POST a run with a name such as `digits-1`, as a client does. No other test module may use
+        its name.
+        """
         module = os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[0]
         other = self.users.setdefault(name, module)
         assert other == module, f"{other} launches {name} in this namespace, too: rename one"
@@ -82,7 +84,7 @@ class Tenant:
         )
 
     def status(self, name: str) -> Object:
-        """Return the status of a run, by its Python names."""
+        """Return the status of a run, with Python's names of fields."""
         return _status(self.kubectl.get("tfcluster", name))
 
     def wait(
@@ -159,8 +161,8 @@ def policy(cluster: UnderTest, **more: Any) -> str:
         "priorityClass": "tfcluster-task",
         "annotations": ["tests.tfcluster.dev/*"],
         "storageClass": cluster.description.storage_class,
-        # An operator as a process tests enforcement in the tenant's own namespace, which takes most
-        # of a minute.
+        # An operator that runs as a process would check enforcement in each tenant's namespace,
+        # which takes most of a minute.
         "requireNetworkPolicy": "network-policy" in cluster.description.can and not as_processes(),
         **dns(cluster),
         # Receivers of notifications are pods here.
@@ -254,7 +256,9 @@ def installed(
 
 
 def as_processes() -> bool:
-    """Return whether the operator runs outside the cluster; read before tests clear variables."""
+    """Return whether the operator runs outside the cluster; the variable is read before tests clear
+    variables.
+    """
     return _AS_PROCESSES
 
 

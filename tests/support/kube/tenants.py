@@ -1,6 +1,6 @@
 """The user of a tenant's namespace: an account with the user's rights, notebook pods, a kubeconfig.
 
-`operators.new_tenant` creates the namespace; this module adds its user. The rights are those in
+`operator.new_tenant` creates the namespace; this module adds its user. The rights are those in
 k8s/base/rbac-user.yaml, as a Role of the namespace, so that no test changes cluster-wide objects.
 """
 

@@ -1,8 +1,8 @@
 """Locks for test processes that share one cluster.
 
-Many processes share the cluster. A process that needs it alone waits until the others have released
-it, and new sharers wait behind. A lock is a kernel lock on a file, so it is released when its
-process dies.
+Many processes share the cluster. A process that needs the cluster exclusively waits until the
+others have released it; processes that want to share it later wait behind that process. A lock is a
+kernel lock on a file, so it is released when its process dies.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ class Turn:
     def __init__(self, path: Path) -> None:
         """Refer to `path`, which is created. Nothing is locked yet."""
         self._what = os.open(path, os.O_CREAT | os.O_RDWR)
-        # A process that wants the lock alone blocks new sharers, which would otherwise always come
-        # first.
+        # A process that waits for the exclusive lock holds this file, so that new sharers wait and
+        # do not always come first.
         self._door = os.open(f"{path}.door", os.O_CREAT | os.O_RDWR)
         self._how = fcntl.LOCK_UN
 
     @property
     def held(self) -> bool:
-        """Whether this process holds the lock, shared or alone."""
+        """Whether this process holds the lock, shared or exclusively."""
         return self._how != fcntl.LOCK_UN
 
     def share(self) -> None:
-        """Take the lock together with others."""
+        """Take the lock, shared with others."""
         self._take(fcntl.LOCK_SH)
 
     def alone(self) -> None:
-        """Take the lock alone, without sharers."""
+        """Take the lock exclusively."""
         self._take(fcntl.LOCK_EX)
 
     def give(self) -> None:
@@ -54,8 +54,8 @@ class Turn:
 
 
 CLUSTER, OPERATOR = pytest.StashKey[Turn](), pytest.StashKey[Turn]()
-"""The lock of the cluster under test, taken for a file of tests, and of its operator, for a
-test.
+"""The locks of the cluster under test, which is taken for a file of tests, and of its operator,
+which is taken for one test.
 """
 HUB = pytest.StashKey[Turn]()
 """The lock of the hub on that cluster, taken for a test."""

@@ -42,7 +42,7 @@ class Receiver:
         return f"http://{self.address}:{OPEN}/hook/{TOKEN}"
 
     def set_up(self, is_up: bool) -> None:
-        """Make it accept or refuse messages."""
+        """Make the receiver accept messages, or refuse them."""
         words = ("touch", "/tmp/up") if is_up else ("rm", "-f", "/tmp/up")
         self.kubectl("exec", "receiver", "--", *words)
 

@@ -8,7 +8,7 @@ from support.kube.kubectl import Object
 
 USER = 1000
 SLEEP = ("sleep", "3600")
-WEB = 8080  # httpd below serves here
+WEB = 8080  # the port of httpd below
 
 
 def spec(image: str, *command: str, **more: Any) -> Object:

@@ -35,7 +35,7 @@ class World(Enum):
 class Planted:
     """A planted cause: how it is launched, and which advice names it and the task.
 
-    `before` are options of a run before it. `changes` are the advised options; without any, no
+    `before` are the options of an earlier run. `changes` are the advised options; without any, no
     launch option changes the cause. A run that `hangs` is recorded while its task stands still.
     """
 

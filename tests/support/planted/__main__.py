@@ -89,7 +89,9 @@ def control_group(kind: str, limits: dict[str, str], task: str, folder: Path) ->
 
 @contextmanager
 def slow_disk(folder: Path, workers: int) -> Iterator[str]:
-    """Write a file for each worker, which it reads at 1 MiB/s; yield their folder."""
+    """For each worker, write a file that the worker reads at 1 MiB/s; yield the folder of the
+    files.
+    """
     device = os.stat(folder).st_dev
     limit = {"blkio.throttle.read_bps_device": f"{os.major(device)}:{os.minor(device)} {_RATE}"}
     files = folder / "files"
@@ -107,7 +109,7 @@ def slow_disk(folder: Path, workers: int) -> Iterator[str]:
 
 @contextmanager
 def around(planted: Planted, folder: Path) -> Iterator[list[str]]:
-    """Make the world of a cause; yield the arguments of the program that name it."""
+    """Set up the `world` of a cause; yield the program's arguments for it, such as an address."""
     workers = planted.options["workers"]
     assert isinstance(workers, int)
     with ExitStack() as stack:
@@ -216,7 +218,7 @@ def recording(manager: ClusterManager, cluster: TFCluster, names: dict[str, str]
         "counts": manager._observer.step_counts(cluster),
         "earlier": manager._smaller_runs(cluster),
         "stacks": manager.kept_stacks(cluster).tasks,
-        # A link with a limit stands for machines of a cluster.
+        # With a slow link, the tasks stand for several machines: this machine's cores do not count.
         "cores": None if _IN_OWN_NETWORK in os.environ else os.cpu_count(),
     }
     text = msgspec.json.format(msgspec.json.encode(seen), indent=1).decode()

@@ -13,15 +13,15 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 WIDTH, CLASSES, TEXTS = 64, 10, 1000
-NUMBERS = 64  # of a file, or of what a server sends, for each word
+NUMBERS = 64  # numbers for each word, read from a file or sent by a server
 KEPT = 8 << 20
 LOCKED_AFTER = 15.0
 printing = threading.Lock()
 
 
 def say(text):
-    """Print a line, unless another thread prints one."""
-    with printing:  # it waits here for ever, if its caller has the lock
+    """Print a line, after any line that another thread is printing."""
+    with printing:  # waits for ever if the caller holds the lock: the planted fault
         print(text, flush=True)
 
 

@@ -31,7 +31,7 @@ class Texts:
         while True:
             texts = self._make()
             with self._lock:
-                self._made.put(texts)  # with the lock, also while the queue is full
+                self._made.put(texts)  # waits for a full queue while it holds the lock
 
     def take(self):
         """Return the next batch."""
@@ -39,7 +39,7 @@ class Texts:
 
     def clear(self):
         """Remove what was made in advance."""
-        with self._lock:  # it waits here for ever
+        with self._lock:  # waits for ever if `_fill` holds the lock and the queue is full
             while not self._made.empty():
                 self._made.get()
 

@@ -1,4 +1,4 @@
-"""A tiny HTTP server in place of a TensorBoard, which reports the requests that reach it.
+"""A tiny HTTP server that takes the place of a TensorBoard, and reports the requests that reach it.
 
   python recorder.py REGISTRY_FILE FOLDER PREFIX
 
@@ -21,7 +21,7 @@ PREFIX = sys.argv[3]
 
 
 class Recorder(BaseHTTPRequestHandler):
-    """Answers the paths `echo` and those of the proxy's tests, below the prefix."""
+    """A handler for the path `echo` and the paths of the proxy's tests, all below the prefix."""
 
     protocol_version = "HTTP/1.1"
     go = threading.Event()
@@ -66,7 +66,7 @@ class Recorder(BaseHTTPRequestHandler):
         self.answer(b"", 302, Location=query.replace("PORT", str(self.server.server_port)))
 
     def page_greedy(self, _query: str) -> None:
-        """Answer with every header by which a board could act for the origin."""
+        """Answer with every header by which a board could act with the rights of the origin."""
         self.answer(
             b"x",
             Set_Cookie="of-the-board=1",
@@ -98,7 +98,7 @@ class Recorder(BaseHTTPRequestHandler):
         self.answer(b"")
 
     def page_big(self, query: str) -> None:
-        """Send this number of MiB until the client stops reading."""
+        """Send `query` MiB, or less if the client stops reading."""
         size, piece = int(query) << 20, bytes(1 << 16)
         self.send_response(200)
         self.send_header("Content-Length", str(size))

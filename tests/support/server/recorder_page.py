@@ -1,4 +1,6 @@
-"""The page of a recorder in a TensorBoard's place, which reports the requests that reach it."""
+"""The page of a recorder, which takes the place of a TensorBoard and reports the requests that
+reach it.
+"""
 
 from __future__ import annotations
 

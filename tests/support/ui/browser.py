@@ -1,8 +1,8 @@
 """The base of browser tests for any backend of their Lab: Chromium, pages, pictures.
 
-A page shares nothing with another test. A test fails on an error in its page's console. Its last
-picture is kept; if it fails, so is a trace. The conftest of this folder and the Kubernetes suite
-import the fixtures, and provide the Lab and the `profile`.
+A page shares nothing with another test. A test fails on an error in its page's console. The last
+picture of each test is kept; if the test fails, a trace is kept too. The conftest of this folder
+and the Kubernetes suite import the fixtures, and provide the Lab and the `profile`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _copied(built: Path, copy: Path) -> bool:
     try:
         shutil.copytree(built, copy)
         entry = json.loads((copy / "package.json").read_text())["jupyterlab"]["_build"]["load"]
-    except (OSError, ValueError, KeyError):  # copytree collects OSErrors in its own error
+    except (OSError, ValueError, KeyError):  # copytree's own Error is an OSError, too
         return False
     return (copy / entry).is_file()
 
@@ -179,7 +179,7 @@ def open_page(
         there = [page for page in context.pages[1:] if goes_on and page.url.startswith(server.url)]
         lab = LabPage(there[0] if there else context.new_page(), server, shots)
         opened.append(lab)
-        if there:  # the page knows that the runs of the last test are gone
+        if there:  # wait until the runs of the last test have disappeared
             expect(lab.page.locator(".tfc-RunRow")).to_have_count(0)
         elif load:
             lab.load()

@@ -34,13 +34,13 @@ def launch_sleeping(lab: LabPage, name: str) -> None:
 
 
 def open_logs(lab: LabPage, name: str, **more: str) -> Locator:
-    """Open the tab; return its lines."""
+    """Open the tab with a run's output; return the element of its lines."""
     lab.execute("tfcluster:logs", name=name, **more)
     return lab.page.get_by_role("log", name=f"Output of {name}")
 
 
 def tab(lab: LabPage) -> Locator:
-    """Return the whole tab in front."""
+    """Return the visible tab with a run's output."""
     return lab.page.locator(".tfc-LogsWidget:visible")
 
 
@@ -60,12 +60,12 @@ def output_of(run: TFCluster) -> list[dict[str, Any]]:
 
 
 def card(lab: LabPage) -> Locator:
-    """Return the cards of the notebook in front."""
+    """Return the cards in the visible notebook."""
     return lab.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .tfc-RunCard")
 
 
 def launch_the_active_cell(lab: LabPage) -> None:
-    """Launch the cell in front from the form, and check its output."""
+    """Launch the active cell from the form, and check the run's output."""
     lab.notebook("%%tfcluster launch --workers 9\nprint('from a cell')", kernel=False)
     lab.cell().locator(".cm-content").click()
     form = opened(lab)
@@ -87,7 +87,8 @@ def insert_the_line(lab: LabPage) -> None:
     form.get_by_label("Path of the program").fill("hello.py")
     expect(form.locator(".tfc-Line code")).to_contain_text("hello.py")
     form.get_by_label("Arguments").fill("'{x}' $HOME")
-    form.get_by_role("button", name="Copy").click()  # wait until the line below the form is current
+    # `Copy` waits until the line matches the form; only then is the line inserted.
+    form.get_by_role("button", name="Copy").click()
     expect(lab.page.get_by_text("Copied", exact=True)).to_be_visible()
     copied = lab.page.evaluate("navigator.clipboard.readText()")
     assert copied == "%tfcluster launch hello.py -- '{{x}}' '{chr(36)}HOME'"
@@ -203,7 +204,7 @@ def read_all_tasks(lab: LabPage) -> None:
     lab.theme("dark")
     lab.screenshot("tasks-dark")
     expect(log).not_to_contain_text("worker-0 |")
-    lines = copied(lab, log)  # with a slow name server the task prints about that first
+    lines = copied(lab, log)  # a task whose name server is slow first prints that
     assert lines[-1] == "worker-1 | hello from worker-1"
     assert all(line.startswith("worker-1 | ") for line in lines)
 

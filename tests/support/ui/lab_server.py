@@ -100,7 +100,7 @@ class LabServer:
         return {
             **kept,
             **{name: str(self.folder / where) for name, where in folders.items()},
-            "JUPYTER_PREFER_ENV_PATH": "0",  # its own configuration comes first
+            "JUPYTER_PREFER_ENV_PATH": "0",  # the folders above come before the environment's
             "PATH": f"{self.python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "LANGUAGE": "en",
         }
@@ -166,7 +166,7 @@ class LabServer:
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
-            # this signal makes it print the stack of each thread
+            # SIGABRT makes the server print the stack of each thread
             self._process.send_signal(signal.SIGABRT)
             self._process.wait()
             # Jupyter Server logs these messages if a page was still loading; any other message is
@@ -253,7 +253,7 @@ class LabServer:
             self.manager.stop(run.metadata.name, "the test is over")
         for run in runs:
             self.delete(run.metadata.name)
-        # Run numbers are used once, so this makes each test count from 1 again.
+        # This file keeps the used run numbers; without it, each test's runs count from 1 again.
         (self.state / "hours.json").unlink(missing_ok=True)
         shutil.rmtree(self.root / "log", ignore_errors=True)
 
@@ -271,7 +271,7 @@ class LabServer:
         try:
             self.ask("DELETE", path)
         except urllib.error.HTTPError as error:
-            if error.code != 404:  # it ended meanwhile
+            if error.code != 404:  # what `path` names has ended meanwhile
                 raise
 
     def close(self) -> None:
@@ -291,7 +291,7 @@ class LabServer:
         while found := [p for p in psutil.process_iter() if _carries(p.pid, mark)]:
             if time.monotonic() > deadline:
                 break
-            time.sleep(0.05)  # they are not our children, so no signal reports their end
+            time.sleep(0.05)  # these are not child processes: no signal reports their end
         return found
 
 

@@ -24,14 +24,14 @@ Theme = Literal["light", "dark"]
 THEMES: dict[Theme, str] = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SHOTS = Path(__file__).parents[3] / "build" / "screenshots"
 TRACED = os.environ.get("CI") != "true" or "TFC_TRACED_PAGES" in os.environ
-"""Whether pages have traces and pictures. A build machine sets this when it retries a test
-(tools/suite.py).
+"""Whether pages have traces and pictures. A build machine sets TFC_TRACED_PAGES when it retries a
+test (tools/suite.py).
 """
 DRAWN = """() => new Promise(done => {
     requestAnimationFrame(() => requestAnimationFrame(done));
     setTimeout(done, 500);
 })"""
-"""Wait until the page is drawn; behind another page, wait for half a second."""
+"""A script that waits until the page is drawn, or, if another page hides it, for half a second."""
 EMPTIED = """async () => {
     const { commands, shell } = window.jupyterapp;
     for (const area of ['main', 'down']) {
@@ -67,7 +67,7 @@ class LabPage:
         query = f"?token={self.server.token}" + ("&reset" if reset else "")
         self.page.goto((origin or self.server.url) + path + query)
         self.restored()
-        if reset:  # a new layout opens this tab, which takes the focus
+        if reset:  # a new layout opens the launcher, which takes the focus
             expect(self.page.locator(".jp-Launcher")).to_be_focused()
 
     def empty(self) -> None:
@@ -83,8 +83,9 @@ class LabPage:
         self.restored()
 
     def layout_saved(self, *tabs: str) -> None:
-        """Wait until JupyterLab has saved its layout with these tabs, by their restorer's names. It
-        saves the layout a moment after the last change, and the tabs' own state before that.
+        """Wait until JupyterLab has saved its layout with these tabs, by their restorer's names.
+        JupyterLab saves the layout a moment after the last change, and the tabs' own state before
+        that.
         """
 
         def saved() -> str:
@@ -140,7 +141,7 @@ class LabPage:
     def screenshot(self, name: str, of: Locator | None = None) -> Path:
         """Save a picture of the page or of a part of it under build/screenshots; see TRACED."""
         path = self._shots.with_name(f"{self._shots.name}-{name}.png")
-        if not TRACED:  # the wait is the same as for a picture
+        if not TRACED:  # only scroll and wait as for a picture
             if of is not None:
                 of.scroll_into_view_if_needed()
             self.page.evaluate(DRAWN)
@@ -169,7 +170,7 @@ class LabPage:
     # -- notebooks ---------------------------------------------------------------------------------
 
     def open(self, path: str) -> None:
-        """Open a file of the workspace in its usual way."""
+        """Open a file of the workspace with the default viewer or editor of its type."""
         self.execute("docmanager:open", path=path)
 
     def notebook(
@@ -197,7 +198,7 @@ class LabPage:
             self._until(f"() => {context}?.{found}", 60_000)
 
     def cell(self, number: int = 0) -> Locator:
-        """Return a code cell of the notebook in front, counted from 0."""
+        """Return a code cell of the visible notebook, counted from 0."""
         return self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell").nth(number)
 
     def run_cell(self, number: int = 0, *, wait: bool = True) -> Locator:

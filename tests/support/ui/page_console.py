@@ -39,7 +39,7 @@ class Console:
         page.on("console", self._message)
 
     def allow(self, pattern: str) -> None:
-        """Allow errors that have this in their text or address, because the test provokes them."""
+        """Allow errors whose text or address matches `pattern`, because the test provokes them."""
         self._allowed.append(re.compile(pattern))
 
     @property

@@ -1,7 +1,7 @@
 """The folder of a Lab in the browser tests: small programs, and notebooks on demand.
 
-Each program does one thing and prints texts for which a test can wait. They start at once, without
-TensorFlow; real trainings are in `examples/`.
+Each program does one thing and prints texts for which a test can wait. The programs start at once,
+without TensorFlow; real trainings are in `examples/`.
 """
 
 from __future__ import annotations

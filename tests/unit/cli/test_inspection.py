@@ -545,7 +545,8 @@ def test_top_shows_what_each_task_uses(
 
     def seen() -> list[str]:
         rows = run("top", "uses", "--sort", "memory").out.splitlines()
-        return rows if sum("0.1 of 1 GiB" in row for row in rows) == 2 else []
+        read = [row for row in rows if re.match(r"worker-\d .* 1\d\d MiB of 1 GiB", row)]
+        return rows if len(read) == 2 else []
 
     rows = wait_until(seen, "both tasks with their memory")
     assert rows[0].startswith("uses-1 Running")

@@ -61,6 +61,7 @@ def printed(folder: Path, text: str, **totals: int) -> Progress | None:
         ("I1126 10:57:18.1 14 train.py:45] step 1,200/10,000\n", "step 1200/10000"),
         ("step 145 loss nan\n", "step 145 · loss NaN"),
         ("worker 1: step 5\n", "step 5"),
+        ("15.12: Worker 0: training step 12 done (global step: 24)\n", "step 24"),
         (
             f"Epoch 2/10\n{KERAS_3.format(n=45)}\n",
             "step 145/1000 · 83 steps/s · loss 0.321 · accuracy 0.812 · 10 s left",
@@ -154,6 +155,21 @@ def test_a_task_that_prints_no_more_has_no_rate(tmp_path: Path) -> None:
             os.utime(log, (time.time() - seconds,) * 2)
             reader.read()
         assert reader.rates() == [each and pytest.approx(each, rel=0.1) for each in rates]
+
+
+def test_a_worker_s_own_steps_are_told_from_those_of_all_workers(tmp_path: Path) -> None:
+    """The run's progress is the global step, and a task's rate and count are its own."""
+    log = tmp_path / "worker-0.log"
+    reader = PrintedLogs([[str(log)]], None, None)
+    for seconds, own, shared in ((20, 50, 150), (10, 100, 400)):
+        with log.open("a") as file:
+            file.write(f"Worker 0: training step {own} done (global step: {shared})\n")
+        os.utime(log, (time.time() - seconds,) * 2)
+        found = reader.read()
+    assert found is not None
+    assert (found.step, found.steps_per_second) == (400, pytest.approx(25, rel=0.1))
+    assert reader.rates() == [pytest.approx(5, rel=0.1)]
+    assert reader.counts() == [100]
 
 
 def test_only_the_tail_of_a_long_log_is_read(tmp_path: Path) -> None:

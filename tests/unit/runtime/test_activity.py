@@ -234,6 +234,7 @@ def test_the_newest_step_is_read_from_the_output(monkeypatch: pytest.MonkeyPatch
         ([b"global_step = 1,200\n"], 1200),
         ([b"Iteration: 7/90\n", b"loss 0.3\n"], 7),
         ([b"step 8\nstep 9\n", b"step 3\n"], 3),
+        ([b"global step 20\ntraining step 12 done (global step: 24)\n"], 12),
         ([b"145/200 [===>......] - loss: 0.3\r", b"200/200 [=====]\n", b"5/200 [>\r"], 205),
         ([" 45/100 ━━━━ 1s 12ms/step".encode()], 45),
         ([b"batch time: 0.25\n", b"step 0.5 s\n"], 0),

@@ -81,9 +81,9 @@ def test_the_limit_of_a_container_stands_in_for_a_missing_request() -> None:
 def test_a_sentence_for_each_type_names_request_use_and_peak() -> None:
     """The largest peak is shown with its task, and CPU usage as the mean over the tasks."""
     worker, server = usage_lines(usage(Phase.SUCCEEDED))
-    assert server == "ps: asked for 2 CPU, used 0.1; peak of memory 0.1 of 1 GiB (ps-0)"
+    assert server == "ps: asked for 2 CPU, used 0.05; peak of memory 100 MiB of 1 GiB (ps-0)"
     assert worker == (
-        "worker: asked for 4 CPU, used 0.2; peak of memory 3 of 8 GiB (worker-1); "
+        "worker: asked for 4 CPU, used 0.25; peak of memory 3 of 8 GiB (worker-1); "
         "GPUs: asked for 1, used 0.1"
     )
     assert usage_lines(run_usage(a_run(), {}, {}, NOW)) == []
@@ -147,11 +147,11 @@ def test_series_are_columns() -> None:
     [
         (2.1 * GIB, 8 * GIB, "2.1 of 8 GiB"),
         (40 << 20, None, "40 MiB"),
-        (300 << 20, 2 * GIB, "0.3 of 2 GiB"),
+        (300 << 20, 2 * GIB, "300 MiB of 2 GiB"),
         (0, 512 << 20, "0 of 512 MiB"),
         (123.4 * GIB, None, "123 GiB"),
     ],
 )
-def test_memory_is_in_one_unit(used: float, asked: float | None, text: str) -> None:
+def test_memory_has_the_unit_of_its_amount(used: float, asked: float | None, text: str) -> None:
     """Usage and request are shown side by side."""
     assert memory_words(used, asked) == text

@@ -2,7 +2,7 @@
 
 This backend needs only a user's rights: access to TFClusters, and reading pods, their logs and the
 operator's options. A launch is one POST. The backend stores nothing: all answers come from the API
-server, and from /log if that is mounted. The operator decides about runs.
+server, and from /log if that is mounted. The operator makes all decisions about runs.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ from .schedule_store import KubernetesSchedules
 
 
 def read_record(found: Object) -> TFCluster | None:
-    """Return the record of an object; None if the object's name is invalid. If its spec is invalid,
-    the record's message has the problems. Until the operator has seen the run, its message names
-    the runs that it waits for.
+    """Return the record of an object; None if the object's name is invalid. If the object's spec is
+    invalid, the record's message has the problems. Until the operator has seen the run, the message
+    names the runs that this run waits for.
     """
     try:
         cluster = custom_resource.read(found)
@@ -74,8 +74,8 @@ def read_record(found: Object) -> TFCluster | None:
 
 # -- launching -------------------------------------------------------------------------------------
 # A launch is one POST, whose answer may be lost. An annotation identifies the launch, so that a run
-# whose POST had no answer is recognized and not created twice. A field unknown to the cluster's
-# TFCluster is refused instead of dropped.
+# whose POST had no answer is recognized and not created twice. If a field is missing in the
+# cluster's CRD, the API server refuses the launch instead of dropping the field.
 # Ref: https://kubernetes.io/docs/reference/using-api/api-concepts/#field-validation
 
 LAUNCH_ANNOTATION = f"{labels.GROUP}/launch"
@@ -93,7 +93,7 @@ def post_run(api: Api, namespace: str, run: Object) -> Object | None:
     Raises:
         ApiError: the API refuses, or did not answer and nothing was created.
         BackendUnavailable: the API does not answer, and it is unknown whether the run was created.
-        InvalidRequest: the cluster's TFCluster does not know a field.
+        InvalidRequest: the CRD in the cluster lacks a field of the run.
     """
     head = run["metadata"]
     mark = uuid.uuid4().hex
@@ -144,8 +144,8 @@ def _unknown_field(field: str) -> Problem:
 
 
 # -- watching --------------------------------------------------------------------------------------
-# Runs are watched by one list and one watch, however many they are. No change is lost when the
-# watch breaks or a version is too old, and a run that was deleted in the meantime is reported as
+# One list request and one watch request observe all runs. No change is lost when the watch breaks
+# or its resourceVersion is too old, and a run that was deleted in the meantime is reported as
 # removed. A watch of one run waits for a server that does not answer, because the run continues; a
 # watch of all runs reports the outage soon.
 
@@ -165,7 +165,9 @@ ReadRecord = Callable[[Object], TFCluster | None]
 def watch_run(
     api: Api, namespace: str, cluster: TFCluster, read: ReadRecord
 ) -> Iterator[TFCluster | None]:
-    """Yield the run now and at each change until it is released; None in between."""
+    """Yield the run now and at each change until its resources are released; yield `None` in
+    between.
+    """
     head = cluster.metadata
     last: TFCluster | None = None
     for update in _updates(
@@ -189,7 +191,9 @@ def watch_run(
 def watch_all_runs(
     api: Api, namespace: str, read: ReadRecord
 ) -> Iterator[TFCluster | Removed | None]:
-    """Yield each run now, at each change, and when it is deleted; None in between. Never ends."""
+    """Yield each run now, at each change, and when it is deleted; yield `None` in between. Never
+    ends.
+    """
     told: dict[str, TFCluster] = {}
     for update in _updates(api, namespace, "", lambda _away: REPORT_OUTAGE_AFTER):
         if update is None:
@@ -208,7 +212,7 @@ def watch_all_runs(
 def _updates(
     api: Api, namespace: str, name: str, patience: Callable[[bool], float]
 ) -> Iterator[CacheUpdate | None]:
-    """Yield the updates of an informer; None when there are no more for now.
+    """Yield the updates of an informer; yield `None` when no update is available.
 
     Raises:
         TFClusterError: the server was down (`away` is true) or refused requests for longer than
@@ -255,7 +259,7 @@ NOTE_PATIENCE = 10.0
 """Maximum seconds that a deletion waits for the run's number to be published; publishing takes at
 most six seconds.
 """
-# Informers log their retries; in a shell or a notebook the verbs report what matters.
+# Hide the log of the informers' retries in shells and notebooks: the commands report what matters.
 logging.getLogger("tfcluster_magic").addHandler(logging.NullHandler())
 Clusters = list[TFCluster]
 
@@ -264,9 +268,9 @@ class KubernetesBackend(Backend):
     """Clusters in a namespace of a Kubernetes cluster.
 
     Args:
-        context: a context of the kubeconfig; empty: in a pod, its service account; elsewhere, the
-            current context.
-        namespace: empty: see `access.connect`.
+        context: a context of the kubeconfig. If it is empty, a pod uses its service account, and
+            any other process the current context.
+        namespace: the namespace of the runs; if it is empty, `access.connect` chooses one.
     """
 
     name = "kubernetes"
@@ -290,7 +294,7 @@ class KubernetesBackend(Backend):
 
     @property
     def mounts(self) -> bool:
-        """Whether this process mounts the volumes of the runs' namespace. Asks no cluster."""
+        """Whether this process mounts the volumes of the runs' namespace. Sends no request."""
         return namespace_access.mounts_volumes(self._context, self.namespace)
 
     def workspace(self) -> Path:
@@ -345,7 +349,7 @@ class KubernetesBackend(Backend):
         return self.options().dashboard(self.namespace)
 
     def serves(self) -> bool:
-        """Return whether an operator serves the namespace; True also if that is unknown now.
+        """Return whether an operator serves the namespace; True if this is unknown now.
 
         Raises:
             NotAllowed: TFCluster is installed, and this account has no right to ask.
@@ -459,8 +463,8 @@ class KubernetesBackend(Backend):
         )
 
     def _post(self, body: Object) -> Object | None:
-        """Post a run, as `post_run`; wait a moment if the operator will delete old records to make
-        room.
+        """Post a run as `post_run` does. If the namespace has too many records, wait up to
+        `ROOM_PATIENCE` seconds for the operator to delete the record of an ended run.
 
         Raises:
             PreflightRefused: the namespace has the maximum number of records.
@@ -544,7 +548,7 @@ class KubernetesBackend(Backend):
                 try:
                     changed = self.api.merge(where, {"metadata": {**same, "annotations": marks}})
                     break
-                except ApiError as error:  # a status may change several times a second
+                except ApiError as error:  # 409: the run has changed meanwhile
                     if error.status != 409 or told["uid"] != head.uid or not tries_left:
                         raise
         read = read_record(changed)
@@ -665,7 +669,7 @@ class KubernetesBackend(Backend):
         return path("tfclusters", self.namespace, name)
 
     def _all_runs(self) -> Clusters:
-        """Return all runs, in no order. Raises ApiError."""
+        """Return all runs, in no particular order. Raises ApiError."""
         where = path("tfclusters", self.namespace)
         try:
             found = self.api.every(where).items

@@ -2,16 +2,16 @@
 
 Each line is yielded once, although pods are created and deleted. The lines of one task come in the
 order of printing; lines of several tasks do as far as polling allows. `None` is yielded at least
-twice a second, however slow the API server or a node is, and a sentence says which tasks cannot be
+twice a second, however slow the API server or a node is. A notice names the tasks that cannot be
 read. A few connections poll the tasks in turn, so that 600 tasks can be followed. If /log is not
 mounted, the last lines of a deleted pod may be missing, which is reported.
 
-This module polls and does not use streams (`follow=true`). For each of 600 tasks, a stream needs a
-thread here, and a connection here, in the API server and to the kubelet; and a stream that died
-with its node looks like a quiet task. A poll costs the API server about 2 ms. 500 users who follow
-four tasks each make 250 polls a second while the tasks are quiet, and 2000 if all tasks print all
-the time. Polling each task every 0.4 s would make 5000 polls in both cases. Lines of 600 printing
-tasks come up to 15 s late, lines of few tasks up to 1 s.
+This module polls and does not use streams (`follow=true`). For each of 600 tasks, a stream would
+need a thread and a connection in this process, and two connections in the API server. Also, a
+stream that died with its node looks like a quiet task. A poll costs the API server about 2 ms. If
+each of 500 users follows four tasks, there are 250 polls a second while the tasks are quiet, and
+2000 if all tasks print all the time. Polling each task every 0.4 s would take 5000 polls in both
+cases. Lines come up to 15 s late if 600 tasks print, and up to 1 s late if few tasks do.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LONGEST_PAUSE = 8.0
 without lines.
 """
 REQUESTS_PER_SECOND = 40.0
-"""Maximum polls per second for all tasks together, not counting the first poll of each."""
+"""Maximum polls per second for all tasks together, not counting the first poll of each task."""
 
 
 @dataclass
@@ -56,14 +56,14 @@ class _TaskPoll:
 
 
 class PollSchedule:
-    """The schedule of polls; tasks are numbered."""
+    """The times at which the tasks of a run are polled. Each task is identified by its index."""
 
     def __init__(self, tasks: int) -> None:
         self._turns = [_TaskPoll() for _ in range(tasks)]
 
     def due(self, now: float, most: int) -> list[int]:
-        """Return tasks to poll now, the most overdue first. A returned task is not due again until
-        `answered` is called for it.
+        """Return at most `most` tasks to poll now, the most overdue first. A returned task is not
+        due again until `answered` is called for it.
         """
         found = [i for i, turn in enumerate(self._turns) if not turn.pending and turn.at <= now]
         found = sorted(found, key=lambda i: self._turns[i].at)[: max(0, most)]
@@ -77,8 +77,8 @@ class PollSchedule:
         turn.at, turn.pause, turn.woken = 0.0, 0.0, turn.pending
 
     def answered(self, task: int, now: float, found: bool, behind: bool) -> None:
-        """Record the answer of a task: `found` says whether it had lines, `behind` whether more can
-        be read at once.
+        """Record the answer of a task: `found` says whether the answer had lines, `behind` whether
+        more lines can be read at once.
         """
         turn = self._turns[task]
         turn.pending = False
@@ -86,7 +86,8 @@ class PollSchedule:
         turn.pause = (
             SHORTEST_PAUSE if found else min(LONGEST_PAUSE, 2 * (turn.pause or SHORTEST_PAUSE / 2))
         )
-        # If all tasks are polled at this rate, they make REQUESTS_PER_SECOND polls a second.
+        # `len(…) / REQUESTS_PER_SECOND` is the pause with which all tasks together are polled
+        # REQUESTS_PER_SECOND times a second.
         turn.at = now if behind else now + max(turn.pause, len(self._turns) / REQUESTS_PER_SECOND)
 
 
@@ -99,14 +100,14 @@ lines.
 FIRST_PATIENCE = 3.0
 """Maximum seconds that a line waits until every task has answered once."""
 MOST_WAITING = 100_000
-"""Maximum waiting lines; above this number, the earliest are released at once."""
+"""Maximum waiting lines; above this number, the earliest lines are yielded at once."""
 MOST_CHARACTERS = 64 << 20
 """Maximum characters of all waiting lines."""
 
 
 class TimeSorter:
-    """A buffer in which each line waits until the other tasks were polled, too. Its size is
-    bounded: the backlog of one busy task may be larger than memory.
+    """A buffer in which each line waits until the other tasks were polled, too. The buffer's size
+    is bounded, because the backlog of one busy task may be larger than memory.
     """
 
     def __init__(self, tasks: int) -> None:
@@ -117,7 +118,7 @@ class TimeSorter:
         self._number = itertools.count()
 
     def put(self, task: int, lines: Sequence[LogLine], asked: float, now: float) -> None:
-        """Add the answer of a task that was polled at `asked`."""
+        """Add the lines with which a task answered a poll that began at `asked`."""
         self._asked[task] = asked
         for line in lines:
             at = self._printed[task] = max(self._printed[task], line.at or 0.0)
@@ -154,13 +155,15 @@ class TimeSorter:
 REPORT_AFTER = 3.0
 """Seconds without an answer before the first notice."""
 REPORT_AGAIN_AFTER = 30.0
-"""Seconds before a notice of further tasks."""
+"""Minimum seconds between a notice and the next one, which names further tasks."""
 OWN_PREFIX = "tfcluster: "
-"""Beginning of lines that no program has printed; the runtime in the tasks uses it, too."""
+"""Prefix of lines that TFCluster itself adds to the output; the runtime in the tasks uses this
+prefix, too.
+"""
 
 
 class UnreadableTasks:
-    """The tasks that do not answer while they are followed."""
+    """The tasks that do not answer while the logs are followed."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
@@ -169,7 +172,7 @@ class UnreadableTasks:
         self._reported_at = 0.0
 
     def record(self, task: str, why: str, now: float) -> None:
-        """Record why a task could not be read; an empty `why` if it was read. An empty `task`
+        """Record why a task could not be read; `why` is empty if the task was read. An empty `task`
         stands for the run itself.
         """
         if why:
@@ -210,7 +213,7 @@ def cut_off_notice(tasks: Sequence[str], folder: str) -> str:
 # -- the logs of a run -----------------------------------------------------------------------------
 
 HEARTBEAT = 0.3
-"""Maximum seconds between two items."""
+"""Maximum seconds between two items that `RunLogs` yields."""
 _TICK = 0.1
 CONNECTIONS = 16
 _PART = 1 << 20
@@ -221,7 +224,9 @@ a restart.
 """
 
 QUICK = 2.0
-"""Seconds within which a refusal at a run's end counts as a broken connection and is retried."""
+"""Seconds: if the last read of a log fails sooner than this, the connection was probably broken,
+and the log is read again.
+"""
 FINAL_PHASES = {phase.value for phase in Phase if phase.is_final}
 
 Lines = Iterator[LogLine | None]
@@ -258,7 +263,8 @@ class RunLogs:
         self._unsought = {log.task for log in self._logs}
 
     def once(self, tail: int | None) -> Lines:
-        """Yield every existing line; None while waiting.
+        """Yield every existing line, or the last `tail` lines of each task; yield `None` while
+        waiting.
 
         Raises:
             NotFound: some tasks have no output that can still be read.
@@ -274,8 +280,8 @@ class RunLogs:
         self._check(self._cluster.status.started_at is not None)
 
     def follow(self, tail: int | None) -> Lines:
-        """Yield lines as they come, until the run has ended and all lines were yielded; None at
-        least twice a second.
+        """Yield lines as they come, until the run has ended and all lines were yielded. Start with
+        the last `tail` lines of each task. Yield `None` at least twice a second.
         """
         name = self._cluster.metadata.name
         collections = [path(kind, self._namespace) for kind in ("tfclusters", "pods")]
@@ -340,8 +346,8 @@ class RunLogs:
                 time.sleep(_TICK)
 
     def _problem(self, runs: Informer, pods: Informer) -> ApiError | None:
-        """Return the error that keeps changes from being received. Raise the error if the server
-        refuses for long.
+        """Return the error because of which no changes arrive now; None if there is none. Raise the
+        error if the server refuses requests for longer than `REFUSAL_PATIENCE` seconds.
         """
         found = next(((i, i.problem) for i in (runs, pods) if i.problem is not None), None)
         if found is None:
@@ -409,8 +415,8 @@ class RunLogs:
         """Yield all existing lines; while a task's lines are yielded, the logs of the next tasks
         are read.
 
-        The lines are in the order of printing. But if whole logs of more tasks than there are
-        connections are read, the lines come task by task.
+        The lines are in the order of printing. But if `tail` is None and there are more tasks than
+        connections, the lines come task by task.
         """
         if tail is None and len(self._logs) > CONNECTIONS:
             ahead: deque[Future[list[LogLine]]] = deque()
@@ -433,7 +439,7 @@ class RunLogs:
         )
 
     def _rest(self, log: PodLog, lines: Sequence[LogLine]) -> Iterator[LogLine]:
-        """Yield the `lines` of a task that were read first, and then its other lines."""
+        """Yield the `lines` of a task that were read first, and then the task's remaining lines."""
         yield from lines
         while log.behind:
             yield from log.read(_PART)
@@ -469,7 +475,9 @@ class RunLogs:
             yield LogLine(cut[0], cut_off_notice(cut, folder))
 
     def _check(self, started: bool) -> None:
-        """Raise NotFound if the output of tasks is available nowhere."""
+        """Raise NotFound if the run has `started` and the output of some tasks cannot be read
+        anywhere.
+        """
         lost = [log.task for log in self._logs if log.missing and log.empty and not log.problem]
         if not lost or self._folder is not None or not started:
             return

@@ -39,7 +39,7 @@ REQUEST_TIMEOUT = 5.0
 
 
 def is_served(api: Api, namespace: str) -> bool:
-    """Return whether an operator serves the namespace; True also if that is unknown now.
+    """Return whether an operator serves the namespace; True if this is unknown now.
 
     Raises:
         NotAllowed: TFCluster is installed on the cluster, and this account has no right to ask.
@@ -51,7 +51,7 @@ def is_served(api: Api, namespace: str) -> bool:
         if error.status not in (401, 403) or not _is_installed(api):
             return error.unanswered
         why = access.explain_api_error(error, server=api.server)
-        # Do not run clusters in this pod instead: a user without this right did not ask for that.
+        # Do not fall back to clusters in this pod: the user did not ask for that.
         raise type(why)(
             _("{why}. To run clusters in this pod itself, set TFCLUSTER_BACKEND=local").format(
                 why=why
@@ -61,15 +61,15 @@ def is_served(api: Api, namespace: str) -> bool:
 
 
 def operator_lease(api: Api, namespace: str) -> tuple[str, bool]:
-    """Return the place of the Lease of the namespace's operator, and whether the place is certain.
-    Raises ApiError; also if no operator has served the namespace yet.
+    """Return the place of the Lease of the namespace's operator, and whether the operator published
+    this place. Raises ApiError, also if no operator has served the namespace yet.
     """
     where = path("configmaps", namespace, labels.OPTIONS)
     return leader_election.lease_place(api.get(where, seconds=REQUEST_TIMEOUT))
 
 
 def _is_installed(api: Api) -> bool:
-    """Return whether the cluster knows TFClusters; every signed-in account has this right."""
+    """Return whether the cluster knows TFClusters; every signed-in account may ask for this."""
     try:
         api.get(API_PREFIXES["tfclusters"], seconds=REQUEST_TIMEOUT)
     except ApiError as error:
@@ -83,7 +83,7 @@ def read_published(api: Api, namespace: str) -> tuple[Options, LaunchFacts, str]
 
     Raises:
         ApiError: the API server refuses or does not answer.
-        BackendUnavailable: nothing is published, or it cannot be read.
+        BackendUnavailable: the operator has published nothing, or what it published cannot be read.
     """
     try:
         told = api.get(path("configmaps", namespace, labels.OPTIONS))
@@ -223,7 +223,7 @@ class OperatorStatus:
                 self._place, self._certain = self._find_place()
             silent = leader_election.silence_of_holder(self._api, self._place)
         except ApiError as error:
-            # an operator creates its Lease before it does anything else
+            # no Lease, no operator: an operator creates its Lease before it does anything else
             if error.gone and self._certain:
                 self._away = self._away or (time.time(), self._place)
             elif not error.unanswered:
@@ -234,7 +234,7 @@ class OperatorStatus:
         else:
             if not silent:
                 self._away = None
-            elif self._away is None:  # keep the first time, because answers are in whole seconds
+            elif self._away is None:  # keep the first time: others may differ by 1 s
                 self._away = time.time() - silent, self._place
         self._not_before = time.monotonic() + rest
 
@@ -257,8 +257,9 @@ def _outage_notice(since: float, place: str) -> str:
 
 
 def mounts_volumes(context: str, namespace: str) -> bool:
-    """Return whether this process mounts the volumes of runs in this namespace. A context or a
-    kubeconfig may belong to another cluster that has a namespace of the same name.
+    """Return whether this process mounts the volumes of runs in this namespace. False if a context
+    or a kubeconfig is used, because it may belong to another cluster with a namespace of the same
+    name.
     """
     own = not context and not os.environ.get("KUBECONFIG")
     return own and access.in_pod() and access.pod_namespace() == namespace
@@ -325,9 +326,9 @@ def claim_volumes(offer: LaunchFacts) -> list[FolderUsage]:
     """Return the usage of those claims of the namespace that this process mounts at the same paths
     as tasks.
 
-    The usage is measured in the mounted folders. Reading the kubelet's figures would take the right
-    to enter any pod, and a kubelet knows nothing of storage classes whose volumes are folders of a
-    larger disk.
+    The usage is measured in the mounted folders. Reading the kubelet's figures would require a
+    right with which an account can also enter any pod, and a kubelet knows nothing of storage
+    classes whose volumes are folders of a larger disk.
     """
     policy, claims = offer.policy, offer.names.claims or {}
     places = (
@@ -346,7 +347,7 @@ def claim_volumes(offer: LaunchFacts) -> list[FolderUsage]:
 # -- the facts of a launch -------------------------------------------------------------------------
 
 _IMAGE = ("JUPYTER_IMAGE_SPEC", "JUPYTER_IMAGE")
-"""Variable in which KubeSpawner gives a notebook its own image."""
+"""Environment variables in which KubeSpawner names the image of a notebook's own pod."""
 
 
 def gather_facts(

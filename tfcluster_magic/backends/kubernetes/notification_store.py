@@ -1,8 +1,8 @@
-"""The notification rules of a namespace: one Secret, from which the notifier sends the messages.
+"""The notification rules of a namespace, in one Secret that the notifier reads.
 
 A user's account may read and change only this Secret, and may not create it: the Secret is created
-with the namespace. A test is requested here, because a notebook cannot connect to receivers; the
-notifier sends it and writes the result.
+with the namespace. For a test, this module only writes a request into the Secret, because a
+notebook cannot connect to receivers. The notifier sends the test message and writes the result.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class KubernetesNotifications(Notifications):
             try:
                 self._api.merge(self._where, body)
             except ApiError as error:
-                if error.status == 409:  # the notifier may write several times a second
+                if error.status == 409:  # the notifier changed the Secret: try again
                     continue
                 raise self._explained(error) from None
             return

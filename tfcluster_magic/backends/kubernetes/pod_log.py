@@ -3,9 +3,9 @@
 Each line is yielded once, despite broken connections, new attempts, log rotation, a clock that
 steps back, and the end of a pod. A cursor marks the last yielded line. Each answer is searched for
 that line, and the lines after it are new. Time stamps do not suffice, because clocks may step back
-and lines may have equal stamps. So a line is recognized by its place among the lines with its
-stamp, or by the lines before it. If a pod is deleted before its end was read, the log continues in
-the copy.
+and lines may have equal stamps. So a line is recognized by its place among the lines with the same
+stamp, or by the lines before it. If a pod is deleted before its log was read to the end, the rest
+is read from the copy.
 
 Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ (read log)
 """
@@ -47,16 +47,17 @@ class LogCursor:
         self.stamp, self.length = stamp, len(text)
 
     def since(self, margin: float) -> str:
-        """Return the time that is `margin` seconds before the marked line; the API takes whole
-        seconds.
+        """Return the time that is `margin` seconds before the marked line, in whole seconds as the
+        API requires.
         """
         zone = self.stamp[29:].replace("Z", "+00:00")
         second = datetime.fromisoformat(self.stamp[:19] + zone)
         return (second - timedelta(seconds=margin)).isoformat()
 
     def find(self, said: Sequence[StampedLine], cut: bool) -> int | None:
-        """Return the index of the marked line in `said`; None if it is not there. `cut` says that
-        earlier lines, perhaps with the same stamp, are missing in the answer.
+        """Return the index of the marked line in `said`, the API's answer; None if the answer does
+        not contain the line. `cut` is whether earlier lines, perhaps with the same stamp, are
+        missing in the answer.
         """
         end = next((i for i in range(len(said) - 1, -1, -1) if said[i][0] == self.stamp), None)
         if end is None:
@@ -70,8 +71,8 @@ class LogCursor:
 
 
 def position_after(lines: Sequence[str], given: Sequence[str]) -> int | None:
-    """Return the index in `lines` after the latest occurrence of `given`; None if there is none.
-    The last line of `given` may have grown.
+    """Return the index in `lines` after the latest occurrence of `given`; None if `given` does not
+    occur. The last line of `given` may have grown in `lines`.
     """
     *before, last = given
     for at in range(len(lines) - 1, len(before) - 1, -1):
@@ -89,8 +90,8 @@ _RECENT = 2000
 file.
 """
 _FEW = 5
-"""Number of lines requested if the last request found nothing new; also the number of lines
-requested before the wanted ones.
+"""Number of lines requested if the last request found nothing new; also the number of further lines
+that are requested before the wanted lines.
 """
 _MARGIN = 5.0
 """Seconds by which a node's clock may step back between two polls of a task that prints all the
@@ -98,13 +99,15 @@ time.
 """
 _KEPT = 20
 _REST = ""
-"""Replaces the time stamp of text that continues the previous line."""
+"""Used in place of a time stamp for text that continues the previous line."""
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}\S+")
 
 
 @dataclass
 class PodLogState:
-    """A pod of a task, and how far its log was read; `over` says that it prints no more."""
+    """A pod of a task, and how far its log was read. `over` is whether the pod has ended, so that
+    it prints nothing more.
+    """
 
     name: str
     over: bool = False
@@ -176,11 +179,13 @@ class PodLog:
 
     @property
     def empty(self) -> bool:
-        """Whether no line was ever given."""
+        """Whether no line was ever yielded."""
         return not self._given
 
     def update_pods(self, pods: Sequence[Object], attempts: int) -> None:
-        """Update the pods of the task, the oldest first; `attempts` is the number of its starts."""
+        """Store the current pods of the task, given oldest first; `attempts` is the number of times
+        that the task was started.
+        """
         present = {str(pod["metadata"]["uid"]): pod for pod in pods}
         for uid, pod in self._pods.items():
             pod.here = uid in present
@@ -222,7 +227,9 @@ class PodLog:
             asked *= 4
 
     def read(self, most: int | None = None, last: bool = False) -> Iterator[LogLine]:
-        """Yield every new line; stop after `most` bytes and set `behind`."""
+        """Yield every new line; stop after `most` bytes and set `behind`. With `last`, also yield a
+        line of the copy that has no end yet.
+        """
         if self._copy is not None:
             yield from self._rest
             yield from self._copy.read(most, last)
@@ -241,8 +248,8 @@ class PodLog:
             pod.read = over and not pod.gone and pod.problem is None
 
     def use_copy(self) -> None:
-        """Continue in the copy, after the lines that were already yielded; do nothing if there is
-        no copy.
+        """Continue with the copy of the log, after the lines that were already yielded; do nothing
+        if there is no copy.
         """
         if self._copy is not None or self._file is None or not self._file.exists():
             return
@@ -261,7 +268,7 @@ class PodLog:
 
     def _after_last(self, lines: list[LogLine]) -> list[LogLine]:
         texts = [line.text for line in lines]
-        for count in (len(self._last), 1):  # lines of TFCluster itself may not be in the copy
+        for count in (len(self._last), 1):  # the copy may lack lines of TFCluster itself
             at = position_after(texts, list(self._last)[-count:])
             if at is not None:
                 return [*self._grown(lines[at - 1].text), *lines[at:]]
@@ -277,12 +284,13 @@ class PodLog:
     def _streams(self) -> Iterator[tuple[PodLogState, Iterator[StampedLine], bool]]:
         while self._open:
             yield self._open.popleft()
-        if self._sought:  # the lines have just been read
+        if self._sought:  # `seek_last` has just read these lines
             self._sought = False
             return
         for pod in list(self._pods.values()):
             if pod.here and not pod.read:
-                # read before the log is, so that nothing printed before the end is missed
+                # `over` is read before the log, so that no line printed before the pod's end is
+                # missed
                 over = pod.over
                 yield pod, self._new_lines(pod), over
 
@@ -308,8 +316,8 @@ class PodLog:
         return iter(found)  # the node has started a new file, so all its lines are new
 
     def _queries(self, pod: PodLogState, said: list[StampedLine]) -> Iterator[dict[str, Any]]:
-        """Yield queries, each for more lines than the one before, until the marked line is
-        found.
+        """Yield queries, each for more lines than the one before; the caller stops when it finds
+        the marked line. `said` has the answer to the previous query.
         """
         if pod.quiet:
             yield {"tailLines": _FEW}

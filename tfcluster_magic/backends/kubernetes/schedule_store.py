@@ -1,8 +1,8 @@
-"""The schedules of a namespace: TFClusterSchedules, which the operator follows.
+"""The schedules of a namespace: TFClusterSchedules, which the operator carries out.
 
-A user has no right to a schedule's status. To change the status, such as to pause, this module
-writes a request into the spec. The schedule is then shown as if the operator had carried out the
-request already.
+A user may not write a schedule's status. To change the status, for example to pause the schedule,
+this module writes a request into the spec. The schedule is then shown as if the operator had
+carried out the request already.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class KubernetesSchedules(Schedules):
             try:
                 self._api.patch(path(RESOURCE, self._namespace, name), operations)
             except ApiError as error:
-                if error.status == 409:  # the operator may write several times a second
+                if error.status == 409:  # the operator wrote: try again
                     continue
                 raise self._explained(error, name) from None
             return after
@@ -104,7 +104,9 @@ class KubernetesSchedules(Schedules):
             raise self._explained(error, name) from None
 
     def _launch(self, launch: ScheduledLaunch) -> ScheduledLaunch:
-        """Return a launch with its image. Raises InvalidRequest if its program is no snapshot."""
+        """Return a launch completed with the image of its tasks. Raises InvalidRequest if its
+        program is not a snapshot.
+        """
         if launch.track:
             raise InvalidRequest([self.track_problem()], _("the schedule was refused"))
         return replace(launch, spec=self._with_image(launch.spec))

@@ -2,11 +2,11 @@
 
 A launch reserves capacity, name, number and devices in one step under the launch lock, and writes
 the record last. Then a detached supervisor takes over. All answers come from the files in the state
-folder; nothing is kept in this process.
+folder; this process stores nothing.
 
 A watch polls with `stat` five times a second. For fifty runs, a poll costs less than a millisecond.
-Polling works on any file system (inotify does not work on NFS), and also detects a killed
-supervisor, which changes no file.
+Polling works on any file system (inotify does not work on NFS), and also detects that a supervisor
+was killed, although no file changes then.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ Stamps = tuple[state_files.Stamp | None, ...]
 
 
 def watch_run(folder: RunFolder) -> Iterator[TFCluster | None]:
-    """Yield the run now and at each change until it is released; None after each poll without a
-    change.
+    """Yield the run now and at each change until its resources are released; yield `None` after
+    each poll without a change.
     """
     known = RunChanges()
     while not state_files.is_gone(folder.record_file):
@@ -86,7 +86,7 @@ def watch_all_runs(
     folders: Callable[[], Iterable[RunFolder]],
 ) -> Iterator[TFCluster | Removed | None]:
     """Yield each run in `folders()` now, at each change, and when it is deleted. Never ends. Yields
-    None after each poll without a change.
+    `None` after each poll without a change.
     """
     known = RunChanges()
     while True:
@@ -106,7 +106,7 @@ def watch_all_runs(
 
 
 class RunChanges:
-    """The runs that a watch has reported, with the stamps that their files had then."""
+    """The runs that a watch has reported, with the stamps that their files had at that time."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[Stamps, RunFolder, TFCluster]] = {}
@@ -127,25 +127,25 @@ class RunChanges:
         return cluster if cluster != before else None
 
     def is_released(self, folder: RunFolder) -> bool:
-        """Return whether the run was reported as released."""
+        """Return whether the reported run had released its resources."""
         seen = self._seen.get(str(folder.path))
         return seen is not None and seen[2].status.released_at is not None
 
     def missing(self, current: Iterable[RunFolder]) -> list[str]:
-        """Return names of runs that were deleted since they were reported."""
+        """Return the names of reported runs that were deleted since then."""
         there = {str(folder.path) for folder in current}
         gone = [
             key
             for key in self._seen.keys() - there
             if state_files.is_gone(
                 self._seen[key][1].path
-            )  # a volume that cannot be read for the moment still has the run
+            )  # a run on a volume that cannot be read for the moment still exists
         ]
         return [self._seen.pop(key)[2].metadata.name for key in gone]
 
 
 def _recheck(folder: RunFolder, cluster: TFCluster) -> TFCluster | None:
-    """Return the run. It is read again only if its supervisor is gone."""
+    """Return the run. Its record is read again only if its supervisor is gone."""
     lock_fd = folder.lock()
     if lock_fd is None:
         return replace(cluster, status=lost_supervisor.with_full_disks(folder, cluster.status))
@@ -166,8 +166,8 @@ class LocalBackend(Backend):
 
     Args:
         state_dir: folder of the records; by default from the environment (see `paths`).
-        data_dir: folder of data sets; by default likewise.
-        log_dir: folder that holds each run's output folder; by default likewise.
+        data_dir: folder of data sets; by default also from the environment.
+        log_dir: folder that holds each run's output folder; by default also from the environment.
     """
 
     name = "local"
@@ -186,7 +186,7 @@ class LocalBackend(Backend):
 
     @property
     def folders(self) -> dict[str, Path]:
-        """The folders that the hub may limit, by `storage.NAMES`."""
+        """The folders that the hub may limit, by the names in `storage.FOLDER_NAMES`."""
         return {"workspace": paths.home_dir(), "data": self.data_dir, "log": self.log_dir}
 
     def keep_time(self) -> None:
@@ -199,7 +199,7 @@ class LocalBackend(Backend):
 
     def schedules(self) -> LocalSchedules:
         """See `Backend.schedules`."""
-        from .schedule_store import LocalSchedules  # imports cronsim, which other verbs do not need
+        from .schedule_store import LocalSchedules  # imports cronsim, which few commands need
 
         return LocalSchedules(self.state_dir)
 
@@ -267,7 +267,7 @@ class LocalBackend(Backend):
             BackendUnavailable: the supervisor could not be started.
             TFClusterError: the state folder cannot be written.
         """
-        from .launch import Launch  # imports the reading of programs, which no other verb needs
+        from .launch import Launch  # imports the code that reads programs
 
         resume_from = self._output_of(request.spec.resume_from)
         launch = Launch(self._store, self.data_dir, self.log_dir, resume_from)
@@ -285,11 +285,12 @@ class LocalBackend(Backend):
             if request.run is None:
                 cluster = run_names.choose_name(cluster, request.name_given, running)
             verdict.check()
-            # for a waiting run, GPUs are assigned at its start
+            # a run that waits for other runs gets its GPUs when it starts
             gpus = None if request.spec.after else facts.free_gpus
             folder, lock_fd = launch.write(cluster, request, verdict.warnings, gpus)
         made = launch.hand_over(folder, lock_fd)
-        # the clock process follows active runs, because rules of notifications may concern them
+        # the clock process must run while runs are active, because notification rules may concern
+        # them
         self.keep_time()
         return made
 
@@ -344,8 +345,8 @@ class LocalBackend(Backend):
                             ref=ref, why=error.strerror
                         )
                     ) from None
-        # Repeated for an earlier stop, because the process that wrote it may have died before this
-        # step.
+        # Also done for an earlier stop request, because the process that wrote the request may have
+        # died before it woke the supervisor.
         if not folder.wake():
             _terminate(folder, cluster)
         return lost_supervisor.load_run(folder) or cluster
@@ -381,8 +382,8 @@ class LocalBackend(Backend):
         if cluster.status.released_at is None:
             raise run_names.still_has_tasks(cluster)
         self.check_delete(cluster, with_logs)
-        # Removed without the launch lock, so that launches need not wait until many checkpoints are
-        # deleted. As long as the record exists, the run's number is not used again.
+        # The output is removed without the launch lock, so that launches need not wait until many
+        # checkpoints are deleted. As long as the record exists, the run's number is not used again.
         if with_logs and (output := cluster.status.paths.get("output")):
             remove_output(cluster, Path(output))
         with self._store.launch_lock():
@@ -449,7 +450,7 @@ class LocalBackend(Backend):
                 yield folder, cluster
 
     def _active(self) -> Sequence[tuple[RunFolder, TFCluster]]:
-        """Return the runs that are not released."""
+        """Return the runs that have not released all their resources."""
         return [(f, c) for f, c in self._all() if c.status.released_at is None]
 
     def _find(self, ref: str) -> tuple[RunFolder, TFCluster]:
@@ -484,7 +485,7 @@ _ENDS = {Cause.COMPLETED: TaskState.SUCCEEDED, Cause.STOPPED: TaskState.STOPPED}
 def _logs_of(
     folder: RunFolder, cluster: TFCluster, tasks: Sequence[str]
 ) -> dict[str, tuple[Path, Path]]:
-    """Return the paths of the log of each task, and of its copy in the run's output."""
+    """Return two paths for each task: its log, and the log's copy in the run's output."""
     copies = Path(cluster.status.paths.get("output", "/nonexistent"))
     return {t: (folder.tasks / f"{t}.log", copies / f"{t}.log") for t in tasks}
 

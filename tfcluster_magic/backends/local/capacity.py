@@ -1,7 +1,7 @@
 """Capacity of this machine, total and free: cores, memory, GPUs.
 
 Everything that active runs may use counts as used: the memory that a run may still take up to its
-limits is not given to another run, and memory used by other programs is not given to any. The
+limits is not given to another run, and memory used by other programs is not given to any run. The
 numbers come from /proc, the runs' records and `nvidia-smi`.
 
 A GPU belongs as a whole to one task of one active run. Only GPUs that this process may see itself
@@ -73,7 +73,7 @@ def gpu_devices() -> list[str]:
 MAX_TASKS = 100
 
 ActiveRuns = Sequence[tuple[RunFolder, TFCluster]]
-"""Runs with their folders; runs that are not released use resources."""
+"""Runs, each with its folder; runs that have released their resources use none."""
 
 
 def measure(active: ActiveRuns, with_gpus: bool = True) -> tuple[AvailableResources, list[str]]:
@@ -84,7 +84,7 @@ def measure(active: ActiveRuns, with_gpus: bool = True) -> tuple[AvailableResour
     cores = float(_cores())
     cpu = sum(total_request(c.spec, cpu_of, occupied_types(c)) for _, c in active)
     total, available = _memory()
-    # Memory that a run may still take is promised to it.
+    # Memory that a run has not taken yet, up to its limits, is not free.
     promised = sum(
         max(0.0, limit - processes.anonymous(processes.of_run(cluster.metadata.uid)))
         for _, cluster in active
@@ -117,8 +117,8 @@ def occupied_types(cluster: TFCluster) -> list[TaskType]:
 
 
 def waits_to_start(cluster: TFCluster) -> bool:
-    """Return whether a run has reserved no resources yet, because it waits for other runs, or for
-    resources after that. Every other run has reserved its resources before its record exists.
+    """Return whether a run has reserved no resources yet, because it still waits for other runs or
+    for free resources. Every other run has reserved its resources before its record exists.
     """
     return cluster.status.phase is Phase.QUEUED and bool(cluster.spec.after)
 
@@ -148,7 +148,9 @@ def room_facts(spec: Spec, runs: ActiveRuns, hours: HoursFile, now: float) -> Ro
 
 
 def assign_gpus(spec: Spec, free: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Assign devices to each task that requested GPUs; the caller has checked the number."""
+    """Assign devices to each task that requested GPUs; the caller has checked that enough devices
+    are free.
+    """
     left = list(free)
     given: dict[str, tuple[str, ...]] = {}
     for task_type, count in spec.replicas.counts.items():

@@ -1,13 +1,15 @@
-"""The clock process of an account, which launches the runs of due times and sleeps in between.
+"""The clock process of an account, which launches the runs of schedules at their due times and
+sleeps in between.
 
 A lock allows only one clock process. The process survives the shell that started it, and ends when
-there is neither a schedule nor a rule of notifications. The process also sends the notifications
+there is neither a schedule nor a notification rule. The process also sends the notifications
 (`notification_work`). Before each launch, it writes the due time and the name of the run into the
-schedule's status. Another clock process that finds an unfinished launch in a status continues the
-launch. An existing run with that name and due time counts as that launch. Launches happen in forked
-children, one at a time for each schedule, so that this process does not keep what a launch imports.
-If a schedule takes advice (`advised`), the children also look at the usage of the last run. If the
-advice would prevent a launch, the launch happens without the advice.
+schedule's status. A later clock process that finds an unfinished launch in a status continues the
+launch. If a run with this name and due time exists, the launch counts as done. Launches happen in
+forked children, one at a time for each schedule, so that the modules that a launch imports do not
+stay in the memory of this process. If a schedule applies advice about resources (`advised`), the
+children also evaluate the usage of the last run. If the advice would prevent a launch, the launch
+happens without the advice.
 """
 
 from __future__ import annotations
@@ -105,7 +107,7 @@ class Clock:
         self._notice_problem = ""
 
     def run(self) -> None:
-        """Work until there is no schedule and no rule, or SIGTERM comes."""
+        """Work until no schedule and no notification rule is left, or until SIGTERM arrives."""
         while True:
             wake_at = self.look()
             if wake_at is None and not self._children:
@@ -141,14 +143,14 @@ class Clock:
         return min(wakes, default=None)
 
     def _notify(self, schedules: list[Schedule]) -> list[float]:
-        """Send the due messages; return the time of the next check. No error stops the
-        schedules.
+        """Start sending the due messages. Return a list with the time of the next check; empty if
+        there are no rules. Errors are only logged, so that the work on schedules continues.
         """
         try:
             rules, wake_at = self._notices.look(schedules)
             for rule in rules:
                 self._send(rule)
-        except Exception as error:  # noqa: BLE001 - its last words stand in clock.log
+        except Exception as error:  # noqa: BLE001 - the traceback is in clock.log
             if repr(error) != self._notice_problem:
                 traceback.print_exc(file=sys.stdout)
                 sys.stdout.flush()
@@ -158,7 +160,7 @@ class Clock:
         return [] if wake_at is None else [wake_at]
 
     def _send(self, rule: str) -> None:
-        """Send the due messages of a rule, unless a child does so already."""
+        """Start a child that sends the due messages of a rule, unless such a child is running."""
         label = f"notify {rule}"
         if label not in self._children.values():
             self._notices.begins(rule)
@@ -203,7 +205,7 @@ class Clock:
         return min(wakes, default=float("inf"))
 
     def _outcome(self, occurrence: Occurrence) -> RunOutcome:
-        """Return the state of a run."""
+        """Return the outcome of an occurrence's run so far."""
         cluster, number = names.parse_ref(occurrence.run)
         folder = self._runs.folder(cluster, number or 0)
         stamp, at = _stamps(folder), time.monotonic()
@@ -235,7 +237,7 @@ class Clock:
             self._become_child()
             work()
             code = 0
-        except BaseException:  # noqa: BLE001 - it must not go on as a second clock
+        except BaseException:  # noqa: BLE001 - the child must not continue as a second clock
             with contextlib.suppress(OSError):
                 traceback.print_exc(file=sys.stdout)
                 sys.stdout.flush()
@@ -243,7 +245,7 @@ class Clock:
             os._exit(code)
 
     def _become_child(self) -> None:
-        """Release the clock's lock and signal handlers."""
+        """Release the clock's lock and signal handlers in a forked child."""
         if self.lock_fd >= 0:
             os.close(self.lock_fd)
         signal.set_wakeup_fd(-1)
@@ -271,8 +273,8 @@ def _stamps(folder: RunFolder) -> tuple[state_files.Stamp | None, ...]:
 
 
 def carry_out(schedules: LocalSchedules, name: str, stop: tuple[str, ...], now: Now) -> None:
-    """Stop runs, look at the usage of the last run, and launch the occurrences that a schedule's
-    status requests. Only one process does so at a time.
+    """Stop the runs in `stop`, evaluate the usage of the last run, and launch the occurrences that
+    a schedule's status requests. Only one process does so at a time.
     """
     from .backend import LocalBackend  # a launch imports much that the clock process does not need
 
@@ -298,17 +300,16 @@ _REPLACED = "its schedule replaces it by the run of a later due time"
 def _judge(
     schedules: LocalSchedules, backend: LocalBackend, schedule: Schedule, run: str
 ) -> Schedule:
-    """Return the schedule with the advice for its next runs from the usage of an ended run."""
+    """Return the schedule with advice for its next runs, computed from the usage of the ended run
+    `run`.
+    """
     from ...usage import samples, schedule_advice
 
-    try:
-        found = backend.get(run)
-    except TFClusterError:  # its record is gone or damaged
-        found = None
-    if found is not None and (
-        found.metadata.scheduled is None or found.metadata.scheduled.uid != schedule.uid
-    ):
-        found = None
+    found = None
+    with contextlib.suppress(TFClusterError):  # the run's record is gone or damaged
+        named = backend.get(run)
+        origin = named.metadata.scheduled
+        found = named if origin is not None and origin.uid == schedule.uid else None
     read: dict[str, list[samples.Attempt]] = {}
     if found is not None and (output := found.status.paths.get("output")):
         counts = found.spec.replicas.counts
@@ -329,8 +330,8 @@ def _launch(
     occurrence: Occurrence,
     now: Now,
 ) -> None:
-    """Launch the run of one due time. Its name is written before the launch; a name that was
-    written earlier is used again.
+    """Launch the run of one due time. The run's name is written into the schedule's status before
+    the launch; a name that is already there is used again.
     """
     rules, cluster = schedule.rules, schedule.launch.cluster
 
@@ -364,8 +365,8 @@ def _launch(
 def _create(
     backend: LocalBackend, schedule: Schedule, occurrence: Occurrence, run: str
 ) -> Message | None:
-    """Create the run of a due time, without the advice if that would be refused. Return what advice
-    changed, or why it changed nothing. Raises the errors of a launch.
+    """Create the run of a due time, without the advice if a launch with it would be refused. Return
+    what advice changed, or why it changed nothing. Raises the errors of a launch.
     """
     from ...usage import schedule_advice
 
@@ -392,7 +393,7 @@ def _create(
 
 @contextlib.contextmanager
 def _own_launch(schedule: Schedule) -> Iterator[ScheduledLaunch]:
-    """Yield the launch that a schedule itself asks for, from the snapshot or the current files.
+    """Yield a schedule's launch without advice, from the snapshot or from the current files.
 
     Raises:
         InvalidRequest: the files are no longer a valid launch.
@@ -425,7 +426,7 @@ def _request(
     """Return the launch request of a due time.
 
     Raises:
-        InvalidRequest: the filled-in placeholders are no valid launch.
+        InvalidRequest: the launch is invalid after its placeholders were filled in.
     """
     from ...launch import validation
 
@@ -468,11 +469,12 @@ def main(path: str, now: Now = time.time) -> None:
             clock.lock_fd = fd
             clock.run()
             os.close(fd)
-            # A process that created a schedule just now may have found the lock taken.
+            # A process that created a schedule just now may have found the lock taken, and then
+            # started no clock process: check again.
             left = LocalSchedules(state_dir, knocks=False).list() or has_rules(state_dir)
             if clock.was_ended or not left:
                 break
-    except BaseException:  # noqa: BLE001 - the last words stand in clock.log
+    except BaseException:  # noqa: BLE001 - the traceback is in clock.log
         with contextlib.suppress(OSError):
             traceback.print_exc(file=sys.stdout)
             sys.stdout.flush()

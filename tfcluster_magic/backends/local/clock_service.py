@@ -1,7 +1,7 @@
-"""The systemd user unit of the clock process, which starts it at login or with the machine.
+"""The systemd user unit that starts the clock process at login or at boot.
 
-The unit only starts the clock process, the same single process that a shell would start. The
-process ends with the last schedule. See systemd.service(5) and systemd.unit(5).
+The unit starts the same single clock process that a shell would start. The process ends when no
+schedule and no notification rule is left. See systemd.service(5) and systemd.unit(5).
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def unit_file() -> Path:
 
 
 def unit_text(state_dir: Path) -> str:
-    """Return the unit of the clock of a state folder, with this Python and this PATH.
+    """Return the text of the unit for the clock process of a state folder, with the Python and the
+    PATH of this process.
 
     Raises:
         BackendUnavailable: this Python does not know its own executable.
@@ -117,7 +118,7 @@ def _check_systemd() -> None:
 def _systemctl(*words: str) -> None:
     command = ["systemctl", "--user", *words]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)  # noqa: PLW1510 - read below
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)  # noqa: PLW1510 - the exit code is read below
         why = (done.stderr or done.stdout).strip() if done.returncode else ""
     except (OSError, subprocess.TimeoutExpired) as error:
         why = getattr(error, "strerror", None) or str(error)
@@ -131,8 +132,8 @@ def _escaped(text: str) -> str:
 
 
 def _quoted(text: str, *, is_command: bool = True) -> str:
-    """Quote a word for a unit file, because systemd replaces specifiers, and variables in
-    commands.
+    """Quote a word for a unit file. Without quoting, systemd would replace specifiers and, in
+    commands, variables.
     """
     text = _escaped(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return '"' + (text.replace("$", "$$") if is_command else text) + '"'

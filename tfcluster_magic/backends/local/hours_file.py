@@ -1,8 +1,8 @@
 """The ledger of hours on this machine, `<state>/hours.json`.
 
 As long as a run has a record, its hours are computed from the record; they are written to the
-ledger before the record is deleted. So no hours are counted twice or lost. Nothing is written while
-runs are active.
+ledger before the record is deleted. So no hours are counted twice or lost. The ledger contains no
+active runs.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class HoursFile:
     def record(self, cluster: TFCluster, there: Callable[[], Collection[str]]) -> bool:
         """Record the hours and the number of a run whose record is being deleted.
 
-        `there` returns the uids of all recorded runs. Return False if writing fails, because a full
-        disk must not keep users from deleting files. A damaged ledger is renamed, not overwritten.
+        `there` returns the uids of all recorded runs. If writing fails, the method returns False
+        instead of raising an error, because a full disk must not keep users from deleting files. A
+        damaged ledger is renamed, not overwritten.
         """
         group = ""
         with contextlib.suppress(TFClusterError):
@@ -68,8 +69,8 @@ class HoursFile:
     def account(
         self, clusters: Iterable[TFCluster], now: float, said: Limits | None
     ) -> ledger.HoursAccount:
-        """Return the hours until `now`: those in the ledger, and those of the runs `clusters`,
-        which still have a record.
+        """Return the hours until `now`: the hours in the ledger and the hours of `clusters`, the
+        runs that still have a record. `said` are the limits that the hub has set.
         """
         runs = ((each.metadata.uid, ledger.accounted_run(each)) for each in clusters)
         return self.account_of(((uid, run) for uid, run in runs if run is not None), now, said)

@@ -1,10 +1,10 @@
 """A launch on disk: it reserves name, number and devices in one step, writes the record last, and
 then starts the supervisor.
 
-A launch that fails anywhere leaves no record, no process and no folder. It passes the run's lock to
-the supervisor, so that no reader ever finds a record without a supervisor. The supervisor survives
-the kernel, the terminal and the notebook server; an error in its start is reported with the last
-lines of its log.
+A launch that fails anywhere leaves no record, no process and no folder. A launch passes the run's
+lock to the supervisor, so that no reader ever finds a record without a supervisor. The supervisor
+survives the kernel, the terminal and the notebook server. If the supervisor fails to start, the
+error has the last lines of its log.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from .run_store import RunFolder, Store
 from .task_processes import scrubbed
 
 START_TIMEOUT = 30.0
-"""Maximum seconds to wait for a supervisor's ready signal. After that, a slow supervisor continues;
-its held lock shows that it lives.
+"""Maximum seconds to wait for a supervisor's ready signal. After that, the launch returns, and a
+slow supervisor continues: the lock that it holds shows that it lives.
 """
 _BOOTSTRAP = Path(__file__).with_name("__main__.py")
 
@@ -58,7 +58,7 @@ def start_supervisor(folder: RunFolder, lock_fd: int) -> None:
     """Start the supervisor of `folder`, which inherits `lock_fd`.
 
     Raises:
-        BackendUnavailable: it could not be started, or ended at once.
+        BackendUnavailable: the supervisor could not be started, or ended at once.
     """
     ready, tell = os.pipe()
     try:
@@ -103,7 +103,7 @@ def start_supervisor(folder: RunFolder, lock_fd: int) -> None:
 
 
 def _is_readable(ready: int) -> bool:
-    """Return whether there is data or an end of file within START_TIMEOUT."""
+    """Return whether the pipe `ready` has data or is closed within START_TIMEOUT seconds."""
     poll = select.poll()  # unlike select(), poll() accepts the high descriptors of a busy kernel
     poll.register(ready, select.POLLIN)
     return bool(poll.poll(START_TIMEOUT * 1000))
@@ -251,7 +251,7 @@ class Launch:
         if spec.program is not None and (spec.program.files is not None or spec.program.is_stored):
             materialise(spec.program, folder.program, paths.home_dir(), folder_mode=0o755)
         elif spec.program is not None:
-            folder.program.mkdir(exist_ok=True)  # each task stores its downloads in it
+            folder.program.mkdir(exist_ok=True)  # tasks download a program with a URL into it
         if free_gpus is not None:
             given = capacity.assign_gpus(spec, free_gpus)
             state_files.write(folder.gpus_file, msgspec.json.encode(given))

@@ -29,7 +29,7 @@ from .task_processes import scrubbed
 
 def find_python(path: str | None) -> TaskPython:
     """Return the Python at `path`; without a path, the current one."""
-    from ...program.interpreters import find_modules  # needed by no other verb
+    from ...program.interpreters import find_modules  # no other command needs it
 
     if path is None or path == sys.executable:
         found = importlib.util.find_spec("tensorflow") is not None
@@ -66,7 +66,7 @@ def gather_facts(
         spec: the spec to launch.
         runs: all runs that have a record.
         hours: the ledger of hours.
-        folders: the user's folders, by `storage.NAMES`.
+        folders: the user's folders, by the names in `storage.FOLDER_NAMES`.
         state_dir: the folder of the records.
         resume_from: the folder with the old checkpoints.
 
@@ -102,7 +102,7 @@ def _resume_warnings(folder: Path | None) -> list[str]:
 
 
 def _has_checkpoints(folder: Path) -> bool:
-    """Return whether there is a file besides logs, event files and files of TFCluster."""
+    """Return whether `folder` has a file other than logs, event files and files of TFCluster."""
     for _folder, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".tfcluster")]
         if any(

@@ -1,8 +1,8 @@
 """The clean-up of a run whose supervisor was killed, crashed, or was lost with a reboot.
 
-If a record is not released and its lock is free, the first reader takes the lock, ends all
-processes and control groups, and writes the final status. A starting supervisor does not count as
-lost: the launch holds the lock before the record exists, and passes it on.
+If a run has not released its resources and its lock is free, the first reader takes the lock, ends
+all processes and control groups, and writes the final status. A starting supervisor does not count
+as lost: the launch holds the lock before the record exists, and passes it on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BOOT_ID_FORMAT = re.compile(rb"[0-9a-f-]{36}")
 
 
 def write_boot_id(lock_fd: int) -> None:
-    """Write into the lock file the id of the machine's current boot."""
+    """Write the id of the machine's current boot into the lock file."""
     with contextlib.suppress(OSError):
         os.pwrite(lock_fd, _boot_id(), 0)
         os.ftruncate(lock_fd, len(_boot_id()))
@@ -77,8 +77,9 @@ def _with_supervisor(folder: RunFolder, cluster: TFCluster) -> TFCluster:
 
 
 def with_full_disks(folder: RunFolder, status: Status, *, full: bool = False) -> Status:
-    """Add warnings to a status if the disk of the records or of the output is full. `full`: a write
-    to the disk of the records failed, even if it reports free space (as with a quota).
+    """Add warnings to a status if the disk of the records or of the output is full. `full` is
+    whether a write to the disk of the records has failed; then the disk counts as full even if it
+    reports free space, as with a quota.
     """
     places = {folder.path, Path(status.paths.get("output") or folder.path)}
     mounts = {state_files.mount_point(place) for place in places if state_files.is_full(place)}
@@ -104,7 +105,7 @@ def _final_status(folder: RunFolder, cluster: TFCluster, boot: bytes, now: float
     else:
         phase, reason, ended = Phase.FAILED, Reason.SUPERVISOR_LOST, TaskState.FAILED
         message = Message("SupervisorLost", {"what": what, "name": name})
-        # The start of a run writes this log first.
+        # A run that starts writes this log first, so without the log the launch was interrupted.
         if before.phase is Phase.QUEUED and not folder.supervisor_log.exists():
             message = Message("LaunchInterrupted", {"name": name})
     final = replace(
@@ -124,7 +125,9 @@ def _final_status(folder: RunFolder, cluster: TFCluster, boot: bytes, now: float
 
 
 def is_interrupted_launch(status: Status) -> bool:
-    """Return whether the launch was killed before the supervisor took over: no task ever ran."""
+    """Return whether the launch was killed before the supervisor took over, so that no task ever
+    ran.
+    """
     return status.reason is Reason.SUPERVISOR_LOST and status.started_at is None
 
 

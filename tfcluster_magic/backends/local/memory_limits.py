@@ -2,7 +2,7 @@
 
 A task above its limit is killed, and its exit names the limit and the usage. RLIMIT_AS does not
 work: TensorFlow reserves far more address space than memory. Control groups (version 2 or 1) are
-created below a folder that this user may write. Every group of a run is removed, even after a
+created below a folder to which this user may write. Every group of a run is removed, even after a
 crash: the run's file `cgroup` names the folder.
 """
 
@@ -31,7 +31,7 @@ class ControlGroupFiles:
     """The names of the files in one version of control groups."""
 
     limit: str
-    # The file's name, and what to write into it; None: the same as into `limit`.
+    # The file's name, and the text to write into the file; None means the same text as for `limit`.
     swap: tuple[str, str | None]
     events: str
     peak: str
@@ -57,7 +57,7 @@ class ControlGroup:
 
     @property
     def members(self) -> Path:
-        """The file to which a process writes its pid in order to join."""
+        """The file to which a process writes its pid in order to join the group."""
         return self.path / "cgroup.procs"
 
     def oom_kills(self) -> int:
@@ -193,8 +193,8 @@ def _delegated_folder(own: Path, point: Path) -> Path:
 
 
 def _is_usable(parent: ControlGroupParent) -> bool:
-    """Return whether a group can be created there. This is tried, because permission bits do not
-    show read-only mounts and missing controllers.
+    """Return whether a group can be created in `parent`. The function tries to create one, because
+    permission bits do not show read-only mounts and missing controllers.
     """
     try:
         probe = parent.make(f"probe-{os.getpid()}", "0", 1 << 30)
@@ -228,8 +228,8 @@ class MemoryGuard:
         self._ended: dict[str, int] = {}
 
     def admit(self, task: str) -> Path | None:
-        """Prepare a start; return the file to which the process writes its pid; None if the
-        supervisor watches its memory.
+        """Prepare the start of a task. Return the file to which the task's process writes its pid;
+        None if the supervisor itself watches the task's memory.
         """
         self._ended.pop(task, None)
         if task not in self._limits or self._parent is None:
@@ -274,6 +274,6 @@ class MemoryGuard:
         return replace(task_exit, cause=Cause.OOM, detail=detail)
 
     def close(self) -> None:
-        """Remove the control groups; every process of the run is gone."""
+        """Remove the control groups. Call this after every process of the run has ended."""
         if self._parent:
             remove_groups(self._parent.path, self._uid)

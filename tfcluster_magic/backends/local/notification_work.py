@@ -1,10 +1,10 @@
 """The clock process's work on notifications: it finds events and sends messages.
 
-A message is stored before its first attempt, and each attempt and its result are stored, too. A
-process that is killed therefore loses no message. A message is repeated only if the receiver's
-answer does not arrive, or if the process dies between this answer and the next write. Both copies
-have the same id. Forked children send the messages, one child for each rule, so that a silent
-receiver delays no other receiver.
+A message is stored before the first attempt to send it, and each attempt and its result are stored,
+too. A process that is killed therefore loses no message. A message is repeated only if the
+receiver's answer does not arrive, or if the process dies between this answer and the next write.
+Both copies have the same id. Forked children send the messages, one child for each rule, so that a
+silent receiver delays no other receiver.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ Now = Callable[[], float]
 
 @dataclass
 class _SeenRun:
-    """The last reading of a run: its time, the stamps of the run's files, the run's uid, and its
-    usage in the form of the ledger.
+    """The last reading of a run: the time of the reading, the stamps of the run's files, the run's
+    uid, and the run's usage as the ledger counts it.
     """
 
     stamps: tuple[state_files.Stamp | None, ...]
@@ -78,7 +78,7 @@ class NotificationWatch:
         the next check (None if there are no rules).
         """
         changed = self._read_rules()
-        if not self._rules and not changed:  # after a change, messages of removed rules are dropped
+        if not self._rules and not changed:  # if rules were removed, drop their messages below
             return [], None
         wakes = [float("inf")]
         events = [event for each in schedules for event in occasions.schedule_events(each)]
@@ -105,7 +105,7 @@ class NotificationWatch:
         return sorted(due), min(wakes)
 
     def _read_rules(self) -> bool:
-        """Read the rules if they have changed; return whether they have."""
+        """Read the rules if they have changed; return whether they have changed."""
         stamp = state_files.stamp(rules_file(self._state_dir))
         if stamp == self._rules_stamp:
             return False
@@ -119,8 +119,8 @@ class NotificationWatch:
         return True
 
     def _run_events(self) -> list[NotableEvent]:
-        """Return the events of runs whose files have changed, and at longer intervals of all active
-        runs.
+        """Return the events of runs whose files have changed and, at longer intervals, the events
+        of all active runs.
         """
         found, there = list[NotableEvent](), set()
         for folder in self._store.folders():
@@ -167,7 +167,9 @@ class NotificationWatch:
             return Deliveries()
 
     def _printed(self, event: NotableEvent) -> Printed:
-        """Return the last lines of a run's output, from its record, else from a log."""
+        """Return the last lines of output of the event's run, from the run's record, else from a
+        log.
+        """
         if event.lines or not event.uid:
             return event.task, event.lines
         cluster, number = names.parse_ref(event.about)
@@ -189,7 +191,7 @@ class NotificationWatch:
         return self._used
 
     def _count_hours(self) -> dict[str, tuple[float, float]]:
-        """Return the used hours, computed from the last readings of the runs."""
+        """Return the used hours of the budget, computed from the last readings of the runs."""
         limits, now = quota.hub_limits(), self._now()
         if not quota.has_budget(limits):
             return {}
@@ -214,7 +216,7 @@ def send_due(state_dir: Path, name: str, now: Now) -> None:
     except OSError:  # the child of a killed clock process may still be sending
         os.close(fd)
         return
-    # Resolving a name may take very long, and has no other time limit.
+    # The alarm limits the time to resolve a host name, which has no other limit.
     signal.signal(signal.SIGALRM, _give_up_waiting)
     for delivery in _due_of(rule, file, now()):
         if all(each.uid != rule.uid for each in notifications.rules()):  # the rule was removed

@@ -1,7 +1,7 @@
 """Finding, measuring and killing the processes of a run, by means of /proc.
 
-Every process of a run is found, even if reparented or in another session, by the run's uid in its
-environment, its ancestry, or its session. Without /proc (macOS) nothing is found.
+Every process of a run is found, even if it was reparented or is in another session: by the run's
+uid in its environment, by its ancestry, or by its session. Without /proc (macOS) nothing is found.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def snapshot() -> dict[int, Process]:
 
 
 def of_run(uid: str, task: str | None = None) -> list[int]:
-    """Return the other processes whose environment names this run and, if given, this task."""
+    """Return the pids of all processes, except this process, whose environment names the run `uid`
+    and, unless `task` is None, the task.
+    """
     marks = [f"{UID_VARIABLE}={uid}".encode()]
     if task is not None:
         marks.append(f"{TASK_VARIABLE}={task}".encode())
@@ -108,8 +110,8 @@ def _uids(variables: Iterable[bytes]) -> Iterator[str]:
 
 
 def write_elsewhere(uid: str, tasks: Path) -> bool:
-    """Return whether a task of this run writes its exit to another folder than `tasks`. Then the
-    folder is a copy of the folder of the run with this uid.
+    """Return whether a task of this run writes its exit to another folder than `tasks`. Then
+    `tasks` belongs to a copy of the run's folder.
     """
     mark = f"{UID_VARIABLE}={uid}".encode()
     for pid in _pids():
@@ -124,8 +126,8 @@ def write_elsewhere(uid: str, tasks: Path) -> bool:
 
 
 def supervisors(folder: Path) -> list[int]:
-    """Return the supervisors of the run in `folder`, found by their command lines, even if they
-    have lost the lock.
+    """Return the pids of the supervisors of the run in `folder`. They are found by their command
+    lines, even if they have lost the lock.
     """
     found = []
     for pid in _pids():
@@ -170,8 +172,9 @@ def kill(pids: Iterable[int]) -> None:
 def end_all(
     uid: str, task: str | None = None, within: float = 5.0, spare: Collection[int] = ()
 ) -> list[int]:
-    """Kill every process of the run (or of one task), including new ones that start during this.
-    Return the processes that still exist after `within` seconds, in uninterruptible waits.
+    """Kill every process of the run (or of one task) except `spare`, including processes that start
+    in the meantime. Return the processes that still exist after `within` seconds, in
+    uninterruptible waits.
     """
     deadline = time.monotonic() + within
     while left := [pid for pid in of_run(uid, task) if pid not in spare]:
@@ -190,7 +193,9 @@ def pss(pids: Iterable[int]) -> int:
 
 
 def rss(pids: Iterable[int]) -> int:
-    """Return the memory in bytes with all shared pages: at least `pss`, and cheap to read."""
+    """Return the memory of these processes in bytes, with shared pages counted once for each
+    process. It is never less than `pss`, and cheap to read.
+    """
     total = 0
     page = os.sysconf("SC_PAGE_SIZE")
     for pid in pids:
@@ -215,7 +220,7 @@ def command_line(pid: int) -> list[bytes]:
 
 
 def _words(pid: int, file: str) -> list[bytes]:
-    """Return the words of a process's `environ` or `cmdline`; empty if not readable."""
+    """Return the strings in a process's /proc file `environ` or `cmdline`; empty if unreadable."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/{file}", "rb") as opened:
         return opened.read().split(b"\0")
     return []

@@ -1,7 +1,8 @@
 """Limits that the hub sets for this user on this machine: sizes, storage and hours.
 
-The hub names a file with the limits. Without such a file there are no limits; an unreadable file is
-an error. `hours_file` has the hours that count towards a budget.
+The environment variable TFCLUSTER_LIMITS names a file in which the hub has written the limits.
+Without such a file there are no limits; an unreadable file is an error. `hours_file` has the hours
+that count towards a budget.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def hub_limits(environ: Mapping[str, str] | None = None) -> Limits | None:
 def bounded_volumes(
     folders: Mapping[str, Path], state_dir: Path, said: Limits | None
 ) -> list[FolderUsage]:
-    """Return the usage of the user's folders that the hub limits, by `storage.NAMES`."""
+    """Return the usage of the folders that the hub limits. `folders` has the user's folders by the
+    names in `storage.FOLDER_NAMES`; `said` are the hub's limits.
+    """
     if said is None:
         return []
     allowed = {}

@@ -3,8 +3,8 @@
 A folder with a `record.json` is a run; the run counts as damaged if the record is unreadable. All
 other folders (incomplete or foreign) are ignored. Every launch, deletion and sweep holds the launch
 lock, so that names and numbers of two launches never collide. Waiting for this lock is bounded, and
-the kernel releases the lock when its holder dies. Only the holder of a run's `lock` writes its
-status.
+the kernel releases the lock when its holder dies. Only the holder of a run's `lock` writes the
+run's status.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ a second.
 
 @contextlib.contextmanager
 def hold_launch_lock(state_dir: Path) -> Iterator[None]:
-    """Hold the lock of a state folder.
+    """Hold the launch lock of a state folder.
 
     Raises:
-        BackendUnavailable: another process has held it for LOCK_TIMEOUT seconds.
+        BackendUnavailable: another process has held the lock for LOCK_TIMEOUT seconds.
         TFClusterError: the state folder cannot be written.
     """
     try:
@@ -115,8 +115,8 @@ def _take_lock(fd: int, seconds: float, state_dir: Path) -> None:
 # -- records ---------------------------------------------------------------------------------------
 
 SPARES = 4
-"""Number of files with reserved space: on a full disk, a run writes a stop request, the stop, its
-end, and the clean-up.
+"""Number of files with reserved space, one for each file that a run must write on a full disk: the
+stop request, and the status at the stop, at the end, and after the clean-up.
 """
 MOST_TASKS = 100_000
 _UID_PREFIX = "uid-"
@@ -183,7 +183,9 @@ class RunFolder:
         return record
 
     def _check(self, record: Record) -> None:
-        """Refuse the record of another run, and a uid that could act as a glob pattern."""
+        """Raise Unreadable if the record belongs to another run, or has a uid that could act as a
+        glob pattern.
+        """
         told, place = record.metadata, self.path.parts[-2:]
         name = names.run_name(told.cluster, told.run)
         if (told.cluster, str(told.run)) != place or told.name != name:
@@ -206,15 +208,15 @@ class RunFolder:
         return replace(status, paths={**status.paths, "logs": str(self.tasks)})
 
     def _is_own_output(self, output: str) -> bool:
-        """Return whether an output folder belongs to this run, because `delete --with-logs` removes
-        it.
+        """Return whether an output folder belongs to this run. `delete --with-logs` must not remove
+        any other folder.
         """
         is_own = output.startswith("/") and output.split("/")[-2:] == list(self.path.parts[-2:])
         return is_own and "\0" not in output
 
     def _unknown_status(self, described: dict[str, Any] | None) -> Status:
-        """Return the replacement of a damaged status. The output folder comes from the description
-        that the launch wrote.
+        """Return the replacement of a damaged status. The output folder comes from `described`, the
+        content of the task file that the launch wrote.
         """
         told = (described or {}).get("outputDir", "")
         output = told if isinstance(told, str) and self._is_own_output(told) else ""
@@ -483,9 +485,9 @@ class Store:
             except FileExistsError:
                 if wanted is not None:
                     raise
-                run += 1  # a foreign file has that name
+                run += 1  # a file of another program has this name
             except FileNotFoundError:
-                # the undoing of another launch removed the empty folder
+                # another launch was undone and removed the cluster's empty folder
                 paths.private(folder.path.parent)
 
     def next_number(self, cluster: str, log_dir: Path) -> int:
@@ -505,10 +507,10 @@ class Store:
         )
 
     def remove(self, folder: RunFolder, *, results: bool = False) -> None:
-        """Remove a run's folder, so that no reader ever sees a part of it.
+        """Remove a run's folder in such a way that no reader ever sees only a part of it.
 
-        The run's hours and number are kept. So are the files that its program wrote into the
-        program's own folder, unless `results` is set.
+        The run's hours and number are kept. Unless `results` is set, the files that its program
+        wrote into the program's own folder are kept, too.
         """
         cluster = folder.load()
         output = cluster.status.paths.get("output") if cluster is not None else None
@@ -518,7 +520,7 @@ class Store:
             keep_written(folder.program, Path(output, BESIDE_PROGRAM))
         kept = cluster is None or self.hours.record(cluster, self.uids)
         self._take_away(folder)
-        if cluster is not None and not kept:  # the disk was full and may have space by now
+        if cluster is not None and not kept:  # the removal may have freed space
             self.hours.record(cluster, self.uids)
 
     def _take_away(self, folder: RunFolder) -> None:
@@ -544,7 +546,8 @@ class Store:
 
     def undo(self, folder: RunFolder, log_dir: Path) -> None:
         """Remove what a launch created; the output folder only if it is empty."""
-        # Removed first, because a sweep finds only runs that have a folder here.
+        # The output folder is removed first: a sweep could not find it later without the run's
+        # folder.
         state_files.remove_empty(log_dir / folder.path.parent.name / folder.path.name)
         self._take_away(folder)
 

@@ -231,11 +231,11 @@ def take_clock_lock(state_dir: Path) -> int | None:
 
 
 def keep_time(state_dir: Path) -> None:
-    """If a state folder has schedules or rules of notifications, wake its clock process; start the
-    process if it does not run.
+    """If a state folder has schedules or notification rules, wake its clock process, or start the
+    process if it is not running.
 
     Raises:
-        BackendUnavailable: it cannot be started.
+        BackendUnavailable: the clock process cannot be started.
     """
     if not needs_clock(state_dir):
         _knock(state_dir)  # the clock process ends when there is nothing left to do
@@ -254,7 +254,7 @@ def keep_time(state_dir: Path) -> None:
 
 
 def needs_clock(state_dir: Path) -> bool:
-    """Return whether there is a schedule, or a rule of notifications."""
+    """Return whether there is a schedule or a notification rule."""
     folders = LocalSchedules(state_dir, knocks=False).folders()
     return has_rules(state_dir) or any(folder.record_file.exists() for folder in folders)
 

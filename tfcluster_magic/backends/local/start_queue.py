@@ -25,14 +25,14 @@ from .run_store import RunFolder, Store
 
 
 class StartQueue:
-    """The place of one run in the queue of waiting runs."""
+    """The place of one run in the queue of waiting runs on this machine."""
 
     def __init__(self, folder: RunFolder, cluster: TFCluster) -> None:
         self._folder, self._cluster = folder, cluster
         self._store = Store(folder.path.parents[2])
 
     def awaited(self, after: Iterable[Dependency]) -> dict[str, SeenRun]:
-        """Return the awaited runs that exist."""
+        """Return the runs named in `after` that exist, by the names in `after`."""
         found = {}
         for each in after:
             name, number = names.parse_ref(each.run)

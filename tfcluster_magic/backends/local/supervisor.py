@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class FolderIntegrity:
-    """The folder of one run; `lock_fd` holds the run's lock."""
+    """Checks and repairs of one run's folder; `lock_fd` holds the run's lock."""
 
     def __init__(self, folder: RunFolder, uid: str, lock_fd: int) -> None:
         """Open the folder. Raises OSError, Unreadable."""
@@ -65,7 +65,7 @@ class FolderIntegrity:
             return True
         record = self._folder.record_file
         if state_files.stamp(record) == self._contents[record][0]:
-            return False  # a record that exists never changes
+            return False  # the record is still the one that was remembered
         with contextlib.suppress(FileNotFoundError, state_files.Unreadable):
             return self._folder.load_record().metadata.uid != self._uid
         return False
@@ -120,7 +120,7 @@ class StatusFileWriter:
         self._failed = False
 
     def put(self, status: Status, urgent: bool = False) -> None:
-        """Write `status`, now or at the time `due`."""
+        """Write `status` now; if it has to wait, the caller calls `put` again at the time `due`."""
         self._wanted = status
         if status == self._written:
             return
@@ -156,18 +156,20 @@ class StatusFileWriter:
 
     @property
     def settled(self) -> bool:
-        """Whether the wanted status is written, or the folder is gone."""
+        """Whether the last status that was passed to `put` is written, or the folder is gone."""
         return self._written == self._wanted or self._integrity.is_lost
 
     @property
     def due(self) -> float | None:
-        """The time of the next `put` (epoch seconds); None if everything is written."""
+        """The time at which `put` must be called again (epoch seconds); None if everything is
+        written.
+        """
         return None if self._written == self._wanted else self._not_before
 
 
 def log_line(text: str) -> None:
     """Write a line to the supervisor's log."""
-    # The log is on the same disk, which may be full.
+    # The log is on the disk of the records, which may be full.
     with contextlib.suppress(OSError):
         print(text, flush=True)
 
@@ -219,8 +221,8 @@ def recorded_line(entry: RecordingHeader | RecordedStep) -> bytes:
 
 
 def replay(lines: Iterable[bytes]) -> Iterator[tuple[RecordedStep, Decision]]:
-    """Yield each recorded step with the decision of the current code. Raises msgspec errors on
-    other lines.
+    """Yield each recorded step with the decision of the current code. Raises errors of msgspec if a
+    line is not part of a recording.
     """
     source = iter(lines)
     header = msgspec.json.decode(next(source), type=RecordingHeader)
@@ -237,7 +239,9 @@ RECORD_VARIABLE = "TFCLUSTER_RECORD"
 
 
 class DecisionRecorder:
-    """The `decisions.jsonl` of one run; does nothing unless the environment enables it."""
+    """The writer of one run's `decisions.jsonl`; it writes nothing unless the environment enables
+    recording.
+    """
 
     def __init__(self, folder: RunFolder, name: str, spec: Spec, status: Status) -> None:
         self._path = folder.decisions_file if os.environ.get(RECORD_VARIABLE) == "1" else None
@@ -271,14 +275,14 @@ TERMINATED = mark(
 REMOVED = mark("its record was removed")
 PATROL_INTERVAL = 5.0
 """Seconds after which the supervisor takes a turn even if nothing happened. No event reports that
-its folder was removed, or that a client died after it wrote a stop request. Also, the kernel
+the run's folder was removed, or that a client died after it wrote a stop request. Also, the kernel
 accepts no sleep of weeks.
 """
 
 
 WAIT_INTERVAL = 1.0
 """Seconds after which the supervisor takes a turn while the run waits for other runs or for
-resources, because no event reports changes of these.
+resources, because no event reports changes of other runs or of resources.
 """
 
 
@@ -335,7 +339,7 @@ class Supervisor:
         self._status = replace(self._status, addresses=addresses)
 
     def run(self) -> None:
-        """Work until the run is over and everything is released."""
+        """Work until the run is over and has released all its resources."""
         self._take_stop(None)
         while True:
             decision = self._turn()
@@ -375,8 +379,8 @@ class Supervisor:
         return decision
 
     def _wait(self) -> Decision:
-        """Decide on a run that waits: for other runs, then for resources. Once they are free,
-        reserve them.
+        """Decide on a run that waits for other runs and then for resources. Once the resources are
+        free, reserve them.
         """
         assert self._queue is not None
         left = open_dependencies(self._spec, self._status.awaited)
@@ -387,14 +391,14 @@ class Supervisor:
             return decision
         if waits_for_runs(self._spec, self._status):
             return decision
-        # other waiting runs learn the order from this status
+        # written at once, because other waiting runs derive the order of starts from this status
         self._publisher.put(self._status, urgent=True)
         with self._queue.room(self._status) as lack:
             if lack is not None:
                 return self._decide(replace(self._observe(), admitted=False, waiting_for=lack))
             self._prepare_tasks()
             decision = self._decide(self._observe())
-            # before another run measures the free resources
+            # written before another run can measure the free resources
             self._publisher.put(self._status, urgent=True)
         self._queue = None
         return decision
@@ -450,7 +454,7 @@ def main(path: str, lock_fd: int, ready_fd: int) -> None:
             os.write(ready_fd, b"1")
         os.close(ready_fd)
         supervisor.run()
-    except BaseException:  # noqa: BLE001 - readers look for the last words in supervisor.log
+    except BaseException:  # noqa: BLE001 - readers expect the traceback in supervisor.log
         with contextlib.suppress(OSError):
             traceback.print_exc(file=sys.stdout)
             sys.stdout.flush()

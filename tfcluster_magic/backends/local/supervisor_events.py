@@ -1,9 +1,9 @@
 """Events that end a supervisor's sleep, and its steady clock.
 
-Events are an ended child, SIGTERM, a task's report and a line on `control`. No event is missed
-while the supervisor is busy. This module owns the pipes, the FIFO and the signal handlers. The
-clock counts epoch seconds. It continues evenly even if the machine's clock is set or the machine
-sleeps.
+Events are an ended child, SIGTERM, a task's report and a line in the pipe `control`. No event is
+missed while the supervisor is busy. This module owns the pipes, the FIFO and the signal handlers.
+The clock counts epoch seconds. It continues evenly even if the machine's clock is set or the
+machine sleeps.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class TaskReport(msgspec.Struct):
 
 @dataclass
 class EventBatch:
-    """The events of one wait; `stop` is a request that could not be written to disk."""
+    """The events of one wait; `stop` is a stop request that its sender could not write to disk."""
 
     children: bool = False
     terminate: bool = False
@@ -149,7 +149,7 @@ class SupervisorEvents:
         self._partial = self._partial[-_LONGEST_REPORT:]
         found = []
         for line in lines:
-            # Programs may write anything there; only the lines of task.py count.
+            # A program may write anything into the pipe; only the lines of task.py count.
             with contextlib.suppress(state_files.Unreadable):
                 found.append(_parse_report(line))
         return tuple(found)

@@ -1,14 +1,14 @@
 """Tasks as processes: ports, environment, start and exit, and all tasks of a run as one group.
 
 Starting or ending a task twice is harmless. No process of an attempt outlives the attempt, because
-it would keep the port of the next attempt. At the end, no process of the run is left. The lifecycle
-decides; this module observes the tasks and carries out the decisions.
+such a process would keep the port that the next attempt needs. At the end, no process of the run is
+left. The lifecycle decides; this module observes the tasks and carries out the decisions.
 
-Ports belong to one run from before its tasks start until it is over. As long as it lives, the
-supervisor binds each port with SO_REUSEPORT, but never listens on it. The kernel does not choose a
-bound port for a program that asks for any free port, and refuses a bound port to other accounts and
-to sockets without SO_REUSEPORT. A task can bind its own port as if it were free, because of
-`runtime/loopback_guard.c`.
+A port belongs to one run from before the start of the tasks until the run is over. While the
+supervisor lives, it keeps each port bound with SO_REUSEPORT, but never listens on it. The kernel
+does not choose a bound port for a program that asks for any free port, and refuses a bound port to
+other accounts and to sockets without SO_REUSEPORT. A task can bind its own port as if it were free,
+because of `runtime/loopback_guard.c`.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def _bind_port() -> socket.socket:
 # -- one task --------------------------------------------------------------------------------------
 # A task runs in a session of its own, dies with the supervisor (parent-death signal), leaves no
 # core file, has none of the notebook server's credentials, and writes to its log file, or nowhere
-# if that cannot be opened. This module calls fork itself: that is safe, because the supervisor has
-# one thread, and `subprocess` would take more memory than this code.
+# if this file cannot be opened. This module calls fork itself: that is safe, because the supervisor
+# has one thread, and `subprocess` would take more memory than this code.
 
 PRIVATE_PREFIXES = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
 RUN_VARIABLES = frozenset(
@@ -148,8 +148,8 @@ def task_environment(
     termination_log: Path,
     gpus: Sequence[str] | None,
 ) -> dict[str, str]:
-    """Return the environment of a task's `task.py`. `gpus` are device ids; () hides all GPUs from
-    the task, None leaves CUDA_VISIBLE_DEVICES unchanged.
+    """Return the environment of a task's `task.py`. `gpus` are device ids; `()` hides all GPUs from
+    the task, and `None` leaves CUDA_VISIBLE_DEVICES unchanged.
     """
     env = scrubbed(environ)
     env.update(
@@ -184,8 +184,8 @@ def spawn(
     inherited; `members` is the file by which the task joins a control group.
     """
     parent = os.getpid()
-    # The child inherits the supervisor's handlers, which would swallow a stop. While the signals
-    # are blocked, they wait until the child has reset the handlers.
+    # The child inherits the supervisor's handlers, which would swallow a stop signal. Blocked
+    # signals wait until the child has reset the handlers.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SUPERVISOR_SIGNALS)
     try:
         pid = os.fork()
@@ -216,7 +216,8 @@ def _exec_task(
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.setsid()
         if _prctl is not None:
-            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # until task.py sets its signal
+            # until task.py sets its own parent-death signal
+            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)  # the supervisor died before the signal was set up
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -230,8 +231,8 @@ def _exec_task(
         with contextlib.suppress(OSError):
             os.chdir(cwd)
         os.set_inheritable(keep_fd, True)
-        os.execve(argv[0], list(argv), dict(env))  # noqa: S606 - a shell would be between us
-    except BaseException as error:  # noqa: BLE001 - this must not go on as a second supervisor
+        os.execve(argv[0], list(argv), dict(env))  # noqa: S606 - no shell between supervisor and task
+    except BaseException as error:  # noqa: BLE001 - the child must not continue as a second supervisor
         with contextlib.suppress(OSError):
             os.write(2, f"tfcluster: cannot start {argv[0]}: {error}\n".encode())
     finally:
@@ -265,7 +266,8 @@ _MOST_CHARACTERS = 500
 def exit_of(task: TaskProcess, wait_status: int, message: Path, log: Path) -> TaskExit:
     """Return the end of `task`, whose `task.py` ended with `wait_status` (wait(2)).
 
-    Only a task that was asked to end counts as Stopped; any other signal is a kill from outside.
+    Only a task that was asked to end counts as Stopped. If a signal ends any other task, the task
+    counts as killed.
     """
     told = state_files.read(message, TaskExit) or task.reported
     if told is None:
@@ -518,8 +520,8 @@ def _memory_limits(spec: Spec) -> dict[str, int]:
 
 
 def _ended_children() -> Iterable[tuple[int, int, float]]:
-    """Yield each ended child: pid, wait status, and CPU seconds, including those of the children
-    that it reaped.
+    """Yield each ended child: pid, wait status, and CPU seconds, including the CPU seconds of the
+    children that this child reaped.
     """
     while True:
         try:

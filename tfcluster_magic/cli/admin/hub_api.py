@@ -1,8 +1,8 @@
 """A client of the admin console's API, and the options and tables that all `admin` verbs share.
 
-The token is sent only to the hub that was named and is never printed; redirects are refused.
-Without a token, the error says how to make one. Requests to the hub of this machine do not go
-through a proxy. The token of that hub is sent only if the kernel reports that a program of this
+The token is never printed, and it is sent only to the hub that the user named: redirects are
+refused. Without a token, the error says how to make one. Requests to the hub of this machine do not
+go through a proxy. The token of that hub is sent only if the kernel reports that a program of this
 account or of root listens at the hub's address.
 """
 
@@ -42,7 +42,7 @@ from ..group import VerbGroup, paragraphs
 from ..terminal import Terminal
 
 if TYPE_CHECKING:
-    import sockets  # imported by its bare name, as the modules of the runtime import each other
+    import sockets  # the name by which type checkers know runtime/sockets.py
 else:  # runtime/ is a folder of scripts, not a package
     sockets = import_module("tfcluster_magic.runtime.sockets")
 
@@ -71,9 +71,7 @@ class _OwnConnection(http.client.HTTPConnection):
     """A connection to a program of this account or of root; nothing is sent to other programs."""
 
     def connect(self) -> None:
-        """Connect. Raise NotAllowed if another account runs the listener, or its account is
-        unknown.
-        """
+        """Connect. Raise NotAllowed unless the listener surely belongs to this account or root."""
         super().connect()
         assert isinstance(self.sock, socket.socket)
         found, where = sockets.owners(self.sock), f"{self.host}:{self.port}"
@@ -111,7 +109,7 @@ class HubAPI:
     Args:
         url: the hub's address, without a slash at the end.
         token: an API token of the hub.
-        own: whether the hub runs on this machine, with its address in its state folder.
+        own: whether this is the hub of this machine, whose address is in the hub's state folder.
     """
 
     url: str
@@ -151,19 +149,24 @@ class HubAPI:
     def ask(
         self, method: str, path: str, words: Any = (), body: dict[str, Any] | None = None
     ) -> Any:
-        """Send a request and return the decoded JSON. Raises the errors of `blocks`."""
+        """Send a request as `blocks` does, and return the decoded JSON. Raises the errors of
+        `blocks`.
+        """
         return json.loads(self.raw(method, path, words, body))
 
     def raw(
         self, method: str, path: str, words: Any = (), body: dict[str, Any] | None = None
     ) -> bytes:
-        """Send a request and return the body. Raises the errors of `blocks`."""
+        """Send a request as `blocks` does, and return the whole body. Raises the errors of
+        `blocks`.
+        """
         return b"".join(self.blocks(method, path, words, body))
 
     def blocks(
         self, method: str, path: str, words: Any = (), body: dict[str, Any] | None = None
     ) -> Iterator[bytes]:
-        """Send a request and yield the body in pieces as they arrive.
+        """Send a request with the query parameters `words`, and yield the body of the answer in
+        pieces as they arrive.
 
         Raises:
             BackendUnavailable: the hub or its console does not answer.
@@ -171,7 +174,7 @@ class HubAPI:
         """
         query = "?" + urlencode(words, doseq=True) if words else ""
         base, host = _connect_address(self.url)
-        request = urllib.request.Request(  # noqa: S310 - http and https, see `of`
+        request = urllib.request.Request(  # noqa: S310 - `of` allows only http and https
             f"{base}/services/admin/api/{path}{query}",
             data=None if body is None else json.dumps(body).encode(),
             method=method,
@@ -215,7 +218,7 @@ def token_help(url: str) -> str:
 
 def _connect_address(url: str) -> tuple[str, str]:
     """Return the address to connect to, and the Host header. Names that end in `.localhost` mean
-    this machine, as in browsers, although not every resolver knows them.
+    this machine, as in browsers, although not every resolver knows such names.
     """
     parts = urlsplit(url)
     if not (parts.hostname or "").endswith(".localhost"):

@@ -130,8 +130,8 @@ def clear_override_command(
 
 
 def _parse_until(text: str) -> float:
-    """Return the end of an override in Unix seconds. An end given as a day is the end of that
-    day.
+    """Return the end of an override in Unix seconds. If `text` is a day, the override ends at the
+    end of that day.
     """
     try:
         return time.time() + parse_duration(text)
@@ -156,7 +156,7 @@ def _local_time(seconds: float) -> str:
 def _site_hours(
     words: dict[str, str], hub: str | None, token_file: str | None
 ) -> tuple[dict[str, Any], list[HoursRow]]:
-    """Return the hub's answer about everyone's hours, and its rows."""
+    """Return the hub's answer about everyone's hours, and the rows in this answer."""
     asked = {key: text for key, text in words.items() if text}
     told = HubAPI.of(hub, token_file).ask("GET", "hours", asked)
     return told, msgspec.convert(told["items"], list[HoursRow])

@@ -1,7 +1,7 @@
 """The hub's own accounts: their file, their links, and the rules for passwords.
 
 Passwords are stored only as scrypt hashes. The file is written atomically, by one process at a
-time; any process that may write in the hub's folder may write it.
+time. Commands in a shell write it too.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ KEYBOARD_ROWS = (
 RUN = 3
 """Threshold: more neighbouring characters than this form a sequence."""
 BESIDE = 4
-"""Extra characters that make a password based on a common word acceptable."""
+"""Minimum number of characters that are hard to guess: this many letters beside a name, or twice as
+many digits and signs beside a name or a common word. Each sequence counts as one character.
+"""
 
 
 def password_rules(*, admin: bool) -> dict[str, object]:
@@ -164,10 +166,11 @@ def hash_password(password: str) -> str:
 def password_matches(password: str, stored: str | None) -> bool:
     """Return whether the password matches the stored hash.
 
-    If `stored` is None, return False after the same work: timing must not reveal accounts.
+    If `stored` is None, return False after as much work: the time taken must not reveal whether the
+    account exists.
 
     Raises:
-        ValueError: the stored text is not such a hash.
+        ValueError: `stored` is no hash of `hash_password`.
     """
     if stored is None or len(password) > LONGEST:
         _digest(password[:LONGEST], b"\0" * 16, LOG_N, R, P)
@@ -236,7 +239,7 @@ class AccountStore:
     """Accounts in one file.
 
     Args:
-        path: the file, in the hub's private folder, which must exist.
+        path: the file. The folder, which is the hub's private one, must exist.
         clock: returns Unix seconds.
     """
 
@@ -245,7 +248,7 @@ class AccountStore:
         self._clock = clock
 
     def read(self) -> dict[str, HubAccount]:
-        """Return all accounts by name; none if there is no file yet.
+        """Return all accounts by name; empty if there is no file yet.
 
         Raises:
             AccountsUnreadable: the file cannot be read or decoded.
@@ -285,10 +288,10 @@ class AccountStore:
     ) -> str:
         """Return a new code that sets the password of an account; create the account if needed.
 
-        Earlier codes and the password of the account stop working, and the hub ends its sessions.
-        Otherwise somebody else who knows the password could set a new one first. `keep` leaves
-        password and sessions valid until the code is used. `only_if` is the stored hash that the
-        account must still have.
+        Earlier codes and the password of the account stop working, and the hub ends the account's
+        sessions. Otherwise somebody else who knows the password could set a new one first. `keep`
+        leaves password and sessions valid until the code is used. `only_if` is the stored hash that
+        the account must still have.
 
         Raises:
             InvalidRequest: the name is not allowed.
@@ -305,8 +308,7 @@ class AccountStore:
         reset: bool = True,
         only_if: str | None = None,
     ) -> dict[str, str]:
-        """Return new codes for several accounts, by name. After an error no code
-        is stored.
+        """Return new codes for several accounts, by name; after an error, no code is stored.
 
         Without `reset`, an account that has a password keeps it and gets no code.
 
@@ -331,7 +333,7 @@ class AccountStore:
         return codes
 
     def invited(self, code: str) -> tuple[str, bool]:
-        """Return the account of this code, and whether it becomes an administrator's account.
+        """Return the account of this code, and whether the code makes it an administrator's.
 
         Raises:
             LinkRefused: the code is not valid.
@@ -342,7 +344,7 @@ class AccountStore:
     def redeem(self, code: str, password: str) -> tuple[str, bool]:
         """Store a password hash from `hash_password`, and invalidate the code.
 
-        The hub ends all access to the account; `resets` names it until that is done.
+        The hub then ends all access to the account; until that is done, `resets` has the account.
 
         Returns:
             The account's name, and whether the link makes it an administrator's account.
@@ -379,14 +381,17 @@ class AccountStore:
             return file.accounts.pop(name, None) is not None
 
     def dismiss(self, name: str, *, with_data: bool = False) -> bool:
-        """Delete an account and have the hub delete its user; return whether either existed. A new
-        account of the same name is not affected.
+        """Delete an account, and have the hub delete its user later. A new account of the same name
+        is not deleted with the user.
+
+        Returns:
+            False if there is no such account and the hub is not deleting its user either.
         """
         with self._change() as file:
             if file.accounts.pop(name, None) is None and name not in file.removed:
                 return False
             file.removed[name] = with_data or file.removed.get(name, False)
-            file.resets.pop(name, None)  # deleted with the user
+            file.resets.pop(name, None)  # not needed: the sessions end with the user
             return True
 
     def forgotten(self, name: str) -> None:
@@ -395,7 +400,7 @@ class AccountStore:
             file.removed.pop(name, None)
 
     def reset_done(self, name: str, mark: str) -> None:
-        """Remove a finished reset; a later one has another id and stays."""
+        """Remove the finished reset with the id `mark`; a later reset has another id and stays."""
         with self._change() as file:
             if file.resets.get(name) == mark:
                 del file.resets[name]

@@ -1,8 +1,8 @@
 """`python -m tfcluster_magic.hub accounts`: commands that manage the hub's accounts from a shell.
 
-Each link is printed once and not stored. A command takes effect at once, even if the hub is down:
-at its next start, the hub does its part before it answers requests. The commands need write access
-to the hub's state folder.
+Each link is printed once and not stored. A command changes the account file at once, even if the
+hub is down. At its next start, the hub ends sessions before it answers requests, and deletes
+removed users soon after. The commands need write access to the hub's state folder.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .system_accounts import owner, why_no_notebook
 URL = "url"
 """File in the state folder with the address of a running hub on this machine."""
 LAST_URL = "last_url"
-"""File with the last address of a stopped hub, for links that are made meanwhile."""
+"""File with the last address of a stopped hub, for links that are made while it is down."""
 PATIENCE = 60.0
 """Maximum seconds to wait for a running hub to stop a notebook, delete a user or end sessions."""
 
@@ -137,8 +137,9 @@ def remove(place: tuple[Path, str | None], name: str, with_data: bool) -> None:
 class AccountState(Model, frozen=True, omit_defaults=False):
     """Whether a person can sign in.
 
-    `state` is `password`, `link` (after using their link) or `none`. `link_until` is when their
-    link expires, in Unix seconds; a link may also replace a password.
+    `state` is `password` (they can), `link` (they can after using their link) or `none`.
+    `link_until` is when their link expires, in Unix seconds. Somebody who has a password may also
+    have a link that replaces it.
     """
 
     state: Literal["password", "link", "none"] = "none"
@@ -155,7 +156,7 @@ class AccountState(Model, frozen=True, omit_defaults=False):
 
 
 def state_of(account: HubAccount | None) -> AccountState:
-    """Return whether the person of an account can sign in."""
+    """Return whether the owner of an account can sign in; `account` is None if there is none."""
     link = account.link if account else None
     until = link.expires if link and link.expires > time.time() else None
     if account and account.password:
@@ -184,7 +185,8 @@ def hub_address(folder: Path, url: str | None) -> str:
 
     Args:
         folder: the hub's state folder.
-        url: an address to use instead; the base path is added if it has none.
+        url: the address; None for the one in the settings or in the state folder. The base path is
+            added to an address without a path.
     """
     written = _written(folder / URL) or _written(folder / LAST_URL)
     path = base_url().rstrip("/") or urlsplit(written).path
@@ -195,11 +197,11 @@ def hub_address(folder: Path, url: str | None) -> str:
 def _link(
     place: tuple[Path, str | None], name: str, *, admin: bool = False, reset: bool = True
 ) -> None:
-    """Print a link. First the old sessions are ended; a hub that is down ends them at its next
-    start, before it answers requests.
+    """End the sessions of an account, then print a link. A hub that is down ends the sessions at
+    its next start, before it answers requests.
 
     Raises:
-        Conflict: without `reset`, the account has a password.
+        Conflict: the account has a password, and `reset` is not set.
     """
     store, known = _store(place), normalized_name(name)
     what = "new link" if known in store.read() else "invite"
@@ -220,13 +222,13 @@ def _link(
 def _noted(
     place: tuple[Path, str | None], what: str, name: str, target: str = ""
 ) -> Iterator[None]:
-    """Write an audit log entry before and after a change. Not on Kubernetes: there the console owns
-    the log, and Kubernetes logs who ran a command in a pod.
+    """Write an audit log entry before and after a change. On Kubernetes, write nothing: the console
+    owns the log there, and Kubernetes' own audit log has who ran a command in a pod.
     """
     if not _on_this_machine():
         yield
         return
-    # Only the console may rename a large log.
+    # No limit: only the console may rename a large log.
     log = AuditLog(private(place[0]) / AUDIT, largest=sys.maxsize)
     entries = [new_entry(owner(), what, name, target, "", "shell")]
     log.asked(entries)
@@ -239,7 +241,7 @@ def _noted(
 
 
 def _require_passwords() -> None:
-    """Raise Conflict if users sign in at a provider: then no link sets a password."""
+    """Raise Conflict if users sign in at a provider, where no link sets a password."""
     if os.environ.get(SIGN_IN) == "oidc":
         raise Conflict(_("this hub has no passwords, because users sign in at a provider"))
 
@@ -249,12 +251,12 @@ def _on_this_machine() -> bool:
 
 
 def _done(place: tuple[Path, str | None], waits: Callable[[], bool]) -> bool:
-    """Wait while a running hub has work to do; return False if it takes too long."""
+    """Wait while `waits` returns True and a hub is running; return False if that takes too long."""
     deadline = time.monotonic() + PATIENCE
     while waits() and is_open(place[0] / DATABASE):
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.1)  # the hub polls the file and reports its progress only there
+        time.sleep(0.1)  # the hub reports its progress only in the account file
     return True
 
 

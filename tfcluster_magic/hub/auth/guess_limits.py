@@ -1,4 +1,4 @@
-"""Limits on guesses of passwords: which try waits, and in which queue a password is compared.
+"""Limits on guesses of passwords: which tries are refused, and in which queue a try is checked.
 
 An attacker who guesses cannot lock out the account's owner.
 """
@@ -20,7 +20,7 @@ class Throttle:
 
     Args:
         tries: how many tries are allowed within the window.
-        window: in seconds.
+        window: length of the window, in seconds.
         clock: returns monotonic seconds.
     """
 
@@ -33,7 +33,7 @@ class Throttle:
         self._times: OrderedDict[str, deque[float]] = OrderedDict()
 
     def wait(self, key: str) -> float:
-        """Return the seconds until the next try of this key is allowed; 0 if it is allowed now."""
+        """Return the seconds until this key may try again; 0 if it may try now."""
         times = self._times.get(key)
         if times is None or len(times) < self.tries:
             return 0.0
@@ -48,12 +48,12 @@ class Throttle:
             self._times.popitem(last=False)
 
     def forgive(self, key: str) -> None:
-        """Take back the count of one attempt that was not a guess."""
+        """Take back the count of one try that was not a guess."""
         if times := self._times.get(key):
             times.pop()
 
     def forget(self, key: str) -> None:
-        """Take back the count of all attempts of a key whose user knows the password."""
+        """Take back the count of all tries of a key whose user knows the password."""
         self._times.pop(key, None)
 
 
@@ -61,14 +61,14 @@ class HashQueue(Enum):
     """The queue in which a password waits to be compared; queues do not delay each other."""
 
     KNOWN = "known"
-    """Browsers in which the account has signed in before."""
+    """Tries from browsers in which the account has signed in before."""
     NEW = "new"
     NOISY = "noisy"
-    """Addresses with many wrong passwords; they share a single thread."""
+    """Tries from addresses with many wrong passwords; all these addresses share one thread."""
 
 
 class TooManyTries(Exception):
-    """The attempt is refused; the next attempt is allowed in `seconds`."""
+    """The try is refused; the next one is allowed in `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
@@ -82,7 +82,7 @@ class SignInLimits:
         each: tries for an account from one address or known browser, within `window`.
         strangers: tries for an account from all unknown browsers, within `long_window`.
         noisy: tries from an address within `window`, after which it gets the slow queue.
-        window, long_window: in seconds.
+        window, long_window: lengths of the windows, in seconds.
         clock: returns monotonic seconds.
     """
 
@@ -103,8 +103,14 @@ class SignInLimits:
     def begin(
         self, name: str, address: str, browser: str | None
     ) -> tuple[HashQueue, SignInAttempt]:
-        """Count a try. `browser` is the mark of a browser in which the account has signed in
-        before, or None.
+        """Count a try. Return the queue for its password, and the try itself: if the password turns
+        out to be right, call its `right`.
+
+        Args:
+            name: the account.
+            address: the address of the client.
+            browser: the mark of a browser in which the account has signed in before; None for any
+                other browser.
 
         Raises:
             TooManyTries: the try has to wait, even with the right password.
@@ -120,8 +126,8 @@ class SignInLimits:
         self._pair.begin(pair)
         self._account.begin(name)
         self._address.begin(address)
-        # Forgive one try only: otherwise each sign-in of the account's owner would let a guesser
-        # start again.
+        # Forgive only this try: if all were forgiven, each sign-in of the account's owner would
+        # let a guesser start again.
         forgive = ((self._account, name), (self._address, address))
         return HashQueue.NOISY if noisy else HashQueue.NEW, SignInAttempt(
             ((self._pair, pair),), forgive
@@ -129,7 +135,9 @@ class SignInLimits:
 
 
 def network(address: str) -> str:
-    """Return the key of an address. For IPv6 it is the /64, which one customer controls."""
+    """Return the key of an address. For IPv6 it is the /64, because one customer controls all of
+    it.
+    """
     try:
         found = ip_address(address)
     except ValueError:  # a Unix socket has no address
@@ -140,7 +148,7 @@ def network(address: str) -> str:
 
 
 class SignInAttempt:
-    """An attempt to sign in whose result is not known yet."""
+    """A try whose result is not known yet."""
 
     def __init__(
         self,
@@ -150,7 +158,7 @@ class SignInAttempt:
         self._forget, self._forgive = forget, forgive
 
     def right(self) -> None:
-        """Take back the count of the attempt, because the password was right."""
+        """Take back the count of the try, because the password was right."""
         for throttle, key in self._forget:
             throttle.forget(key)
         for throttle, key in self._forgive:

@@ -1,7 +1,7 @@
 """Sign-in at an OpenID Connect provider, by oauthenticator with our own messages.
 
 After a refusal, an error or a missing claim, the user sees the reason and is not signed in.
-oauthenticator handles the protocol, the state and PKCE.
+oauthenticator handles the protocol, its `state` parameter and PKCE.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OpenIDAuthenticator(GenericOAuthenticator):
         return AllowList(Path(self.allowed_file))
 
     async def check_allowed(self, username: str, auth_model: Any) -> bool:
-        """Return whether a user is in an allowed group or on the list."""
+        """Return whether a user is in an allowed group or on the list of imported users."""
         if await super().check_allowed(username, auth_model):
             return True
         try:
@@ -42,7 +42,7 @@ class OpenIDAuthenticator(GenericOAuthenticator):
             return False
 
     def delete_user(self, user: Any) -> None:
-        """Remove a user from the list when the hub deletes them."""
+        """Remove a user from the list of imported users when the hub deletes the user."""
         self.imported.remove(user.name)
         super().delete_user(user)
 
@@ -73,7 +73,7 @@ class OpenIDAuthenticator(GenericOAuthenticator):
             raise self._told(error) from error
 
     def user_info_to_username(self, user_info: dict[str, Any]) -> str:
-        """Return the name in the chosen claim; an e-mail address must be verified."""
+        """Return the user name from the configured claim; refuse an unverified e-mail address."""
         claim = self.username_claim
         name = user_info.get(claim)
         if not isinstance(name, str) or not name:

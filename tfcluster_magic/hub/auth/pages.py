@@ -1,4 +1,4 @@
-"""The hub's pages that set a password by a link, change it, and create links.
+"""The hub's pages that set a password by a link, change a password, and create links.
 
 Opening a link's page does not use the link up, because browsers and chat apps fetch previews. A new
 password ends all other sessions of its account. Only administrators create links. Browsers do not
@@ -55,7 +55,7 @@ class _Page(BaseHandler):
         """Return the new password that was typed for this account.
 
         Raises:
-            ValueError: it is refused; the message says why.
+            ValueError: the password is refused; the message says why.
         """
         password: str = self.get_body_argument("password", "", strip=False)
         if why := accounts.password_problem(password, name, admin=admin):
@@ -66,7 +66,7 @@ class _Page(BaseHandler):
 
 
 class SignInPage(LoginHandler):
-    """JupyterHub's sign-in page, which would otherwise answer 500 to a form without a name."""
+    """JupyterHub's sign-in page. JupyterHub itself answers 500 to a form without a name."""
 
     async def post(self) -> None:
         """Sign in; treat a missing name as a wrong name."""
@@ -81,7 +81,7 @@ class SignInPage(LoginHandler):
 
 
 class SetPassword(_Page):
-    """The page of a link, which sets the password of its account and signs in."""
+    """The page to which a link leads: it sets the password of an account and signs the user in."""
 
     async def get(self) -> None:
         """Show the form."""
@@ -173,8 +173,8 @@ class ChangePassword(_Page):
 
 
 class AccountsPage(_Page):
-    """The page where administrators see who can sign in and create links. If the hub has a console,
-    it redirects to the console's page of users.
+    """The page where administrators create links and see who can sign in. If the hub has a console,
+    this page redirects to the console's page of users.
     """
 
     @web.authenticated
@@ -187,7 +187,7 @@ class AccountsPage(_Page):
     @web.authenticated
     @needs_scope("admin:users")
     async def post(self) -> None:
-        """Create a link and show it once. With `reset`, it replaces an existing password."""
+        """Create a link and show it once. With `reset`, the link replaces an existing password."""
         if self._led_to_console():
             return
         reset = self.get_body_argument("reset", "") == "true"
@@ -239,10 +239,10 @@ class LinksAPI(APIHandler):
 
     @needs_scope("admin:users")
     async def post(self) -> None:
-        """Answer {"names": [NAME], "reset": false} with {"links": {NAME: link}, "hours"}.
+        """Answer the body {"names": [NAME], "reset": false} with {"links": {NAME: link}, "hours"}.
 
-        Links are made for all names or for none. Without `reset`, accounts that have a password
-        keep it and get no link.
+        If a name is refused, no link is made. Without `reset`, accounts that have a password keep
+        it and get no link.
         """
         asks = self.current_user
         by_console = isinstance(asks, orm.Service) and asks.name == CONSOLE
@@ -271,8 +271,10 @@ def console_page(handler: Any) -> str:
 
 
 async def make_links(handler: Any, names: list[str], *, reset: bool) -> dict[str, str]:
-    """Return codes of new links by name, after ending the sessions of accounts that are reset.
-    Raises InvalidRequest. Without `reset`, accounts that have a password keep it and get no code.
+    """Return codes of new links, by name. Raises InvalidRequest.
+
+    Without `reset`, accounts that have a password keep it and get no code. With `reset`, their
+    sessions are ended before this returns.
     """
     authenticator = handler.authenticator
     codes: dict[str, str] = await authenticator.in_thread(
@@ -285,6 +287,6 @@ async def make_links(handler: Any, names: list[str], *, reset: bool) -> dict[str
 
 
 def address(handler: Any, code: str) -> str:
-    """Return the link, with the host name that the browser of the link's maker used."""
-    request = handler.request  # the request may have passed an ingress with TLS
+    """Return the link with this code, at the address that the browser of this request uses."""
+    request = handler.request  # may come from an ingress that ends TLS
     return link(f"{get_browser_protocol(request)}://{request.host}{handler.base_url}", code)

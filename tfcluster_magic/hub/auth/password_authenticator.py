@@ -46,7 +46,7 @@ REFRESH = 60
 
 
 class AccountsAuthenticator(Authenticator):
-    """An authenticator that signs in the accounts of a file (see `store`) by password."""
+    """An authenticator that checks passwords against the account file (see `AccountStore`)."""
 
     path = Unicode(help="The file of accounts.").tag(config=True)
     tries_per_account = Integer(
@@ -60,7 +60,7 @@ class AccountsAuthenticator(Authenticator):
         help="Wrong passwords from one address within `window`, after which its tries are slower.",
     ).tag(config=True)
     window = Float(300.0, help="Seconds for which a wrong password counts.").tag(config=True)
-    allow_all = Bool(True).tag(config=True)  # only accounts in the file have a password
+    allow_all = Bool(True).tag(config=True)  # safe: only accounts in the file have a password
     auth_refresh_age = Integer(REFRESH).tag(config=True)
 
     def __init__(self, **words: Any) -> None:
@@ -73,8 +73,8 @@ class AccountsAuthenticator(Authenticator):
             self.window,
             3600.0,
         )
-        # With four cores, three concurrent hashes take 48 MiB and leave half of the cores for known
-        # browsers.
+        # Known browsers have threads of their own, so that others cannot delay them. A hash takes
+        # 16 MiB: with four or more cores, the five threads take at most 80 MiB.
         half = max(1, min(4, os.cpu_count() or 1) // 2)
         threads = {HashQueue.KNOWN: half, HashQueue.NEW: half, HashQueue.NOISY: 1}
         self._queues = {
@@ -111,7 +111,7 @@ class AccountsAuthenticator(Authenticator):
         ):
             try:
                 await self._replace(handler, name, stored)
-            except PasswordReplaced:  # the password was reset meanwhile; the typed one is old
+            except PasswordReplaced:  # the user typed the old password, which was reset meanwhile
                 return None
         return name
 
@@ -122,7 +122,7 @@ class AccountsAuthenticator(Authenticator):
         before = _session(handler.db, name)
         stored = await asyncio.to_thread(self._stored, name)
         browser = self._browser(handler, name, stored)
-        try:  # the name is cut, so that a long one takes no memory
+        try:  # the limits keep the name in memory, so cut a long one
             queue, tried = self._tries.begin(name[:100], handler.request.remote_ip, browser)
         except TooManyTries as refusal:
             raise refused(429, too_many(refusal.seconds)) from None
@@ -136,8 +136,10 @@ class AccountsAuthenticator(Authenticator):
         return stored if right else None
 
     def confirm(self, handler: Any) -> None:
-        """Raise HTTPError 403 if the password has been replaced since `check`; does not block. A
-        later reset ends the session that begins here.
+        """Raise HTTPError 403 if the password has been replaced since `check`.
+
+        Call this right before the session begins, without awaiting in between: a later reset then
+        ends the session.
         """
         name, stored = getattr(handler, "signed_in_with", ("", None))
         if name and self._stored(name) != stored:
@@ -152,7 +154,7 @@ class AccountsAuthenticator(Authenticator):
         """Make a new administrator with a weak password choose a stronger one.
 
         Raises:
-            Finish: the browser is redirected to the page for it.
+            Finish: the browser is redirected to the page that sets a password.
             HTTPError: 403 for a program, which cannot use the page.
             PasswordReplaced: the stored hash is not `stored` any more.
         """
@@ -192,7 +194,9 @@ class AccountsAuthenticator(Authenticator):
         )
 
     def _browser(self, handler: Any, name: str, stored: str | None) -> str | None:
-        """Return the mark of this browser; None if this account has never signed in with it."""
+        """Return the mark of this browser; None unless this account has signed in from the browser
+        with its current password.
+        """
         found = handler.get_secure_cookie(_cookie(name), max_age_days=BROWSER_DAYS)
         version, _space, which = (found or b"").decode().partition(" ")
         return which if stored and version == _version(stored) else None
@@ -216,20 +220,21 @@ class AccountsAuthenticator(Authenticator):
             self._waiting[queue] -= 1
 
     async def refresh_user(self, user: Any, handler: Any = None) -> bool:
-        """Return whether the account still exists; True if its file cannot be read.
+        """Return whether the account still exists; True if the account file cannot be read.
 
         Raises:
-            HTTPError: 403 if the password was replaced meanwhile.
+            HTTPError: 403 if the password was replaced while the file was read.
         """
         before = user.orm_user.cookie_id
         try:
-            # Not in a hashing thread: signed-in users would wait for those who sign in.
+            # Not in a hashing thread, where signed-in users would wait for others to sign in.
             found = user.name in await asyncio.to_thread(self.store.read)
         except AccountsUnreadable as problem:
             self.log.error("%s", problem)
             found = True
         if handler is not None and user.orm_user.cookie_id != before:
-            # The session or token of this request has ended; it must not create another token.
+            # The session or token of this request has ended: the request must not create a new
+            # token.
             raise refused(403, _("You are signed out: the password of this account was reset."))
         return found
 
@@ -239,7 +244,7 @@ class AccountsAuthenticator(Authenticator):
         super().delete_user(user)
 
     def get_handlers(self, app: Any) -> list[tuple[str, type]]:
-        """Return our pages, and begin to carry out the noted removals and resets."""
+        """Return our pages, and begin to carry out the recorded removals and resets."""
         self.revoking = revocation.Revocation(app, self.store)
         self.revoking.begin()  # before the hub answers any request
         self._following = asyncio.ensure_future(self.revoking.follow())
@@ -250,7 +255,8 @@ def _give_way() -> None:
     """Lower this thread's priority on Linux, so that hashing does not delay the hub's answers."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
-        # Relative, because only root may raise priority, and the hub may run under `nice`.
+        # Relative to the hub's own priority: under `nice` it is low already, and only root may
+        # raise it.
         lower = min(19, os.getpriority(os.PRIO_PROCESS, thread) + 10)
         with suppress(OSError):  # a sandbox may forbid it; sign-in must still work
             os.setpriority(os.PRIO_PROCESS, thread, lower)
@@ -272,20 +278,20 @@ def unreadable() -> str:
 
 
 def _session(db: Any, name: str) -> str | None:
-    """Return the id of a user's browser sessions, which changes when the password is replaced."""
+    """Return the id that all browser sessions of a user have; a new password changes the id."""
     user = orm.User.find(db, name)
     return str(user.cookie_id) if user else None
 
 
 def _cookie(name: str) -> str:
-    """Return the name of the cookie that marks a browser; one per account, as users may share a
-    browser.
+    """Return the name of the cookie that marks a browser. Each account has its own, because users
+    may share a browser.
     """
     return f"tfcluster-known-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def _version(stored: str | None) -> str:
-    """Return a mark that differs for each password and reveals nothing else."""
+    """Return a digest of a stored hash, which shows only whether the password is still the same."""
     return hashlib.sha256((stored or "").encode()).hexdigest()[:16]
 
 

@@ -1,10 +1,11 @@
 """Ends the access of removed users, and the sessions that began before a password reset.
 
-The hub or a command notes a removal or a reset in the account file. The hub carries it out within
-seconds, or at its next start before it answers requests. Then it deletes the note. A removal stops
-the user's notebooks, ends sessions and rights, and calls the spawners' hooks. A reset ends the
-account's sessions, its tokens and the tokens made with them. Notebooks keep running and admit only
-people who sign in again (see `visitors`).
+The hub or a command records a removal or a reset in the account file. The hub carries it out within
+seconds and then deletes the record. If the hub is down, it carries out resets at its next start,
+before it answers requests, and removals soon after. A removal stops the user's notebooks, ends
+sessions and rights, and calls the spawners' hooks. A reset ends all sessions and tokens of the
+account. After a reset, notebooks keep running and admit only people who sign in again (see
+`visitors`).
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ EVERY = 1.0
 """Poll interval in seconds; other processes write the file and send no signal."""
 WITHIN = 5.0
 """Timeout in seconds of a request to a notebook. A notebook that misses the request asks the hub
-soon anyway.
+within a minute anyway.
 """
 
 
 class Revocation:
-    """Carries out the removals and resets noted in the account file."""
+    """Carries out the removals and resets that are recorded in the account file."""
 
     def __init__(self, app: Any, store: AccountStore) -> None:
         self._app, self._store = app, store
-        self._turn = asyncio.Lock()  # carrying out a note twice would end newer sessions
+        self._turn = asyncio.Lock()  # carrying out a reset twice would end newer sessions
         self._untold: list[str] = []
 
     def begin(self) -> None:
@@ -48,11 +49,12 @@ class Revocation:
             self._app.log.error("%s", problem)
 
     async def follow(self) -> None:
-        """Carry out notes while the hub runs, and retry failures."""
+        """Carry out recorded removals and resets while the hub runs; retry those that fail."""
         while True:
             await asyncio.sleep(EVERY)
             try:
-                # `http_server` is set once the hub listens.
+                # A notified notebook asks the hub, so wait until the hub listens: it then has
+                # `http_server`.
                 while self._untold and getattr(self._app, "http_server", None):
                     await self._tell(self._untold.pop())
                 for name, with_data in (await asyncio.to_thread(self._store.removed)).items():
@@ -61,7 +63,7 @@ class Revocation:
                 for name in await asyncio.to_thread(self._store.resets):
                     await self.reset(name)
             except Exception:
-                # A retry may succeed: a file can be repaired, and a proxy can return.
+                # Go on: a retry may succeed once the file is repaired or the proxy is back.
                 self._app.log.exception("Removals and resets failed; trying again")
 
     async def reset(self, name: str) -> None:
@@ -76,7 +78,7 @@ class Revocation:
         await self._tell(name)
 
     async def _tell(self, name: str) -> None:
-        """Make the user's notebooks check all their visitors again."""
+        """Make all notebooks of a user check their visitors again."""
         if (user := orm.User.find(self._app.db, name)) is not None:
             servers = [one.server for one in user.orm_spawners.values() if one.server]
             urls = [Server(orm_server=one).url for one in servers]
@@ -131,8 +133,8 @@ def _own_token(user: Any, spawner: Any) -> int | None:
 
 
 async def delete_user(app: Any, name: str, *, with_data: bool) -> bool:
-    """Delete a hub user; return False if a notebook that is starting or stopping delays the
-    deletion. `with_data` sets `loses_data` on the spawners that keep users' data.
+    """Delete a hub user. Return False, and delete nothing, while one of the user's notebooks is
+    starting or stopping. `with_data` becomes `loses_data` of the user's spawners.
     """
     user = app.users.get(name)
     if user is None:
@@ -144,7 +146,7 @@ async def delete_user(app: Any, name: str, *, with_data: bool) -> bool:
         if user.spawners[each].active:
             await app.proxy.delete_user(user, each)
             await user.stop(each)
-        user.spawners[each].loses_data = with_data  # stopping may have replaced the spawner
+        user.spawners[each].loses_data = with_data  # after `stop`, which may replace the spawner
     await user.delete_spawners()
     app.users.delete(user)
     app.log.info("Deleted the user %s, who was removed in a shell", name)

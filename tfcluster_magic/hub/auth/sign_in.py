@@ -72,7 +72,7 @@ def discover(issuer: str, *, ca_file: str = "", allow_http: bool = False) -> End
     environment are ignored, as they are for sign-ins.
 
     Raises:
-        BackendUnavailable: it does not answer, is not a provider, or has another issuer.
+        BackendUnavailable: `issuer` does not answer, is no provider, or names another issuer.
     """
     url = issuer.rstrip("/") + DISCOVERY_PATH
     try:
@@ -122,7 +122,7 @@ def _fetch(url: str, ca_file: str) -> bytes:
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Turns redirects into errors: a redirect leads to an address other than the issuer's."""
+    """Turns redirects into errors, because they would lead away from the issuer's address."""
 
     def redirect_request(self, *_args: Any, **_words: Any) -> None:
         return None
@@ -148,13 +148,13 @@ ALLOW_LIST_FILE = "allowed.json"
 
 
 class AllowList:
-    """Names of users in one file, which is written atomically."""
+    """The names of imported users, in a file that is written atomically."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def names(self) -> set[str]:
-        """Return all names. Raises TFClusterError."""
+        """Return all names. Raises TFClusterError if the file cannot be read."""
         try:
             return state_files.load(self.path, set[str], exact=True)
         except FileNotFoundError:
@@ -183,7 +183,7 @@ class AllowList:
 
 
 class AllowedAPI(APIHandler):
-    """The list over HTTP, for callers that may create users."""
+    """The allow list over HTTP, for callers that may create users."""
 
     @needs_scope("admin:users")
     def get(self) -> None:
@@ -192,7 +192,7 @@ class AllowedAPI(APIHandler):
 
     @needs_scope("admin:users")
     def post(self) -> None:
-        """Add {"names": [NAME]} to the list: all of them or none."""
+        """Add the names in {"names": [NAME]} to the list: all of them or none."""
         said = self.get_json_body() or {}
         names = said.get("names") if isinstance(said, dict) else None
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -214,7 +214,7 @@ class AllowedAPI(APIHandler):
 
 
 class OneAllowedAPI(AllowedAPI):
-    """One name of the list."""
+    """One name of the allow list."""
 
     @needs_scope("admin:users")
     def put(self, name: str) -> None:
@@ -230,8 +230,8 @@ ALLOW_LIST_HANDLERS = [(r"/api/allowed", AllowedAPI), (r"/api/allowed/([^/]+)", 
 KINDS = ("accounts", "oidc")
 EVERYBODY = "*"
 COOKIE_DAYS = 1
-"""Maximum days of a session. Groups are read at sign-in, so a change takes effect within this
-time.
+"""Maximum days of a session. A user's groups are read only at sign-in, so a changed group takes
+effect within this time.
 """
 SCOPES = ("profile", "email", "groups")
 """Scopes requested besides `openid`, if the provider has them."""
@@ -373,7 +373,7 @@ def _use(c: Config, settings: Provider, known: Endpoints) -> None:
     if known.userinfo:
         use.userdata_url = known.userinfo
     else:
-        use.userdata_from_id_token = True  # the token endpoint sends it over TLS
+        use.userdata_from_id_token = True  # safe: the token endpoint sends the ID token over TLS
     offered = known.scopes
     use.scope = ["openid", *(one for one in SCOPES if one in offered)]
     use.basic_auth = known.basic_auth

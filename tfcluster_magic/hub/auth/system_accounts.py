@@ -1,7 +1,7 @@
 """System accounts of this machine, under which the hub's notebooks run.
 
-Only the account that started the hub gets a notebook. A hub started by root gives a
-notebook to every user with a system account of the same name.
+If root started the hub, every user with a system account of the same name gets a notebook.
+Otherwise only the account that started the hub gets one.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ HIDDEN = ("JUPYTERHUB_", "JPY_", "CONFIGPROXY_", "TFCLUSTER_HUB", "OIDC_")
 
 
 def environment(person: Person | None) -> dict[str, str]:
-    """Return the environment of a program that runs as a person, None for the hub's owner."""
+    """Return the environment of a program that runs as `person`, or as the hub's owner if None."""
     if person is None:
         return {key: text for key, text in os.environ.items() if not key.startswith(HIDDEN)}
     env = {"HOME": str(person.home), "USER": person.name, "LOGNAME": person.name}
@@ -100,7 +100,7 @@ def environment(person: Person | None) -> dict[str, str]:
 
 
 def become(person: Person) -> None:
-    """Switch this process to a user's account for good."""
+    """Switch this process to a user's account permanently."""
     os.setgroups(person.groups)
     os.setgid(person.gid)
     os.setuid(person.uid)
@@ -117,8 +117,8 @@ def why_no_notebook(name: str, owner: str) -> str:
 
 
 def readable(person: Person, within: float = WITHIN) -> bool:
-    """Return whether this account can run the programs installed here. Return True after a timeout:
-    the machine may be busy, and a real problem shows when the notebook starts.
+    """Return whether this account can run the programs installed here. Return True if the check
+    takes too long: the machine may be busy, and the start of the notebook reports a real problem.
     """
     try:
         done = subprocess.run(

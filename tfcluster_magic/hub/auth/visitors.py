@@ -2,8 +2,9 @@
 
 JupyterHub's own class caches the hub's answers for five minutes and does not check open websockets.
 Here an answer is cached for a minute, and websockets of visitors whom the hub no longer knows are
-closed. A request by the hub (`shared_settings.RECHECK`) triggers both at once. Kernels keep
-running. If anybody else sends this request, the notebook only asks the hub once more.
+closed. A request by the hub (`shared_settings.RECHECK`) clears the cache and checks the websockets
+at once. Kernels keep running. If anybody else sends this request, the notebook only asks the hub
+once more.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from traitlets import default
 from ..shared_settings import RECHECK
 
 REMEMBERED = 60
-"""Maximum seconds for which an answer of the hub is cached, in case the hub's request gets lost."""
+"""Seconds for which an answer of the hub is cached, unless the hub requests a check earlier."""
 PAUSE = 1.0
 """Minimum interval between two rounds of checks in seconds, because anybody may request one."""
 POLICY_VIOLATION = 1008
@@ -49,7 +50,7 @@ class Visitors(JupyterHubIdentityProvider):
         return [*super().get_handlers(), (f"/{RECHECK}", Recheck, {"visitors": self})]
 
     async def get_user(self, handler: Any) -> Any:
-        """Return the user of a request; remember their websocket."""
+        """Return the user of a request. If the request opens a websocket, remember it."""
         user = await super().get_user(handler)
         if user is not None and isinstance(handler, WebSocketHandler):
             self._open.add(handler)
@@ -84,7 +85,7 @@ class Visitors(JupyterHubIdentityProvider):
             found = token and await self.hub_auth.user_for_token(
                 token, session_id=session, sync=False
             )
-        except HTTPError:  # while the hub is down, new visitors cannot get in
+        except HTTPError:  # the hub is down: keep known visitors; new ones cannot get in
             return True
         return bool(found and self.hub_auth.check_scopes(self.hub_auth.access_scopes, found))
 

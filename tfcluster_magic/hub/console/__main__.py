@@ -1,7 +1,7 @@
 """`python -m tfcluster_magic.hub.console`: runs the console, on one machine or on Kubernetes.
 
-Started by a hub, it listens on loopback only and ends with that hub, even if the hub is killed. On
-Kubernetes (TFCLUSTER_HUB, as for the hub) it is a separate pod with a port for probes
+On one machine, the hub starts this process. It listens on loopback only, and ends when the hub ends
+or is killed. If TFCLUSTER_HUB is `on_kubernetes`, it runs in a separate pod with a port for probes
 (`on_kubernetes.serve_pod`).
 """
 
@@ -35,7 +35,7 @@ from .sites.base import Site
 from .sites.local import LocalSite
 
 LOOK = 1.0
-"""Interval in seconds between two checks that the hub still runs; a killed hub sends no signal."""
+"""Seconds between two checks whether the hub still runs, because a killed hub sends no signal."""
 
 
 async def users() -> Iterable[str]:
@@ -59,7 +59,7 @@ async def users() -> Iterable[str]:
 
 
 def server(site: Site, state: Path, policy: SitePolicy | None = None) -> HTTPServer:
-    """Return the console's HTTP server, with its audit log in `state`."""
+    """Return the console's HTTP server, whose audit log is in the folder `state`."""
     console = Console(
         site=site,
         audit=AuditLog(state / FILE),
@@ -85,14 +85,14 @@ def asked_to_end() -> asyncio.Future[bool]:
 
 
 async def serve() -> None:
-    """Serve this machine until the hub ends. Raises OSError if the port is taken."""
+    """Run the console of this machine until the hub ends. Raises OSError if the port is taken."""
     hub = os.getppid()
     site = LocalSite(os.environ[service.OWNER], users)
     state = private(Path(os.environ[service.STATE]))
     file = os.environ.get(user_limits.VARIABLE)
     policy = LocalSitePolicy(user_limits.Allowances(state, Path(file) if file else None))
     answers = server(site, state, policy)
-    # The hub holds the port, so that no other account can take it.
+    # The hub has bound this port too, so that no other account can take it (see `service._hold`).
     answers.listen(int(os.environ[service.PORT]), service.LOOPBACK, reuse_port=True)
     asked = asked_to_end()
     while os.getppid() == hub and not asked.done():

@@ -1,8 +1,8 @@
-"""Archives of users' data, in a folder of their own, each with its checksum beside it.
+"""Archives of users' data in one folder, each with its checksum in a file beside it.
 
 An archive is finished only after it has been read back and every file in it has matched its
-manifest. No data is deleted before that. A failed archive leaves no file that looks finished: the
-next console to start removes what a killed one left.
+manifest. No data is deleted before that. A failed archive leaves no file that looks finished. When
+a console starts, it removes the unfinished archives of a console that was killed.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Archive(Model, frozen=True, omit_defaults=False):
     """One archive.
 
     `state` is `packing`, `done` or `failed`. `missed` is the number of files that could not be
-    packed. `detail` is what packing waits for, why it failed, or what failed after packing. While
-    packing, `size` is the size so far in bytes.
+    packed. `detail` says what packing waits for, why packing failed, or what failed after it. While
+    `state` is `packing`, `size` is the number of bytes written so far.
     """
 
     file: str
@@ -57,7 +57,9 @@ class Archive(Model, frozen=True, omit_defaults=False):
 
 
 class Archives:
-    """The archives of one hub in a folder. Use one instance for a folder, in one event loop."""
+    """The archives of one hub, in one folder. Make a single instance for a folder; it is not
+    thread-safe.
+    """
 
     def __init__(self, folder: Path, pack: Pack) -> None:
         self._folder, self._pack = folder, pack
@@ -75,7 +77,7 @@ class Archives:
                     note.unlink()
 
     def list(self) -> list[Archive]:
-        """Return all archives, newest first; failed ones only until the console restarts."""
+        """Return all archives, newest first. Failed ones are listed until the console restarts."""
         found = {}
         for file in self._folder.glob(f"*{SUFFIX}.json"):
             with contextlib.suppress(OSError, ValueError, state_files.Unreadable):
@@ -118,8 +120,10 @@ class Archives:
         before: Callable[[], Awaitable[None]],
         after: Callable[[str], Awaitable[None]],
     ) -> Archive:
-        """Begin an archive of a user's data. Raises Conflict. `before` stops the user's servers and
-        clusters. `after` is called with the problem, an empty text if there was none.
+        """Begin an archive of a user's data. Raises Conflict if one is already being made.
+
+        `before` stops the user's servers and clusters. `after` is called at the end, with the
+        problem or an empty text.
         """
         if any(one.user == user and one.state == "packing" for one in self._jobs.values()):
             raise Conflict(_("the data of {user} is already being packed").format(user=user))
@@ -152,7 +156,7 @@ class Archives:
             detail = _told(error)
         except TFClusterError as error:
             detail = str(error)
-        except Exception as error:  # noqa: BLE001 - a page waits for the end of it
+        except Exception as error:  # noqa: BLE001 - a page waits until the archive ends
             detail = repr(error)
         try:
             await after(detail)
@@ -186,7 +190,7 @@ class Archives:
             sums = folder / f"{one.file}.sha256"
             await asyncio.to_thread(state_files.write, sums, text, durable=True)
             await asyncio.to_thread(self._describe, found)
-            part.rename(whole)  # the archive is complete from here on
+            part.rename(whole)  # from now on, `list` reports it as finished
         except BaseException:
             for left in (part, *(folder / f"{one.file}{more}" for more in (".json", ".sha256"))):
                 left.unlink(missing_ok=True)
@@ -199,7 +203,9 @@ class Archives:
 
 
 def verified(path: Path, one: Archive) -> Archive:
-    """Return an archive with its counts, read back. Raises BackendUnavailable on a mismatch."""
+    """Read the file of an archive back; return `one` with its size, counts and checksum. Raises
+    BackendUnavailable if the file is damaged or does not match its manifest.
+    """
     digest = hashlib.sha256()
     try:
         with open(path, "rb") as file:

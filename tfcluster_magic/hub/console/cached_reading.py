@@ -1,9 +1,8 @@
 """A cache of one expensive reading, such as all runs or all storage of a site.
 
-At most one reading is in progress for any number of callers. Nobody waits while a recent reading is
-cached. After each reading there is a pause in proportion to its duration, so that the source has
-time for others. A caller that asks for current data waits for it. Data of people who are no longer
-hub users is never shown.
+At most one reading is in progress, however many callers there are. Nobody waits while a recent
+reading is cached. After each reading there is a pause in proportion to its duration, so that the
+source has time for other work. A caller that asks for current data waits for the data.
 """
 
 from __future__ import annotations
@@ -21,16 +20,18 @@ from .sites.base import RUNS_KEPT, Site, SiteRuns, SiteStorage
 T = TypeVar("T")
 
 REST = 5.0
-"""Pause after a reading, as a multiple of its duration, so that a large hub has time for others."""
+"""Pause after a reading, as a multiple of its duration, so that a large hub has time for other
+requests.
+"""
 
 
 class CachedReading(Generic[T]):
     """A cache of the newest reading; for one event loop.
 
     Args:
-        read: reads everything as it is now.
+        read: makes a new reading.
         fresh: seconds for which a reading is current.
-        old: seconds after which callers wait for a new reading.
+        old: age in seconds from which callers wait for a new reading.
         patience: seconds that callers wait for a new reading while the cached one is younger than
             `old`.
         keep: seconds after which a reading is dropped; None keeps it.
@@ -55,8 +56,9 @@ class CachedReading(Generic[T]):
         self.version = 0
 
     async def seen(self, old: float | None = None) -> T:
-        """Return the newest reading, at most `old` seconds old if that is given. Raises what `read`
-        raises.
+        """Return a reading that is at most `old` seconds old. Raises what `read` raises.
+
+        If `old` is None, the `old` of the constructor applies.
         """
         age, most = self.age, self._old if old is None else old
         if age > min(most, max(self._fresh, REST * self._took)):
@@ -65,21 +67,21 @@ class CachedReading(Generic[T]):
                 await asyncio.shield(task)
             else:
                 await asyncio.wait([task], timeout=self._patience)
-        while not self._kept:  # a change arrived during the first reading
+        while not self._kept:  # `expire` was called during the first reading
             await asyncio.shield(self._refresh())
         return self._kept[0]
 
     async def glance(self, patience: float) -> tuple[T, float]:
         """Return a reading and its age in seconds. Raises what `read` raises.
 
-        The reading is current, as from `seen`, if it arrives within `patience`. Otherwise it is the
-        newest cached one, while a new one is read.
+        If the result of `seen` arrives within `patience` seconds, return it. Otherwise return the
+        cached reading, unless it is outdated, and let the new one go on.
         """
         looking = asyncio.ensure_future(self.seen())
         if self._will_do:
             await asyncio.wait([looking], timeout=patience)
         if not looking.done() and self._will_do:
-            looking.cancel()  # does not cancel the reading
+            looking.cancel()  # cancels only this caller's wait
             return self._kept[0], self.age
         found = await looking
         return found, self.age
@@ -91,7 +93,7 @@ class CachedReading(Generic[T]):
 
     @property
     def age(self) -> float:
-        """Seconds since the newest reading; infinite without one."""
+        """Seconds since the newest reading; infinite if there is none or it is outdated."""
         return time.monotonic() - self._at
 
     @property
@@ -100,7 +102,9 @@ class CachedReading(Generic[T]):
         return bool(self._kept) and self._at > self._changed_at
 
     def expire(self) -> None:
-        """Mark the reading as outdated; the next caller waits for one that begins after this."""
+        """Mark the reading as outdated: the next caller waits for a reading that begins from now
+        on.
+        """
         self._at, self._changed_at = float("-inf"), time.monotonic()
         self._task = None
 
@@ -116,7 +120,7 @@ class CachedReading(Generic[T]):
             found = await self._read()
         self._took = time.monotonic() - begun
         if begun < self._changed_at:
-            return  # read before the change
+            return  # outdated by `expire`
         if [found] != self._kept:
             self._kept, self.version = [found], self.version + 1
         self._at = time.monotonic()
@@ -127,20 +131,23 @@ class CachedReading(Generic[T]):
             self._forgetting = loop.call_later(self._keep, self._kept.clear)
 
 
-# -- runs: the current ones, or, without waiting, those of the last reading.
-# The last reading is labelled as such, dropped after ten minutes, and outdated by any change that
-# the console makes. Stopping a run asks the site and never relies on these rows.
+# -- runs: from a current reading, or, for callers that do not want to wait, from the last one.
+# The last reading is labelled as such, and dropped after ten minutes. Any change that the console
+# makes outdates it. It never shows people who are no longer users of the hub. To stop a run, the
+# console asks the site and does not rely on these rows.
 
 RUNS_FRESH, RUNS_OLD, RUNS_LAST = 1.5, 3.0, 10.0
-"""Ages of a reading in seconds: until the first it is current; from the second on, callers wait for
-a new reading; after the third, a page shows the old reading while a new one is made.
+"""Ages of a reading in seconds. Until RUNS_FRESH it is current. From RUNS_OLD on, callers wait for
+a new reading. From RUNS_LAST on, a page shows the old reading while a new one is made.
 """
 RUNS_PATIENCE = 0.1
 """Maximum seconds that a page waits for the new reading before it shows the old one."""
 
 
 class CachedRuns(Model, frozen=True):
-    """Runs, and when they were read in Unix seconds; `note` says so if it is the last reading."""
+    """Runs, and when they were read, in Unix seconds. `note` says how old they are if they are from
+    the last reading; otherwise it is empty.
+    """
 
     seen: SiteRuns
     at: float
@@ -156,15 +163,17 @@ class RunCache:
 
     @property
     def version(self) -> int:
-        """A number that changes when the runs do."""
+        """A number that changes with the runs."""
         return self._listing.version
 
     def expire(self) -> None:
-        """Mark the runs as outdated; the next caller gets current ones."""
+        """Mark the runs as outdated, so that the next caller gets current runs."""
         self._listing.expire()
 
     async def look(self, *, kept: bool = False) -> CachedRuns:
-        """Return the current runs; with `kept`, the last known ones if a new reading takes long."""
+        """Return the current runs; with `kept`, the runs of the last reading if a new one takes
+        long.
+        """
         if kept and self._listing.age > RUNS_LAST:
             seen, age = await self._listing.glance(RUNS_PATIENCE)
             if age > RUNS_LAST and (still := await self._still(seen)) is not None:
@@ -175,7 +184,7 @@ class RunCache:
     async def _still(self, seen: SiteRuns) -> SiteRuns | None:
         try:
             return await self._site.still(seen)
-        except TFClusterError:  # the users are unknown; the new reading reports why
+        except TFClusterError:  # the users cannot be read; the new reading reports why
             return None
 
 
@@ -210,5 +219,5 @@ class StorageCache:
         return {user: float(sum(amounts)) for user, amounts in used.items() if amounts}
 
     async def filled(self) -> SiteStorage:
-        """Return all folders."""
+        """Return how full all folders are."""
         return await self._measuring.seen()

@@ -1,8 +1,8 @@
 """Imports a class from a CSV file: creates accounts, users, groups and links.
 
-A line is carried out as a whole or not at all; a wrong line is reported with its number and does
-not stop the others. A second run changes nothing and says so. The hub gets a few requests for each
-batch of lines, and answers other requests between batches.
+Each line is imported completely or not at all. A wrong line is reported with its number and does
+not stop the others. Importing the same file again changes nothing and says so. The hub gets a few
+requests for each batch of lines, and answers other requests between batches.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAMES = ("name", "username", "user")
 
 
 class ClassLine(Model, frozen=True):
-    """One line: a user and a group (empty for none), or the problem with it."""
+    """One line: a user and a group (empty for none), or the problem with the line."""
 
     number: int
     name: str
@@ -106,7 +106,7 @@ def _refused(field: str, value: object, rule: str) -> InvalidRequest:
     return InvalidRequest([Problem(field, value, rule)], _("nothing was imported"))
 
 
-# -- carrying it out
+# -- import
 
 PORTION = 25
 """Maximum lines in a batch. The hub answers no other request while it creates the users of a batch.
@@ -114,8 +114,8 @@ PORTION = 25
 
 
 class ImportedLine(Model, frozen=True, omit_defaults=False):
-    """The result or the plan of a line. `steps` are `account`, `user`, `allowed`, `group` and
-    `namespace`; none if nothing is missing. `link` sets the password of a new account.
+    """The result or the plan of a line. `steps` has some of `account`, `user`, `allowed`, `group`
+    and `namespace`; it is empty if nothing is missing. `link` sets the password of a new account.
     """
 
     line: int
@@ -129,14 +129,14 @@ class ImportedLine(Model, frozen=True, omit_defaults=False):
 
 @dataclass
 class ImportProgress:
-    """The number of lines of an import that are done, and of all its lines."""
+    """The number of lines of an import that are done, and the number of all its lines."""
 
     done: int = 0
     total: int = 0
 
 
 class Importing:
-    """A lock that allows one import at a time; a second one sees what the first has created."""
+    """A lock that allows one import at a time: a second import sees what the first has created."""
 
     def __init__(self) -> None:
         self.progress = ImportProgress()
@@ -157,9 +157,10 @@ class ClassImport:
 
     Args:
         hub: the hub's API.
-        address: of the hub in the caller's browser, for links; ends with a slash.
+        address: the hub's address in the caller's browser, for links; ends with a slash.
         policy: prepares namespaces.
-        refusal: returns why a user would get no notebook, and so gets no account; empty if none.
+        refusal: returns why a user would get no notebook and therefore gets no account; empty if
+            they would get one.
     """
 
     def __init__(
@@ -218,7 +219,9 @@ class ClassImport:
     async def do(
         self, lines: Sequence[ClassLine], ended: Callable[[Sequence[ImportedLine]], Awaitable[None]]
     ) -> list[ImportedLine]:
-        """Carry out all lines in batches; `ended` is called with the results of each batch."""
+        """Import all lines in batches, call `ended` with the results of each batch, and return all
+        results.
+        """
         told = [self.plan(line) for line in lines]
         todo = [place for place, one in enumerate(told) if one.ok and one.steps]
         for begin in range(0, len(todo), PORTION):
@@ -230,7 +233,7 @@ class ClassImport:
         return told
 
     async def _portion(self, plans: Sequence[ImportedLine]) -> list[ImportedLine]:
-        """Carry out a batch; if that fails, carry out each line separately."""
+        """Import a batch; if that fails, import each of its lines separately."""
         made: set[str] = set()
         try:
             return await self._together(plans, made)
@@ -249,7 +252,7 @@ class ClassImport:
         return alone
 
     async def _together(self, plans: Sequence[ImportedLine], made: set[str]) -> list[ImportedLine]:
-        """Carry out lines in common requests; add the names of new users to `made`."""
+        """Import lines with requests for all of them; add the names of new users to `made`."""
         missing = [plan.name for plan in plans if plan.name not in {*self._users, *made}]
         if missing:
             made |= await self._hub.make(missing)
@@ -268,7 +271,7 @@ class ClassImport:
         if names := [plan.name for plan in _with(plans, "allowed")]:
             await self._hub.allow(names)
         names = [plan.name for plan in _with(plans, "account")]
-        # The last step, because the hub returns a code only once.
+        # The last step, because the hub returns a link only once: a later failure would lose it.
         links = await self._hub.links(names) if names else {}
         return [
             replace(plan, link=browser_link(links[plan.name], self._address))
@@ -284,7 +287,7 @@ class ClassImport:
 
 
 def browser_link(of_hub: str, address: str) -> str:
-    """Replace the hub's inner address in a link by its `address` in a browser."""
+    """Return the link `of_hub` with the hub's internal address replaced by `address`."""
     code = parse_qs(urlsplit(of_hub).query)["code"][0]
     return f"{address}set-password?{urlencode({'code': code})}"
 

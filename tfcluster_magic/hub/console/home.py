@@ -1,7 +1,8 @@
 """A user's clusters on the hub's home page, whether or not their notebook runs.
 
-The hub asks the console, which reads the records under the user's account. The hub's key allows
-only this request for one user, and the page gets no credential. If reading fails, the page says so.
+The hub asks the console, which reads the records under the user's account. The hub's key is valid
+only for this request, which is for one user, and the page gets no credential. If the records cannot
+be read, the page says so.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Client of the hub's API for the console: users, groups, servers, accounts.
 
-It uses the console's own token. A refusal by the hub raises an error with the hub's message. Names
-are quoted, so that each is one segment of a path.
+The client uses the console's own token. If the hub refuses a request, the error has the hub's
+message. Names are quoted, so that each is one segment of a path.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from ..auth.commands import AccountState
 from .cached_reading import CachedReading
 
 PAGE = 50
-"""Maximum users in one page; the hub answers no other request while it writes one."""
+"""Maximum users in one page. The hub answers no other request while it writes a page."""
 WITHIN = 20.0
 FRESH, OLD, PATIENCE = 2.0, 10.0, 0.05
-"""Seconds: for which a listing is current; for which it is used while the hub is slow; and for
-which callers wait for a new listing.
+"""Seconds for which a listing is current; seconds for which it is used while the hub is slow; and
+seconds that callers wait for a new listing before they get the old one.
 """
 _PAGES = "application/jupyterhub-pagination+json"
 
@@ -64,13 +64,15 @@ class HubUsers:
         return await self._users.seen(FRESH)
 
     async def recent(self) -> tuple[list[HubUser], dict[str, AccountState] | None]:
-        """Return all users and `accounts`, a few seconds old at most. Raises BackendUnavailable. A
-        large hub answers more slowly than people type.
+        """Return all users, and the result of `accounts`; both may be a few seconds old. Raises
+        BackendUnavailable.
+
+        This is for searches, because people type faster than a large hub answers.
         """
         return await asyncio.gather(self._users.seen(), self._accounts.seen())
 
     def expire(self) -> None:
-        """Mark the listings as outdated; the next caller gets current ones."""
+        """Mark the listings as outdated, so that the next caller gets current ones."""
         self._users.expire()
         self._accounts.expire()
 
@@ -94,8 +96,8 @@ class HubUsers:
         return self._own_passwords
 
     async def allowed(self) -> frozenset[str] | None:
-        """Return who may sign in at a provider without an allowed group; None if there is no such
-        list.
+        """Return the users who may sign in at a provider without an allowed group; None if users
+        sign in with the hub's own passwords.
         """
         try:
             return frozenset((await self.ask("GET", "allowed"))["allowed"])
@@ -103,7 +105,7 @@ class HubUsers:
             return None
 
     async def allow(self, names: Collection[str]) -> None:
-        """Add names to the list of people who may sign in: all of them or none."""
+        """Add names, all or none, to the users who may sign in without an allowed group."""
         await self.ask("POST", "allowed", {"names": list(names)})
 
     async def make(self, names: Collection[str]) -> frozenset[str]:
@@ -134,10 +136,10 @@ class HubUsers:
         self.expire()
 
     async def links(self, names: Collection[str], *, reset: bool = False) -> dict[str, str]:
-        """Return links that set the passwords of these accounts, for all or none of them; create
-        missing accounts.
+        """Return links that set the passwords of these accounts, by name; create missing accounts.
 
-        An account that has a password keeps it and gets no link; with `reset` the link replaces it.
+        After an error, no link is made. An account that has a password keeps it and gets no link;
+        with `reset`, it gets a link, and the password stops working.
         """
         made = await self.ask("POST", "accounts/links", {"names": list(names), "reset": reset})
         self.expire()
@@ -157,8 +159,10 @@ class HubUsers:
         """Send one request; return the decoded JSON answer.
 
         Raises:
-            NotFound, Conflict, InvalidRequest: the hub answers 404, 409, or 400 or 422.
-            BackendUnavailable: it does not answer, or answers with another code.
+            NotFound: the hub answers 404.
+            Conflict: the hub answers 409.
+            InvalidRequest: the hub answers 400 or 422.
+            BackendUnavailable: the hub does not answer, or answers with another error.
         """
         try:
             answer = await AsyncHTTPClient().fetch(

@@ -1,7 +1,8 @@
 """The console on Kubernetes: the site's policy, probes, and serving.
 
 This module is separate from `__main__`, because the Kubernetes client is optional. The console
-writes one ConfigMap and nothing else: the hub creates namespaces, and tenancy applies overrides.
+itself writes only the ConfigMap of overrides: the hub creates namespaces, and tenancy applies the
+overrides.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from .sites.base import Site
 from .sites.kubernetes import KubernetesSite, UserNames
 
 POLICY_FRESH = 5.0
-"""Seconds for which policy and overrides are cached; a page asks every five."""
+"""Seconds for which policy and overrides are cached. A page requests them every five seconds."""
 T = TypeVar("T")
 
 
@@ -48,7 +49,7 @@ class KubernetesSitePolicy:
         home: the hub's namespace.
         prefix: prefix of users' namespaces.
         hub: the hub's API.
-        seen: returns the known namespaces of all tenants.
+        seen: returns the names of all tenants' namespaces that exist.
     """
 
     has_claims = True
@@ -74,7 +75,7 @@ class KubernetesSitePolicy:
         return (await self._read())[2]
 
     async def override(self, user: str, groups: tuple[str, ...], override: Override | None) -> bool:
-        """See `SitePolicy.override`. Tenancy applies it."""
+        """See `SitePolicy.override`. Tenancy applies the override."""
         del groups
 
         def change() -> bool:
@@ -129,9 +130,11 @@ class KubernetesSitePolicy:
 PORT, HEALTH_PORT = 8090, 8080
 HOME = "tfcluster-hub"
 HUB = "TFCLUSTER_CONSOLE_HUB"
-"""Variable with the hub's address, without its base path."""
+"""Variable with the hub's address, without the base path."""
 BEAT, LATE = 1.0, 30.0
-"""Interval of the event loop's heartbeat; age of the last one at which it is unhealthy. Seconds."""
+"""Interval of the event loop's heartbeat, and the age of the last heartbeat at which the probe
+fails, in seconds.
+"""
 
 log = logging.getLogger("tfcluster")
 
@@ -141,9 +144,10 @@ async def serve_pod(
     users: UserNames,
     asked_to_end: Callable[[], Awaitable[bool]],
 ) -> None:
-    """Serve until `asked_to_end` is done."""
+    """Run the console of a Kubernetes cluster until `asked_to_end` is done."""
     process.start_logging(as_json=True)
-    for name in ("tornado.access", "tornado.application"):  # a page asks every two seconds
+    # Pages send requests all the time; do not log each.
+    for name in ("tornado.access", "tornado.application"):
         logging.getLogger(name).setLevel(logging.WARNING)
     os.environ["JUPYTERHUB_API_URL"] = f"{os.environ[HUB]}{base_url()}hub/api"
     try:

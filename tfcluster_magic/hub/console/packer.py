@@ -1,14 +1,14 @@
 """Packs a user's data as a tar.gz on standard output: `python -I -m …console.packer`.
 
-It runs under the user's own account, so that it can pack only what they may read, and follows no
-links. The last file of the archive, `MANIFEST.json`, lists size and sha256 of every other file, and
-what could not be packed. It writes only to its output.
+It runs under the user's own account, so that it can pack only what the user may read. It follows no
+links, and writes only to its output. The last file of the archive, `MANIFEST.json`, lists the size
+and sha256 of every other file, and the files that could not be packed.
 
     workspace/…   the workspace: programs, notebooks, data and logs below it
     data/… log/…  data and logs outside the workspace
     runs/…        the records of runs
 
-On Kubernetes, `pod_packer` packs the mounted claims and is sent the records.
+On Kubernetes, `pod_packer` packs the mounted claims, and the console sends it the records.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MANIFEST = "MANIFEST.json"
 
 
 class _Hashed(io.RawIOBase):
-    """A file of fixed size, even if it changes meanwhile, and its sha256."""
+    """A file that is read up to a fixed size, even if it changes meanwhile, and the sha256."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file, self._left = file, size
@@ -55,8 +55,13 @@ def pack(
     records: Mapping[str, str] | None = None,
     beside: Mapping[str, str] | None = None,
 ) -> None:
-    """Write an archive of `folders` and of the texts in `records`; `beside` names what is missing
-    and why. Raises OSError if `out` cannot be written.
+    """Write an archive to `out`. Raises OSError if that fails.
+
+    Args:
+        folders: the folders to pack, by their name in the archive.
+        out: where to write.
+        records: texts to pack, by path in the archive.
+        beside: reasons why other data cannot be packed, by path, for the manifest.
     """
     files: list[dict[str, Any]] = []
     missed = [{"path": name, "why": why} for name, why in (beside or {}).items()]
@@ -79,8 +84,8 @@ def _write(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _add(tar: tarfile.TarFile, name: str, path: Path, files: list[dict[str, Any]]) -> str:
-    """Add a file; return why it cannot be packed, or an empty text."""
-    tar.inodes = {}  # type: ignore[attr-defined]  # a second name of a file is a file of its own
+    """Add a file or folder; return why it cannot be packed, or an empty text."""
+    tar.inodes = {}  # type: ignore[attr-defined]  # a hard link gets its own copy of the content
     try:
         info = tar.gettarinfo(str(path), name)
         if not info.isreg():

@@ -1,7 +1,7 @@
-"""Sends a user's claims as a tar.gz to a client with the token; the program of an archive's pod.
+"""The program of an archive's pod: sends a user's claims as a tar.gz to a client with the token.
 
-It writes nothing, connects to nobody, serves the data once and then ends. It also ends if no client
-comes. The end of the chunked answer means that the archive is complete.
+It writes nothing and connects to nobody. It sends the data once and then ends; it also ends if no
+client comes. The last chunk of the answer means that the archive is complete.
 
     POST /   Authorization: token …   {"records": {name: text}, "missed": {name: why}}
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from .packer import pack
 
-PORT = 8889  # ARCHIVE_PORT of `tenancy.namespace_objects`, not imported to keep this program small
+PORT = 8889  # as `tenancy.namespace_objects.ARCHIVE_PORT`; importing it would load a lot
 TOKEN = "TFCLUSTER_ARCHIVE_TOKEN"  # noqa: S105 - the name of a variable
 MOUNT = Path("/archive")
 """Folder of the mounted claims, each in a folder with its name."""
@@ -29,7 +29,7 @@ UNUSED = 300.0
 SILENCE = 300.0
 """Seconds without progress after which a client is dropped."""
 MOST_BYTES = 256 * 1024 * 1024
-"""Maximum bytes of a request, which holds the records of a user's runs."""
+"""Maximum bytes of a request, which contains the records of a user's runs."""
 _BLOCK = 256 * 1024
 
 
@@ -49,8 +49,8 @@ class _Chunks(io.RawIOBase):
 
 
 class Giver(HTTPServer):
-    """A server for one client. `given` says whether the console received everything; if not, `why`
-    has the reason.
+    """A server for one client. `given` says whether everything has been sent to the client; if
+    not, `why` has the reason.
     """
 
     def __init__(self, listening: socket.socket, token: str, mount: Path = MOUNT) -> None:
@@ -106,7 +106,7 @@ class _ArchiveHandler(BaseHTTPRequestHandler):
         self.server.given = True
 
     def log_message(self, *words: object) -> None:
-        """Log nothing; the audit log has the caller."""
+        """Log nothing, because the console's audit log names the caller."""
 
 
 def listening(port: int = PORT) -> socket.socket:

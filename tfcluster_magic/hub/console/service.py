@@ -1,8 +1,9 @@
 """The console as a service of the hub: how it starts, and who may open it.
 
-The service's token has only the scopes that its pages need, and reads nobody's files. Only
-administrators may open its pages. A console that fails to start does not stop the hub: to the hub
-it is an external service, and a second service without an address runs its process.
+The service's token has only the scopes that the console's pages need, and gives no access to files.
+Only administrators may open the pages. A console that fails to start must not stop the hub. For
+this, the hub has two services: an external one with the console's address, and one without an
+address that runs the console's process.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ from ..shared_settings import CONSOLE, DATABASE, base_url, subdomain_host
 
 PROCESS = "admin-process"
 SCOPES = ["admin:users", "admin:groups", "servers"]
-"""Scopes of the service's token: list and import users, manage links and groups, control servers.
+"""Scopes of the service's token, to list and import users, manage links and groups, and control
+servers.
 """
 OWNER, STATE = "TFCLUSTER_CONSOLE_OWNER", "TFCLUSTER_CONSOLE_STATE"
 ARCHIVES = "TFCLUSTER_CONSOLE_ARCHIVES"
-"""Variable with the folder of archives, if it is not in the state folder."""
+"""Variable with the folder of archives. By default, it is in the state folder."""
 PORT, TOKEN = "TFCLUSTER_CONSOLE_PORT", "TFCLUSTER_CONSOLE_TOKEN"
 TOKEN_FILE = "console_token"  # noqa: S105
 KEPT = ("TFCLUSTER_", "XDG_", "HOME", "LANG", "LC_", "USER", "LOGNAME")
@@ -49,18 +51,20 @@ PAGES = (
     (mark("Storage"), "storage"),
     (mark("Audit"), "audit"),
 )
-"""Title and path of each page in navigation order, also for the hub's own pages."""
+"""Title and path of each page, in the order of the navigation bar. The hub's own pages link to them
+too.
+"""
 SHELL = "shell"
 """Name of the service for `tfcluster admin`, run in a shell by the hub's owner."""
 SHELL_TOKEN_FILE = "shell_token"  # noqa: S105
 KEY = "X-TFCluster-Hub-Key"
-"""Header in which the hub sends `home_key`."""
+"""Header in which the hub sends its `home_key`."""
 ACCESS = f"access:services!service={CONSOLE}"
 
 
 def configure(c: Config, *, port: int, owner: str, state: Path) -> None:
-    """Configure a console on this loopback port, or on a free one if the port is taken; with 0,
-    configure none.
+    """Configure a console on the loopback port `port`, or on a free port if that is taken. If
+    `port` is 0, configure no console.
     """
     if not port:
         return
@@ -91,8 +95,8 @@ def register(c: Config, *, url: str, token: str, timeout: int) -> None:
         "name": CONSOLE,
         "url": url,
         "api_token": token,
-        "oauth_no_confirm": True,  # users need not confirm: it is part of the hub
-        "display": False,  # the hub's pages have their own link
+        "oauth_no_confirm": True,  # no confirmation page, because the console is part of the hub
+        "display": False,  # not among the services, because the hub's pages link to it
         "timeout": timeout,
     }
     c.JupyterHub.services.append(service)
@@ -117,14 +121,14 @@ def home_key(token: str) -> str:
 
 
 def run_as_service(environ: MutableMapping[str, str]) -> None:
-    """Make JupyterHub's classes in this process act as the service of `register`."""
+    """Make JupyterHub's classes in this process act as the service that `register` registered."""
     base = environ.setdefault("JUPYTERHUB_BASE_URL", base_url(environ))
     for name in [each for each in environ if each.startswith("JUPYTERHUB_OAUTH_")]:
-        del environ[name]  # of the service that runs this process
+        del environ[name]  # set for PROCESS, the service that runs this process
     environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = json.dumps([ACCESS])
     environ["JUPYTERHUB_SERVICE_NAME"] = CONSOLE
     environ["JUPYTERHUB_SERVICE_PREFIX"] = service_prefix(base)
-    if host := subdomain_host(environ):  # the console uses the hub's own host
+    if host := subdomain_host(environ):  # the console is on the hub's host, not on a subdomain
         environ["JUPYTERHUB_HOST"] = host
         callback = url_path_join(environ["JUPYTERHUB_SERVICE_PREFIX"], "oauth_callback")
         environ["JUPYTERHUB_OAUTH_CALLBACK_URL"] = f"{host}{callback}"
@@ -133,10 +137,11 @@ def run_as_service(environ: MutableMapping[str, str]) -> None:
 
 
 def _hold(wanted: int) -> int:
-    """Return a port that is bound while the hub lives, so that no other account can take it.
+    """Bind a port until the hub ends, and return it: `wanted`, or a free one if that is taken.
 
-    The console also listens on it (SO_REUSEPORT) after each start. Another program there would
-    receive administrators' requests. Raises OSError.
+    No other account can take the port then, even while the console restarts. A program there would
+    receive administrators' requests. The console listens on the same port (SO_REUSEPORT). Raises
+    OSError.
     """
     for port in (wanted, 0):
         one = socket.socket()
@@ -174,7 +179,7 @@ def _new_shell_token(state: Path) -> str:
 
 
 def _token(file: Path) -> str:
-    """Return the stored token of a service; create it at the first start. Raises OSError."""
+    """Return the token in a file; create the file if it does not exist. Raises OSError."""
     with suppress(FileExistsError):
         number = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         with os.fdopen(number, "w") as out:
@@ -183,7 +188,7 @@ def _token(file: Path) -> str:
         token = state_files.read_bytes(file, most=4096).decode("ascii", "replace")
     except state_files.Unreadable as why:
         raise OSError(_("{file} cannot be read: {why}").format(file=file, why=why)) from None
-    if len(token) != 64:  # a full disk cut it off
+    if len(token) != 64:  # a full disk cut the file off
         file.unlink()
         raise OSError(
             _("{file} was incomplete and has been deleted: start the hub again").format(file=file)

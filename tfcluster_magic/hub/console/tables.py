@@ -57,9 +57,9 @@ class Filter(Generic[R]):
         name: the parameter.
         fits: whether a row matches the given values.
         choices: the allowed values; empty for any.
-        many: whether it takes several values, separated by commas or repeated.
-        counted: the value of a row; a page then counts, for each choice, the rows that match the
-            other filters.
+        many: whether the parameter takes several values, separated by commas or repeated.
+        counted: returns the value of a row. If set, a page has a count for each choice: the rows
+            with this value that match the other filters.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Filter(Generic[R]):
 
 
 class Query(Model, frozen=True):
-    """A checked query; `chosen` has the values of each filter that is given."""
+    """A checked query; `chosen` has the values of each filter in the request."""
 
     text: str
     chosen: dict[str, tuple[str, ...]]
@@ -87,8 +87,8 @@ class Query(Model, frozen=True):
 
 @dataclass(frozen=True)
 class TablePage(Generic[R]):
-    """One page of the matching rows. `counts` is the number of rows for each choice of the
-    filter that has `counted`.
+    """One page of the matching rows. `total` is the number of matching rows, and `all` the number
+    of all rows. `counts` has the number of rows for each choice of the filter that has `counted`.
     """
 
     items: tuple[R, ...]
@@ -105,7 +105,7 @@ class Table(Generic[R]):
         columns: its columns.
         filters: its filters; at most one of them has `counted`.
         usual: the default sort column, with a leading `-` for descending.
-        order: the key that orders rows which are equal in the sort column.
+        order: returns the key by which rows that are equal in the sort column are ordered.
     """
 
     columns: tuple[Column[R], ...]
@@ -119,7 +119,7 @@ class Table(Generic[R]):
         return {each.name: each.sort for each in self.columns if each.sort is not None}
 
     def query(self, given: Mapping[str, Sequence[str]]) -> Query:
-        """Return the query of these parameters.
+        """Return the query that the parameters of a request describe.
 
         Raises:
             InvalidRequest: lists every unknown parameter and invalid value.
@@ -187,7 +187,7 @@ class Table(Generic[R]):
 
 
 def row_limit(text: str) -> int:
-    """Return a number of rows or lines. Raises InvalidRequest."""
+    """Return the number of rows or lines in the parameter `limit`. Raises InvalidRequest."""
     wrong: list[Problem] = []
     limit = _count("limit", text, 1, MOST, wrong)
     if wrong:
@@ -292,7 +292,7 @@ SERVERS = ("running", "starting", "stopping", "stopped")
 
 
 class UserAmounts(Model, frozen=True, omit_defaults=False):
-    """Cores, bytes, devices, tasks and bytes of claims; None for unlimited or unknown."""
+    """Cores, bytes of memory, GPUs, pods and bytes of folders; None for unlimited or unknown."""
 
     cpu: float | None = None
     memory: float | None = None
@@ -303,7 +303,7 @@ class UserAmounts(Model, frozen=True, omit_defaults=False):
 
 class UserRow(Model, frozen=True, omit_defaults=False):
     """One user. `group` is the group whose limits apply, empty for the policy's default. `account`
-    is None for a user without an account of the hub's own.
+    is None for a user without one of the hub's own accounts.
     """
 
     name: str
@@ -360,8 +360,8 @@ def user_rows(
     *,
     has_claims: bool,
 ) -> list[UserRow]:
-    """Return a row for everybody who is a hub user or has an account. `has_claims`: folders have a
-    size even if the policy sets none.
+    """Return a row for everybody who is a hub user or has an account. With `has_claims`, folders
+    have a size even if the policy sets none.
     """
     known = {one.name: one for one in users}
     known |= {name: HubUser(name=name) for name in accounts.keys() - known.keys()}
@@ -470,8 +470,8 @@ STORAGE: Table[StorageRow] = Table(
 
 
 def storage_rows(filled: SiteStorage, allowed: Mapping[str, Mapping[str, int]]) -> list[StorageRow]:
-    """Return a row for each folder; `allowed` has the limits that the site does not know, by
-    user.
+    """Return a row for each folder; `allowed` has the limits that the site does not know, by user
+    and folder.
     """
     found = []
     for owner, volumes in filled.users.items():

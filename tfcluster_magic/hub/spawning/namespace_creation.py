@@ -1,6 +1,6 @@
 """Creates a user's namespace, checks its owner, and waits until tenancy has provisioned it.
 
-Nothing is created in a namespace before it is known to belong to this hub and this user. The user
+Nothing is created in a namespace unless the namespace belongs to this hub and this user. The user
 sees what the start waits for. Tenancy makes the objects inside (`hub/tenancy`).
 """
 
@@ -35,19 +35,19 @@ class HubApi:
         self._api = api
 
     async def namespace(self, name: str) -> Object | None:
-        """Return a namespace, or None."""
+        """Return a namespace; None if it does not exist."""
         return await self._one(self._api.read_namespace, name)
 
     async def config_map(self, namespace: str, name: str) -> Object | None:
-        """Return a ConfigMap, or None."""
+        """Return a ConfigMap; None if it does not exist."""
         return await self._one(self._api.read_namespaced_config_map, name, namespace)
 
     async def pod(self, namespace: str, name: str) -> Object | None:
-        """Return a pod, or None."""
+        """Return a pod; None if it does not exist."""
         return await self._one(self._api.read_namespaced_pod, name, namespace)
 
     async def claim(self, namespace: str, name: str) -> Object | None:
-        """Return a volume claim, or None."""
+        """Return a volume claim; None if it does not exist."""
         return await self._one(self._api.read_namespaced_persistent_volume_claim, name, namespace)
 
     async def events(self, namespace: str, kind: str, name: str) -> Sequence[Object]:
@@ -132,7 +132,7 @@ class Tenant:
 
     @property
     def annotations(self) -> dict[str, str]:
-        """The annotations, with the user's name in the hub, which may be invalid as a label."""
+        """The annotations, with the user's name in the hub; it may be invalid as a label."""
         return {USER: self.user}
 
     def whose(self, found: NamespaceObject) -> str:
@@ -250,8 +250,8 @@ def _too_late(tenant: Tenant, said: Mapping[str, str], seconds: float) -> str:
     return text.format(name=tenant.name, seconds=seconds)
 
 
-# -- `POST /hub/api/prepare/USER`: create the namespace before the first notebook. Callers must be
-# allowed to create users, such as the admin console when it imports a class.
+# -- `POST /hub/api/prepare/USER`: create the namespace before the first notebook. A caller must be
+# allowed to create users. The admin console uses this route when it imports a class.
 
 
 class PrepareAPI(APIHandler):

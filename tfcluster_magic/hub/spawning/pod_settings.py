@@ -60,7 +60,7 @@ def is_a_choice(policy: HubPolicy, grant: Grant) -> bool:
 
 
 def not_offered(options: Mapping[str, Any], policy: HubPolicy, grant: Grant) -> str:
-    """Return what is wrong with a choice; empty if it is offered."""
+    """Return why the chosen size or image is refused; empty if both are offered."""
     offered = {
         "profile": (_("size"), [each.name for each in grant.sizes]),
         "image": (_("image"), [each.name for each in policy.images]),
@@ -99,8 +99,8 @@ def described(size: Size) -> str:
 
 
 def pull_policy(policy: HubPolicy) -> str | None:
-    """Return `Always` if any group has pull secrets; otherwise a node would give everybody an image
-    that it pulled with one group's secret.
+    """Return `Always` if any group has pull secrets, else None. With another policy, a node would
+    give everybody an image that it pulled with one group's secret.
     """
     every = (policy.default, *policy.grants.values())
     return "Always" if any(grant.image_pull_secrets for grant in every) else None
@@ -116,7 +116,7 @@ def volumes(grant: Grant) -> dict[str, Object]:
 
 
 def mounts(grant: Grant) -> dict[str, Object]:
-    """Return the mounts of these volumes; shared data is read-only."""
+    """Return the mounts of the volumes from `volumes`; shared data is read-only."""
     own = {name: {"name": name, "mountPath": path} for name, path in VOLUMES.items()}
     shared = {
         each.name: {"name": each.name, "mountPath": each.path, "readOnly": True}

@@ -2,7 +2,7 @@
 
 A pod is created only in a provisioned namespace of its user. The progress page says within two
 seconds why a pod does not start, and a failure says what to do. A pod on a lost node is given up,
-and its user gets a message. KubeSpawner's watch covers the pods of all users; events are read only
+and the user gets a message. KubeSpawner's watch covers the pods of all users; events are read only
 for a pod that is starting.
 """
 
@@ -38,8 +38,8 @@ PodObject = Mapping[str, Any]
 
 
 def node_silent_since(pod: PodObject) -> float | None:
-    """Return when the node of a running notebook stopped answering, in Unix seconds; None if it
-    answers.
+    """Return when the node of a running notebook stopped answering, in Unix seconds; None if the
+    node answers.
     """
     every = (pod.get("status") or {}).get("containerStatuses") or ()
     ready = condition(dict(pod), "Ready")
@@ -107,7 +107,7 @@ class LostNodeSpawner(KubeSpawner):
         return status
 
     async def stop(self, now: bool = False) -> None:
-        """Stop the pod; give up waiting if its node may be lost."""
+        """Stop the pod; delete it by force if it does not end in time: its node may be lost."""
         try:
             ends = self.delete_grace_period + self.lost_seconds
             await asyncio.wait_for(super().stop(now), ends)
@@ -190,7 +190,7 @@ class TenantSpawner(LostNodeSpawner):
                 TenantSpawner._policy = parse_policy(
                     (found.get("data") or {}).get("policy.yaml", "")
                 )
-            except PolicyMistake as error:  # a tenancy newer than this hub accepted it
+            except PolicyMistake as error:  # a newer version of tenancy accepted it
                 self.log.warning("The accepted policy is not valid for this hub: %s", error)
         return entitlement_for_groups(self._policy, [group.name for group in self.user.groups])
 
@@ -230,7 +230,7 @@ class TenantSpawner(LostNodeSpawner):
         """Create the pod and wait for it; fail early if waiting is useless.
 
         Raises:
-            SpawnException: it does not start; the message is for the user.
+            SpawnException: the pod does not start; the message is for the user.
         """
         self._trouble = None
         self._before = self.told_of_loss()
@@ -272,8 +272,8 @@ class TenantSpawner(LostNodeSpawner):
             # An earlier pod counts against quotas until it is gone.
             self._say(_("Stopping your earlier notebook."))
             await self.stop()
-        # If the hub is killed after this line, the next hub finds the pod and its token by this
-        # state.
+        # Store the state now: if the hub is killed while the pod starts, the next hub needs it to
+        # find the pod and its token.
         self.orm_spawner.state = self.get_state()
         self.db.commit()
         self._say(_("Creating the pod of your notebook."))

@@ -45,7 +45,9 @@ class _NotebookRequest(PodContext):
 
 @dataclass(frozen=True)
 class StartupProblem:
-    """Why a server waits, without a full stop; `for_good` if waiting is useless."""
+    """A reason why a server waits. `text` has no full stop; `for_good` is True if waiting is
+    useless.
+    """
 
     text: str
     advice: str = ""
@@ -69,8 +71,8 @@ class StartupProblem:
 def problem_of_pod(
     pod: Object, events: Sequence[Object], claims: Mapping[str, Object], now: float
 ) -> StartupProblem | None:
-    """Return why a pod waits; None if it starts normally. `claims` are by name, each with the
-    newest message of its events as `said`. `now` is in Unix seconds.
+    """Return why a pod waits; None if it starts normally. `claims` has the pod's claims by name;
+    the key `said` of a claim has the newest message of its events. `now` is in Unix seconds.
     """
     spec, status = pod["spec"], pod.get("status") or {}
     asked = _NotebookRequest(
@@ -135,7 +137,7 @@ def events_of(found: Object, events: Sequence[Object]) -> list[Object]:
 
 
 def newest_message(events: Sequence[Object]) -> str:
-    """Return the message of the newest event; empty without events."""
+    """Return the message of the newest event; empty if there are no events."""
     return str(max(events, key=pod_problems.event_time)["message"]) if events else ""
 
 
@@ -147,7 +149,7 @@ def _was_remade(words: str, claims: Mapping[str, Object]) -> bool:
 
 
 def _unbound(claims: Mapping[str, Object], now: float) -> StartupProblem | None:
-    """Return the claims without a volume; None if all have one."""
+    """Return the problem of the claims without a volume; None if all claims have one."""
     waiting = {
         name: claim
         for name, claim in sorted(claims.items())
@@ -173,7 +175,7 @@ def _unbound(claims: Mapping[str, Object], now: float) -> StartupProblem | None:
 
 
 def _missing_class(waiting: Mapping[str, Object]) -> StartupProblem | None:
-    """Return the problem of claims whose storage class does not exist; None if all exist."""
+    """Return the problem of claims whose storage class does not exist; None without such claims."""
     missing: dict[str, list[str]] = {}
     for name, claim in waiting.items():
         if found := _NO_CLASS.search(str(claim.get("said"))):

@@ -1,8 +1,8 @@
 """Tenancy's caches of the cluster, and the comparison of existing with wanted objects.
 
-There is one informer for each kind, limited to our own objects. A changed object wakes its
-namespace; a change of a quota's usage does not. Secrets are never listed. The comparison ignores
-defaults that the API server fills in.
+There is one informer for each kind, limited to our own objects. A changed object causes a
+reconciliation of its namespace; a change of a quota's usage does not. Secrets are never listed. The
+comparison ignores defaults that the API server fills in.
 
 Ref: https://kubernetes.io/docs/reference/using-api/api-concepts/
 """
@@ -153,7 +153,7 @@ class TenancyCaches(InformerGroup):
     Args:
         api: the connection.
         home: the hub's namespace.
-        wake: called with the namespace of a change.
+        wake: called with the name of a namespace in which something has changed.
         wake_all: called after a change that affects all namespaces.
     """
 
@@ -232,7 +232,7 @@ def _namespace(found: Object) -> Object:
     kept = ("name", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp")
     made: Object = {"metadata": {key: head[key] for key in kept if key in head}}
     if "deletionTimestamp" in head:
-        made["status"] = found.get("status") or {}  # says what delays its deletion
+        made["status"] = found.get("status") or {}  # says what delays the deletion
     return made
 
 

@@ -1,9 +1,9 @@
 """The control loop of tenancy, with a work queue of namespaces (`kube.controller.work_queue`).
 
-It touches only namespaces that carry the hub's tenant label and the name derived from their user.
-It provisions a new namespace after reading its user's groups, because a claim cannot change its
-class later. An unchanged tenant causes no request. A problem is written on the namespace as one
-sentence. Each reconciliation reads the current state, so a restart loses nothing.
+It provisions only namespaces that have the hub's tenant label and the name derived from their user.
+For a new namespace, it first reads the user's groups, because a claim cannot change its class
+later. An unchanged tenant causes no request. A problem is written into an annotation of the
+namespace as one sentence. Each reconciliation reads the current state, so a restart loses nothing.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Tenancy:
         self.caches.start()
 
     def begin(self) -> None:
-        """Start acting, and reconcile every tenant once."""
+        """Start the threads, and reconcile every tenant once."""
         self.membership.start()
         self._wake_all()
         self._keeper.start()
@@ -129,7 +129,7 @@ class Tenancy:
         self._begun = True
 
     def end(self, seconds: float = 5.0) -> None:
-        """Stop acting; wait up to `seconds` for running reconciliations."""
+        """Stop all threads; wait up to `seconds` for running reconciliations."""
         self._enough.set()
         self._published.set()
         self.membership.stop()
@@ -175,7 +175,9 @@ class Tenancy:
         self.turns.work.add(namespace_objects.namespace_of_user(user, self._prefix))
 
     def _keep(self) -> None:
-        """Publish the policy in force, and check whether pull secrets have changed."""
+        """Until `end`, publish the policy in force, and watch for changed pull secrets and for
+        expired overrides.
+        """
         digests: dict[str, str] = {}
         while not self._enough.is_set():
             self._published.wait(1.0)
@@ -187,12 +189,12 @@ class Tenancy:
             try:
                 self.accepted.publish()
                 digests = self._look_at_secrets(digests)
-            except Exception as error:  # noqa: BLE001 - nobody else would publish
+            except Exception as error:  # noqa: BLE001 - no other thread publishes
                 log.warning("the policy cannot be published: %s", error)
                 self._enough.wait(backoff_seconds(3))
 
     def _weigh_records(self) -> None:
-        """Compare the etcd share of all users' TFClusters with the policy's budget."""
+        """Compare what all users' TFClusters may take of etcd with the policy's budget."""
         users = [
             (each["metadata"].get("annotations") or {}).get(labels.USER, "")
             for each in self.caches.namespaces.every()
@@ -258,8 +260,8 @@ class Tenancy:
         return RESYNC * random.uniform(0.8, 1.2)
 
     def _provision(self, found: Object, user: str) -> tuple[list[str], str, bool]:
-        """Return the problems, the digest of the objects (empty if incomplete), and whether to
-        wait.
+        """Provision a namespace. Return the problems, the digest of the wanted objects (empty if
+        some are missing), and whether to check again soon.
         """
         head = found["metadata"]
         name, policy = head["name"], self.accepted.policy
@@ -307,7 +309,7 @@ class Tenancy:
             return [text.format(why=error.message or error.reason)]
 
     def _of_group(self, user: str) -> dict[str, str | None]:
-        """Return the annotations for the user's group; none while the groups are unknown."""
+        """Return the annotations for the user's group; empty while the groups are unknown."""
         if not self.membership.known:
             return {}
         return namespace_annotations(self._entitled(user))
@@ -333,8 +335,8 @@ class Tenancy:
     ) -> None:
         """Write problems and state on the namespace if they have changed.
 
-        An empty digest keeps the earlier one. None removes it, so that a returning user waits for
-        their rights.
+        If `digest` is empty, the earlier digest stays. If it is None, the earlier one is removed,
+        so that a returning user waits for their rights.
         """
         head = found["metadata"]
         annotations, there = head.get("annotations") or {}, head.get("labels") or {}

@@ -1,8 +1,8 @@
 """The sources of entitlements: the policy, overrides, and the hub's groups.
 
-A mistake in one of them is reported, and its last valid state stays in force. The last valid policy
-survives restarts. A change wakes the users whom it affects. This module owns the ConfigMap
-`tfcluster-hub-accepted`.
+A mistake in a source is reported, and the last valid state of the source stays in force. The last
+valid policy survives restarts. The namespaces that a change affects are reconciled. This module
+owns the ConfigMap `tfcluster-hub-accepted`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ class AcceptedPolicy:
                 self._judged(update.new)
 
     def _judged(self, written: Object | None) -> str:
-        """Put a new text into force and return an empty text, or return the mistake in it."""
+        """Put the policy in a ConfigMap into force and return an empty text. If the policy has a
+        mistake, change nothing and return the mistake.
+        """
         if written is None:
             return (
                 f"there is no ConfigMap {POLICY_MAP}: the last policy, or the defaults, stay in "
@@ -190,7 +192,7 @@ def change_override(api: Api, home: str, user: str, override: Override | None, n
     """Set or remove a user's override; drop expired ones. Return whether the user had one.
 
     Raises:
-        ApiError: the write was refused, or conflicted with another one.
+        ApiError: the write was refused, or conflicted with another write.
         ValueError: the stored overrides cannot be read.
     """
     where = path("configmaps", home)
@@ -237,7 +239,7 @@ PAGINATION = "application/jupyterhub-pagination+json"
 
 
 class Membership(BackgroundThread):
-    """Groups by user.
+    """The groups of each user, which a thread reads regularly from the hub.
 
     Args:
         url: URL of the hub's API, such as `http://hub:8081/hub/api`; empty if there are no groups.
@@ -265,15 +267,14 @@ class Membership(BackgroundThread):
     def ask(self, since: float) -> float:
         """Read the groups for a user who was first seen at `since`, in monotonic seconds.
 
-        Return 0 once a reading that began after `since` has ended. If it failed, the known groups
-        apply. Otherwise return the seconds to wait before the next call.
+        Return 0 once a reading that began after `since` has ended, even if it failed: the known
+        groups then apply. Until then, return the seconds to wait before the next call.
         """
         if not self._url:
             return 0.0
         with self._lock:
-            pause = (
-                GROUPS_SECONDS if self.problem else NEW_USER_SECONDS
-            )  # a request that hangs delays this namespace
+            # After a problem, ask rarely: a request that hangs delays this namespace.
+            pause = GROUPS_SECONDS if self.problem else NEW_USER_SECONDS
             rest = self._began + pause - time.monotonic()
             if self._began >= since:
                 return 0.0

@@ -1,8 +1,9 @@
 """Entitlements of the hub's users: sizes, quotas, storage, networks; each field has a default.
 Pure.
 
-For a user in several groups, the group with the highest priority applies; of equal ones, the first
-by name. The hub's spawner and `namespace_objects` apply the result; `policy` reads the file.
+For a user in several groups, the group with the highest priority applies; of groups with the same
+priority, the first by name. The hub's spawner and `namespace_objects` apply the result; `policy`
+reads the file.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Path = Annotated[str, Meta(pattern="^/[^:]*[^:/]$", description="an absolute pat
 Network = Annotated[str, Meta(description="a network such as 10.0.0.0/8")]
 Records = Annotated[int, Meta(ge=10, le=100_000, description="a whole number, 10 or more")]
 CLAIM = "10Gi"
-"""Size of a claim if the policy gives none."""
+"""Size of a claim if the policy sets none."""
 
 PriorityClass = Annotated[
     str,
@@ -146,7 +147,7 @@ class StorageSizes(Model, frozen=True):
 
 
 class SharedData(Model, frozen=True):
-    """Data that all users of a group may read, as a claim of this name in each tenant's namespace.
+    """Data that all users of a group may read, as the claim `name` in each tenant's namespace.
 
     Set either `volume`, a PersistentVolume for that tenant with `{namespace}` in its name, or
     `class`, a StorageClass whose volumes are all the same folder.
@@ -217,7 +218,7 @@ class Pool(Model, frozen=True):
 
 
 class Placement(Model, frozen=True):
-    """Where notebooks run. The operator's policy places tasks, the hub's Deployment the hub."""
+    """Where notebooks run. The operator's policy says where tasks run."""
 
     notebooks: Pool = Pool()
 
@@ -267,8 +268,8 @@ class HubPolicy(Model, frozen=True):
 
 
 def task_classes(policy: HubPolicy) -> tuple[str, ...]:
-    """Return the priority classes of all groups: users who change groups may have tasks of
-    several.
+    """Return the priority classes of all groups: users who change groups may have tasks of several
+    classes.
     """
     every = (policy.default, *policy.grants.values())
     return tuple(sorted({grant.priority_class for grant in every} - {""}))

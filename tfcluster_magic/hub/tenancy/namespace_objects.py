@@ -4,13 +4,13 @@ The same entitlement and cluster give the same objects, in the order of their cr
 template in `templates/tenancy`. Defaults of the API are written out, so that objects can be
 compared. This module creates nothing in the cluster.
 
-    ServiceAccounts   notebook, and default for tasks: the secrets of their images' registries
+    ServiceAccounts   notebook, and default for tasks; with the pull secrets of their images
     LimitRange        limits of one container
     NetworkPolicies   default-deny, and named exceptions
     claims            workspace, data, log, and the shared data of the group
     ResourceQuotas    tasks, notebooks, others (no pods), claims, records (TFClusters); created
                       after the claims, which a quota that does not count yet would refuse
-    RoleBindings      the user's rights, and the operator's; secrets only if the policy allows
+    RoleBindings      rights of the user and the operator; on secrets only if the policy allows
 
 Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names
 """
@@ -58,14 +58,14 @@ def namespace_prefix(asked: str = "") -> str:
 
 
 def namespace_of_user(user: str, start: str = DEFAULT_PREFIX) -> str:
-    """Return the namespace of a hub user, with this prefix."""
+    """Return the namespace of a hub user; `start` is the prefix."""
     return f"{start}{_safe_slug()(user, max_length=SLUG_LENGTH)}"
 
 
 @cache
 def _safe_slug() -> Callable[..., str]:
-    """Return KubeSpawner's function without importing its package, which takes seconds and 100
-    MB.
+    """Return KubeSpawner's function without importing its package: the import takes seconds and
+    100 MB.
     """
     package = find_spec("kubespawner")
     assert package is not None
@@ -160,7 +160,7 @@ def namespace_annotations(entitlement: Entitlement) -> dict[str, str | None]:
 
 @lru_cache(maxsize=64)
 def _common(grant: Grant, place: TenantContext) -> tuple[Object, ...]:
-    """Return the objects that are equal in all namespaces of a group. They are shared, so never
+    """Return the objects that are equal in all namespaces of a group. They are cached, so never
     change them.
     """
     accounts = [

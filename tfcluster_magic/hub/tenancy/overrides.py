@@ -31,8 +31,8 @@ _STORAGE = ("workspace", "data", "log")
 
 
 class Override(Model, frozen=True, omit_defaults=False):
-    """An override of one user; `until` and `at` are Unix seconds, the others are fields of the
-    policy.
+    """An override of one user. `until` and `at` are Unix seconds; `quota`, `storage` and `budget`
+    have fields of the policy.
     """
 
     until: float
@@ -49,9 +49,7 @@ _KIND = dict[str, Override]
 
 
 def read_overrides(text: str | bytes) -> dict[str, Override]:
-    """Decode the overrides of a file or a ConfigMap; return none for an empty text. Raises
-    ValueError.
-    """
+    """Decode the overrides of a file or a ConfigMap; an empty text has none. Raises ValueError."""
     return msgspec.json.decode(text, type=_KIND) if text.strip() else {}
 
 
@@ -61,11 +59,11 @@ def encode_overrides(overrides: Overrides) -> bytes:
 
 
 def checked_override(override: Override, now: float) -> Override:
-    """Return the override with its reason on one line.
+    """Check an override; return it with its reason on one line.
 
     Raises:
-        InvalidRequest: the override sets nothing, has a value that no policy may have, or has an
-            invalid end.
+        InvalidRequest: the reason is missing or too long, the end is invalid, or the override sets
+            nothing or a value that no policy may have.
     """
     wrong = []
     reason = one_line(" ".join(override.reason.split())).strip()
@@ -106,7 +104,7 @@ def entitled(
     try:
         grant = msgspec.convert(merged, Grant)
     except msgspec.ValidationError:
-        return found  # written by another release with other fields
+        return found  # another release wrote it, with other fields
     term = OverrideTerm(until=override.until, reason=override.reason)
     return Entitlement(grant, found.group, term)
 

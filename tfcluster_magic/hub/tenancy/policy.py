@@ -1,9 +1,9 @@
-"""The policy file of the hub's administrators, and overrides for single users. Pure.
+"""The policy file of the hub's administrators. Pure.
 
 The file is parsed strictly. A mistake is reported with its line, the value and what is allowed. In
 a parsed policy, limits are at least the requests, and names are unique. A group's settings are
-merged over those of `default`: mappings key by key, while lists are replaced. An override is merged
-over both until it expires. `entitlements` defines the fields and their defaults.
+merged over those of `default`: mappings key by key, while lists are replaced. `entitlements`
+defines the fields and their defaults; `overrides` changes them for single users.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Step = str | int
 
 
 def line_of(text: str, path: tuple[Step, ...]) -> int:
-    """Return the line, from 1, of the value at `path` in a YAML text."""
+    """Return the line number, counted from 1, of the value at `path` in a YAML text."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     line = 1
     for step in path:
@@ -107,7 +107,7 @@ _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 
 
 class PolicyMistake(TFClusterError):
-    """A mistake in the policy: its `line`, and in `what` the problem."""
+    """A mistake in the policy: `line` is its line number, and `what` describes it."""
 
     exit_code = 2
     http_status = 422
@@ -304,7 +304,7 @@ def _steps(path: str) -> Where:
     steps: list[Step] = []
     for found in _STEP.finditer(path):
         if found[1] is None and found[2] is None:
-            break  # a key of a mapping, which msgspec's message does not name
+            break  # `[...]`: msgspec does not name the key of a mapping
         steps.append(found[1] if found[1] is not None else int(found[2]))
     return tuple(steps)
 

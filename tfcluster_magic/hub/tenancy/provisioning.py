@@ -37,9 +37,9 @@ There = Mapping[tuple[str, str], Object]
 
 CLAIM, QUOTA = "PersistentVolumeClaim", "ResourceQuota"
 MERGED = ("ServiceAccount", CLAIM)
-"""Kinds that others also write to; only our own fields are changed."""
+"""Kinds of objects that others also write to; only our own fields are changed."""
 OF_A_GROUP = ("ServiceAccount", "LimitRange", "ResourceQuota", CLAIM)
-"""Kinds that may differ between groups."""
+"""Kinds of objects that may differ between groups."""
 NETWORKS = ("NetworkPolicy", "notebook-to-networks")
 
 
@@ -149,9 +149,8 @@ def _put_right(api: Api, namespace: str, wanted: Object, found: Object | None) -
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-            found = find_object(
-                api, f"{where}/{name}"
-            )  # an object without our label, or newer than the cache
+            # The object lacks our label, or is newer than the cache.
+            found = find_object(api, f"{where}/{name}")
         else:
             return
     if found is None or _is_right(wanted, found):
@@ -205,8 +204,8 @@ def _by_name(classes: Informer) -> dict[str, Object]:
 def _claim_problem(
     api: Api, namespace: str, name: str, claim: Object, classes: Mapping[str, Object]
 ) -> str | None:
-    """Return a sentence that says why a claim is pending, empty for a new claim; None if it waits
-    as intended.
+    """Return a sentence that says why a claim is pending; empty if the claim is new; None if it
+    waits for its first pod, as intended.
     """
     spec = claim["spec"]
     wanted = spec.get("storageClassName")
@@ -344,8 +343,8 @@ class PullSecrets:
 
 
 def make_secret(api: Api, namespace: str, body: Object) -> list[str]:
-    """Create a Secret that its user fills, unless it exists; it cannot be read here. Return the
-    refusal as a sentence. Raises ApiError.
+    """Create a Secret for the user to fill, unless it exists. Tenancy has no right to read it.
+    Return refusals as sentences. Raises ApiError.
     """
 
     def create() -> None:
@@ -359,8 +358,8 @@ def make_secret(api: Api, namespace: str, body: Object) -> list[str]:
 
 
 # -- removed users: rights are removed, runs are stopped, data stays. A namespace that is deleted
-# before its runs can stay Terminating. The only obstacle that is cleared are foreign finalizers of
-# TFClusters, because no other controller manages our kind.
+# before its runs can stay Terminating. Foreign finalizers of TFClusters are removed, because no
+# other controller manages our kind; anything else that delays a deletion stays.
 
 REMOVED, REMOVED_DATA = f"{labels.GROUP}/removed", f"{labels.GROUP}/removed-data"
 REMOVAL_SECONDS = 1.0
@@ -421,8 +420,8 @@ def suspend_schedules(api: Api, namespace: str, reason: str) -> None:
 def discard_runs(api: Api, namespace: str) -> bool:
     """Delete the runs of a namespace; return whether there were any. Raises ApiError.
 
-    If the namespace were deleted first, its Jobs could not create pods and would keep the failed
-    ones. Foreign finalizers would keep runs for ever and are removed.
+    If the namespace were deleted first, its Jobs could not create new pods and would keep their
+    failed pods. Foreign finalizers are removed, because they could keep a run for ever.
 
     Ref: https://kubernetes.io/docs/concepts/workloads/controllers/job/#backoff-limit-per-index
     """
@@ -458,8 +457,8 @@ def _release(api: Api, where: str, run: Object) -> None:
 
 
 def delete_tenant(api: Api, found: Object) -> float | None:
-    """Delete a namespace after its runs. Return the seconds until the next call, None when done.
-    Raises ApiError.
+    """Delete the runs of a namespace, then the namespace. Return the seconds until the next call;
+    None when done. Raises ApiError.
     """
     namespace = found["metadata"]["name"]
     runs = discard_runs(api, namespace)

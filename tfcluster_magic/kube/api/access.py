@@ -1,8 +1,8 @@
 """The connection to an API server, and explanations of its errors.
 
 Credentials are found as kubectl finds them: in the kubeconfig, or in the pod's service account.
-Each `ApiError` becomes one `TFClusterError` that names the server, the request and what to do.
-Imports stay light, because every command calls `in_pod` to find out where clusters run.
+Each `ApiError` becomes one `TFClusterError` that names the server, the request and what to do. The
+module imports little, because every command calls `in_pod` to find out where clusters run.
 
 Ref: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/ Ref:
 https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
@@ -147,8 +147,9 @@ def explain_api_error(error: ApiError, what: str = "", *, server: str = "") -> T
     """Return the error for the user that explains `error`.
 
     Args:
-        error: an error of the API server or of a proxy before it.
-        what: the requested object, such as `digits-2 in namespace alice`, for status 404.
+        error: an error of the API server, or of a proxy in front of it.
+        what: the requested object, such as `digits-2 in namespace alice`; the message for status
+            404 names it.
         server: the server's address, `Api.server`.
     """
     if error.unanswered:
@@ -215,7 +216,7 @@ def _network_error_text(message: str) -> str:
 
 def _forbidden(error: ApiError) -> TFClusterError:
     found = _FORBIDDEN.search(error.message)
-    if not found:  # a quota or an admission policy; its message explains itself
+    if not found:  # a quota or an admission policy, whose message says why
         return NotAllowed(_("the cluster refuses: {why}").format(why=error.message))
     from . import labels
 

@@ -41,7 +41,8 @@ API_PREFIXES = {
     "customresourcedefinitions": "/apis/apiextensions.k8s.io/v1",
     "selfsubjectaccessreviews": "/apis/authorization.k8s.io/v1",
 }
-"""The API group of each resource; others belong to the core group."""
+"""The path of each resource's API group; a resource that is not listed belongs to the core group.
+"""
 
 
 def path(resource: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
@@ -56,7 +57,9 @@ def path(resource: str, namespace: str = "", name: str = "", subresource: str = 
 
 
 class StreamCloser:
-    """Closes a stream that another thread reads; that thread gets an ApiError or the end."""
+    """Closes a stream that another thread reads; the reading thread gets an ApiError or the end of
+    the stream.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -70,7 +73,7 @@ class StreamCloser:
             self._shut()
 
     def reach(self, response: urllib3.BaseHTTPResponse | None) -> None:
-        """Set the current stream."""
+        """Set the current stream; close it if this object was called before."""
         with self._lock:
             self._response = response
             if self.made:
@@ -91,7 +94,7 @@ WATCH_SECONDS = 40
 noticed.
 """
 SILENCE = 10.0
-"""Seconds, after WATCH_SECONDS without a byte, after which a watch counts as dead."""
+"""A watch counts as dead after WATCH_SECONDS plus this many seconds without a byte."""
 FIRST_PAGE, PAGE = 50, 200
 """Number of objects in the first page of a list, and the maximum number in each later page. Ref:
 api-concepts, "Retrieving large results sets in chunks".
@@ -103,9 +106,9 @@ in memory as a whole.
 
 
 class ApiError(Exception):
-    """The API refused or did not answer.
+    """The API server refused a request or did not answer it.
 
-    `status` is the HTTP status, 0 without an answer. `reason` is a metav1.StatusReason such as
+    `status` is the HTTP status; 0 if there was no answer. `reason` is a metav1.StatusReason such as
     `NotFound`, `AlreadyExists`, `Conflict` or `Forbidden`.
     """
 
@@ -220,7 +223,9 @@ class Api:
         return self._json("PATCH", where, body, query, ANSWER_SECONDS, kind)
 
     def patch(self, where: str, operations: list[Object], **query: object) -> Object:
-        """Change an object by operations (RFC 6902), such as `test` and `add`. Raises ApiError."""
+        """Change an object by a list of operations (RFC 6902), such as `test` and `add`. Raises
+        ApiError.
+        """
         kind = "application/json-patch+json"
         return self._json("PATCH", where, operations, query, ANSWER_SECONDS, kind)
 
@@ -235,8 +240,8 @@ class Api:
     def delete(
         self, where: str, *, uid: str = "", propagation: str = "Background", **query: object
     ) -> Object:
-        """Delete an object; with `uid`, only if the object has this uid (409: the name has another
-        uid now).
+        """Delete an object; with `uid`, only if the object has this uid (409: another object has
+        the name now).
         """
         body: Object = {"propagationPolicy": propagation}
         if uid:
@@ -381,9 +386,9 @@ def _refusal(status: int, said: bytes | Object) -> ApiError:
     )
 
 
-# Reading and deleting objects that may be gone already; their absence is no error here. A deleted
-# object with finalizers stays, with a deletionTimestamp, until the last finalizer is removed. Ref:
-# https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/
+# Reading and deleting objects that may be gone already; a missing object is no error here. A
+# deleted object with finalizers stays, with a deletionTimestamp, until the last finalizer is
+# removed. Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/
 
 COLLECTOR_FINALIZERS = ("foregroundDeletion", "orphan")
 """The finalizers of the garbage collector, which removes them itself."""
@@ -395,7 +400,7 @@ def is_deleted(found: Mapping[str, Any]) -> bool:
 
 
 def foreign_finalizers(found: Mapping[str, Any]) -> list[str]:
-    """Return the finalizers of an object that Kubernetes does not remove itself."""
+    """Return the object's finalizers, except those that Kubernetes removes itself."""
     return [
         each
         for each in found["metadata"].get("finalizers") or ()

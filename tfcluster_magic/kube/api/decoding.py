@@ -1,8 +1,8 @@
 """Decoding of objects: the fields that are read and cached, trimming, times. Pure.
 
-Decoders return plain dicts with only the fields that are read here. A pod is sent three times until
-it runs. Most of it is managedFields or our own input, and skipping that costs a tenth of decoding
-it.
+Decoders return plain dicts with only the fields that are read here. The API server sends each pod
+three times before the pod runs. Most of a pod is managedFields or our own input; to skip these
+parts costs a tenth of the time of decoding them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .labels import GROUP
 class Shape:
     """The decoders of a kind of objects: one for watch events, one for pages of a list.
 
-    Create them at import: msgspec inspects a type at its first use, and crashes when two threads do
-    that at once (0.22).
+    Create them at import: msgspec inspects a type at its first use, and msgspec 0.22 crashes when
+    two threads do that at once.
     """
 
     def __init__(self, kind: Any) -> None:
@@ -167,7 +167,9 @@ _OF_RECORD = (
     *("deletionTimestamp", "finalizers"),
 )
 _TOLD_BYTES = 16 * 1024
-"""Maximum characters of one of our annotations. A longer one is ignored; no launch writes one."""
+"""Maximum characters of one of our annotations. No launch writes a longer annotation; a longer one
+is ignored.
+"""
 _SHOWN = ("interpreter", *(f"program.{name}" for name in ("source", "entrypoint", "path", "url")))
 """Texts that the operator's turns read; each has at most 4096 characters."""
 _PAYLOAD = {each.path for each in PAYLOAD if each.names[0] != "pods"}.difference(_SHOWN)
@@ -178,13 +180,15 @@ _OF_ENDED_STATUS = (
     "observedGeneration",
 )
 _LONGEST_SHOWN = 100
-"""Maximum characters kept of a pod annotation, as many as a refusal shows."""
+"""A pod annotation in the cache is cut to this many characters; the message of a refusal shows no
+more.
+"""
 
 
 def trim_tfcluster(found: Object) -> Object:
     """Return a TFCluster with only the fields that the operator's turns read.
 
-    The result lacks environment, arguments and program, which may fill a record. A run that is over
+    The result lacks the environment, arguments and program, which may be large. A run that is over
     keeps only what accounting, retention and counts need.
     """
     head = {key: value for key, value in found["metadata"].items() if key in _OF_RECORD}

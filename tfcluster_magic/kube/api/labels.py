@@ -25,10 +25,10 @@ created again.
 """
 TASK_TYPE = f"{GROUP}/task-type"
 TASK = f"{GROUP}/task"
-"""Label of a pod without a Job index: `worker-3`."""
+"""Label of a pod that has no Job index: the pod's task, `worker-3`."""
 TENANT = f"{GROUP}/tenant"
-"""Label of a namespace; "true": the operator runs tasks in the namespace and publishes its options
-there.
+"""Label of a namespace; "true": the operator runs tasks in the namespace, and publishes launch
+options there.
 """
 OPERATOR = ("tfcluster-system", "operator")
 """Namespace and name of the operator's service account."""
@@ -41,19 +41,21 @@ NOTEBOOK = f"{GROUP}/notebook"
 FOR_TASKS = f"{GROUP}/for-tasks"
 """Label of secrets; "true": tasks may use the secret."""
 MOUNTED_AT = f"{GROUP}/mounted-at"
-"""Annotation of a claim: the path at which every task of its namespace mounts it read-only."""
+"""Annotation of a claim: the path at which every task of the namespace mounts the claim read-only.
+"""
 QUEUE = f"{GROUP}/queue"
-"""Annotation of a namespace: Volcano's queue of its tasks, instead of the policy's."""
+"""Annotation of a namespace: Volcano's queue for its tasks, instead of the queue in the policy."""
 PRIORITY_CLASS = f"{GROUP}/priority-class"
-"""Annotation of a namespace: the priority class of its tasks, instead of the policy's."""
+"""Annotation of a namespace: the priority class of its tasks, instead of the class in the policy.
+"""
 REQUIRE_DIGEST = f"{GROUP}/require-digest"
 """Annotation of a namespace; "true": images that its runs name need a digest."""
 USER_GROUP = f"{GROUP}/group"
 """Annotation of a namespace: its user's group, whose grants in the hub's policy apply."""
 BUDGET = f"{GROUP}/budget"
-"""Annotation of a namespace: the CPU- and GPU-hours of its user, `budget.Budget` as JSON."""
+"""Annotation of a namespace: the CPU- and GPU-hours of its user, `budgets.Budget` as JSON."""
 USER = f"{GROUP}/user"
-"""Annotation of a namespace: the hub user that it belongs to."""
+"""Annotation of a namespace: the hub user to whom the namespace belongs."""
 SCHEDULE = f"{GROUP}/schedule"
 """Label of a run that a schedule launched: the schedule's name."""
 SCHEDULE_UID = f"{GROUP}/schedule-uid"
@@ -62,17 +64,19 @@ DUE = f"{GROUP}/due"
 """Label of a run that a schedule launched: the due time in UTC, `20261127T020000Z`."""
 INDEX = "batch.kubernetes.io/job-completion-index"
 INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
-"""Annotation of a pod: the number of failures that the Job counted at its index before this pod."""
+"""Annotation of a pod: the number of failures that the Job counted for the pod's index before this
+pod.
+"""
 INDEX_IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
-"""Annotation of a pod: the number of disruptions at its index before this pod, if the Job counts
-them apart from failures.
+"""Annotation of a pod: the number of disruptions that the Job counted for the pod's index before
+this pod, if the Job counts disruptions apart from failures.
 """
 OPTIONS = "tfcluster-options"
-"""The ConfigMap in each tenant's namespace with the launch options and what fits now."""
+"""The ConfigMap in each tenant's namespace with the launch options and the free resources."""
 NOTIFICATIONS = "tfcluster-notifications"
 """The Secret in each user's namespace with the rules of notifications."""
 NOTIFIED = f"{GROUP}/notifications"
-"""Label of the Secret `NOTIFICATIONS`: "true"."""
+"""Label of the Secret `NOTIFICATIONS`; its value is "true"."""
 PORT = 2222
 """The port of TensorFlow servers in pods."""
 CLIENT_PORTS = (2230, 2249)
@@ -91,7 +95,7 @@ def opt_in_command(namespace: str, *, label: bool = True, bind: bool = True) -> 
 
     Args:
         namespace: the namespace.
-        label: whether the namespace lacks the label.
+        label: whether the namespace lacks the label `TENANT`.
         bind: whether the namespace lacks the RoleBinding.
     """
     home, account = OPERATOR
@@ -112,8 +116,8 @@ def job_name(run: str, task_type: TaskType) -> str:
 def files_name(run: str, uid: str) -> str:
     """Return the name of a run's ConfigMap, which no later run of that name shares.
 
-    A kubelet caches an immutable ConfigMap while a pod uses it. New pods that name the same
-    ConfigMap would get the old files.
+    A kubelet caches an immutable ConfigMap while a pod uses it. If a later run used the same name,
+    its pods could get the old files.
     """
     return f"{run}-{uid[:8]}" if uid else run
 
@@ -138,7 +142,9 @@ def run_labels(run: str, uid: str, task_type: TaskType | None = None) -> dict[st
 
 
 def pod_labels(run: str, uid: str, task_type: TaskType) -> dict[str, str]:
-    """Return the labels of a task's pod, without redundant ones, because pods are many."""
+    """Return the labels of a task's pod, without redundant labels, because a run may have many
+    pods.
+    """
     doubled = {f"app.kubernetes.io/{each}" for each in ("name", "instance", "component")}
     return {k: v for k, v in run_labels(run, uid, task_type).items() if k not in doubled}
 

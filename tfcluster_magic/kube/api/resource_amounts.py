@@ -61,7 +61,7 @@ def largest(parts: Iterable[Mapping[str, float]]) -> Amounts:
 
 
 def pod_resources(spec: Mapping[str, Any], what: str = "requests") -> Amounts:
-    """Return the `requests` of a pod with this spec, or its `limits`."""
+    """Return the requests of a pod with this spec; its limits, if `what` is "limits"."""
 
     def of(container: Mapping[str, Any]) -> Amounts:
         return parse_amounts((container.get("resources") or {}).get(what))
@@ -109,7 +109,7 @@ def format_amounts(each: Mapping[str, float]) -> str:
 
 
 def holders(held: Mapping[str, Amounts]) -> list[str]:
-    """Return a text for each run that uses something, the largest first."""
+    """Return a text for each run that uses resources; the run that uses most comes first."""
     order = sorted(held, key=lambda run: -held[run].get("memory", 0.0))
     names = [f"{run} ({format_amounts(held[run])})" for run in order if format_amounts(held[run])]
     if len(names) > MOST_HOLDERS:

@@ -1,10 +1,11 @@
 """Leader election by a Lease: one controller of a kind acts at a time.
 
-A leader stops acting before anybody else may begin: it gives up `DEADLINE` after *sending* its last
-renewal, five seconds before the Lease is free. A delayed write is refused if another process has
-written in the meantime. A process that ends normally releases the Lease. A process that restarts
-with the same identity (a container in its pod) takes the Lease up again. Clocks of different
-machines are never compared: a Lease is free when it stayed unchanged for its whole duration.
+A leader stops acting before anybody else may begin: it gives up `DEADLINE` seconds after *sending*
+its last renewal, five seconds before the Lease is free. A delayed write is refused if another
+process has written in the meantime. A process that ends normally releases the Lease. A process that
+restarts with the same identity (a container in its pod) continues to hold the Lease. Clocks of
+different machines are never compared: a Lease is free when it stayed unchanged for its whole
+duration.
 
 Every signed-in account may read the operator's Lease. If the Lease is older than `SILENT_AFTER`, no
 operator is alive. Its age is the difference of two times by the API server's clock: the last write
@@ -30,7 +31,9 @@ from ..api.decoding import epoch_seconds
 OPERATOR_NAMESPACE, OPERATOR_LEASE = "tfcluster-system", "tfcluster-operator"
 """Namespace and name of the Lease, unless the operator publishes another place."""
 LEASE_KEY = "lease"
-"""Key in the published options for another place of the Lease: `namespace/name`."""
+"""Key in the published options: the place of the Lease, `namespace/name`, if it is not the default
+place.
+"""
 SILENT_AFTER = 15.0
 """Age in seconds of a Lease whose holder has certainly stopped acting: DEADLINE and a margin."""
 AGE_SECONDS = 3.0

@@ -39,7 +39,7 @@ def start_logging(*, as_json: bool) -> None:
 
 
 class OneLineFormatter(logging.Formatter):
-    """Formats a record on one line: time, level and text, or the same as JSON."""
+    """Formats a record on one line: time, level and text, or the same three fields as JSON."""
 
     def __init__(self, as_json: bool) -> None:
         super().__init__("%(message)s")
@@ -170,7 +170,9 @@ def lease_identity(asked: argparse.Namespace) -> str:
 
 
 def exit_without_lease() -> NoReturn:
-    """Exit at once: the Lease is lost, and a turn in progress would write beside the new leader."""
+    """Exit at once: the Lease is lost, and a turn in progress could write at the same time as the
+    new leader.
+    """
     os._exit(LOST_LEASE)
 
 
@@ -203,7 +205,7 @@ class RunnableController(Protocol):
 
 
 class ControllerProcess:
-    """The whole process.
+    """The process of a controller, with its election, probes and metrics.
 
     Args:
         api: the connection.

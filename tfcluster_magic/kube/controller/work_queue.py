@@ -64,7 +64,9 @@ class WorkQueue(Generic[K]):
             self._changed.notify()
 
     def get(self) -> K | None:
-        """Wait for the next key, which belongs to this worker until `done`; None once closed."""
+        """Return the next key as soon as there is one; None once the queue is closed. The key
+        belongs to this worker until `done`.
+        """
         with self._changed:
             while not self._closed:
                 self._ring()
@@ -190,8 +192,8 @@ class KeyedWorkers(Generic[K]):
     """A queue of keys with its workers.
 
     Args:
-        look: takes one turn; returns the seconds until the next turn, or None if nothing is left to
-            do.
+        look: takes one turn, that is, handles a key once; returns the seconds until the key's next
+            turn, or None if nothing is left to do.
         leads: whether this process may act.
         tell: called with each failed turn, to log it.
         took: called with the duration of each turn in seconds.
@@ -221,7 +223,7 @@ class KeyedWorkers(Generic[K]):
             thread.start()
 
     def stop(self, seconds: float) -> None:
-        """Take no more turns; wait up to this many seconds for those in progress."""
+        """Take no more turns; wait up to this many seconds for the turns in progress."""
         self.work.close()
         deadline = time.monotonic() + seconds
         for thread in self._threads:

@@ -2,7 +2,7 @@
 
 `kubectl apply` refuses the same specs as `%tfcluster launch`, with the same messages, before
 anything is stored. Only `stop` of a stored spec can change. Rules that a schema cannot express are
-in CEL; `launch.validation` has the same rules, and a test compares both. `spec.resource_form`
+in CEL; `launch.validation` has the same rules, and a test compares the two. `spec.resource_form`
 defines names, units and types of fields.
 
 Ref:
@@ -59,8 +59,8 @@ def structural_schema(
 ) -> Object:
     """Return the definition `name` of a JSON Schema (2020-12) with every reference resolved.
 
-    Unless `strict`, it has neither bounds nor defaults. Fields that only the operator writes use
-    this form, so that an older schema accepts everything from a newer operator.
+    Unless `strict`, the result has neither bounds nor defaults. Fields that only the operator
+    writes use this form, so that an older schema accepts everything from a newer operator.
     """
     definitions = schema["$defs"]
     with language("en"):
@@ -73,7 +73,9 @@ def _node(
     strict: bool,
     models: Mapping[str, type[Model]],
 ) -> Object:
-    """Return one structural schema: `type` is always set, and no field is only in `anyOf`."""
+    """Return one node as a structural schema: `type` is always set, and no field is defined only in
+    `anyOf`.
+    """
     told, model = _resolved(node, definitions, models)
     if "anyOf" in told:  # such as the values of a message, which may be messages themselves
         return {"x-kubernetes-preserve-unknown-fields": True}
@@ -135,7 +137,9 @@ def _resolved(
 
 
 def cel_matches(value: str, pattern: str) -> str:
-    """Return a CEL expression that tests `value` against a pattern without quotation marks."""
+    """Return a CEL expression that tests `value` against a pattern, which must not contain
+    quotation marks.
+    """
     return f"{value}.matches(r'{pattern}')"
 
 
@@ -204,8 +208,8 @@ def _under(folders: tuple[str, ...]) -> str:
 
 
 def _at_least(value: str, least: str) -> str:
-    """Return a CEL expression that is true if a quantity has at least this value. Other rules
-    refuse values that are not quantities.
+    """Return a CEL expression that is true if a quantity is at least `least`, or if `value` is no
+    quantity: other rules refuse such a value.
     """
     return (
         f"!isQuantity(string({value})) || "
@@ -246,7 +250,7 @@ def _characters(root: str, row: PayloadField) -> str:
 
 
 _PAYLOAD = " + ".join(_characters("self", row) for row in PAYLOAD)
-"""CEL expression for the characters of all texts that have no limit of their own.
+"""CEL expression for the number of characters in all texts that have no limit of their own.
 `k8s/base/admission.yaml` limits their bytes; counting bytes here would cost too much in CEL.
 """
 
@@ -300,7 +304,9 @@ def _texts(where: str, row: PayloadField) -> Iterator[str]:
 
 
 def _as_text(where: str, part: PayloadField) -> str:
-    """Return a part of an object as one text; entries of a map are joined with their overhead."""
+    """Return a CEL expression for a part of an object as one text. Entries of a map are joined by
+    separators that are as long as their overhead.
+    """
     if part.kind is Texts.ONE:
         return where
     around = "-" * AROUND
@@ -514,7 +520,7 @@ def crd_object() -> Object:
 def definition(
     kind: str, plural: str, short_name: str, columns: Sequence[Column], schema: Object
 ) -> Object:
-    """Return the CustomResourceDefinition of our kind."""
+    """Return the CustomResourceDefinition of one of our kinds."""
     names = {
         "kind": kind,
         "listKind": f"{kind}List",
@@ -554,7 +560,7 @@ def definition(
 
 
 def whole_object(kind: str, description: str, name: Object, spec: Object, status: Object) -> Object:
-    """Return the schema of an object of a kind of ours, without rules of its own."""
+    """Return the schema of an object of one of our kinds, without rules for the whole object."""
     generated = {"description": "Not supported: the names of runs are numbered.", "type": "string"}
     return {
         "description": description,
@@ -676,16 +682,16 @@ def at_path(node: Object, where: str) -> Any:
 
 _NAME, _DASH = "self.metadata.name", "self.metadata.name.lastIndexOf('-') + 1"
 _NEXT = f"[dyn({_NAME}.substring(0, {_DASH})), dyn(int({_NAME}.substring({_DASH})) + 1)]"
-"""Both parts of the next run's name, in CEL. To convert a number to text would cost too much,
-because the API server does not know the length of the text.
+"""CEL for a list of the two parts of the next run's name, `digits-` and 3. To convert the number to
+text would cost too much, because the API server does not know the length of the text.
 """
 
 
 def _unchanging(spec: Object) -> list[Object]:
     """Return the transition rules: in an existing run only `stop` can be set, and only once.
 
-    They stand at the root, because CEL knows the run's name only there. The next name follows from
-    it.
+    They stand at the root, because CEL knows the run's name only there. The messages name the next
+    run, which follows from this name.
     """
     found = []
     for name in (field.encode_name for field in fields(Spec)):

@@ -56,16 +56,17 @@ from ..api.client import Object, foreign_finalizers, is_deleted
 from ..api.decoding import epoch_seconds
 from ..api.labels import GROUP, PORT, RUN_PATTERN, host_name
 
-# msgspec inspects a type at its first use, and crashes when two threads do that at once (0.22).
+# msgspec inspects a type at its first use, and msgspec 0.22 crashes when two threads do that at
+# once.
 msgspec.json.Decoder(TFCluster)
 
 LOG_PATH = "/log"
 """Mount path of claims for logs if the status names no folder."""
 NOTE, DISPLAY_NAME, TAGS = f"{GROUP}/note", f"{GROUP}/display-name", f"{GROUP}/tags"
-"""Annotations with the note, display name and tags of a run; commas separate tags."""
+"""Annotations with the note, display name and tags of a run; tags are separated by commas."""
 WARNINGS = f"{GROUP}/warnings"
-"""Annotation with the warnings of a launch as a JSON list, because only the operator may write
-status.
+"""Annotation with the warnings of a launch, as a JSON list. They are not in the status, because
+only the operator may write the status.
 """
 INFERRED = f"{GROUP}/inferred"
 """Annotation with the inferences of a launch from the program, as a JSON list of messages."""
@@ -79,7 +80,7 @@ def read(thing: Mapping[str, Any]) -> TFCluster:
     Sizes are not checked if the object has a status, because an operator has then accepted it.
 
     Raises:
-        InvalidRequest: its name or spec is invalid; the message lists every problem.
+        InvalidRequest: the object's name or spec is invalid; the message lists every problem.
     """
     head, told = thing.get("metadata") or {}, list[str]()
     problems: list[Problem] = []
@@ -254,11 +255,11 @@ def write_stop(stop: Stop) -> Object:
 
 
 def write_status(status: Status, generation: int = 0, before: Mapping[str, Any] = {}) -> Object:
-    """Return the status that the operator writes.
+    """Return the status in the form that the operator writes to the resource.
 
-    It lacks addresses, which follow from the name. It has conditions, the observed generation, and
-    `ready` for `kubectl get`, which cannot sum counts. It takes at most STATUS_BYTES in etcd: of a
-    larger status, the least important parts are dropped.
+    The result lacks addresses, which follow from the name. It has conditions, the observed
+    generation, and `ready` for `kubectl get`, which cannot sum counts. It takes at most
+    STATUS_BYTES in etcd: the least important parts of a larger status are dropped.
 
     Args:
         status: the run's status.
@@ -289,16 +290,20 @@ def _written(status: Status, generation: int, before: Mapping[str, Any], words: 
 
 
 # -- a status that is too large --------------------------------------------------------------------
-# The last lines of programs and twenty ended tasks can together make a status too large. The least
-# important texts, and texts that logs or annotations have too, are removed first. Everything that
+# The last output lines of twenty failed tasks can make a status too large. Texts of little
+# importance, and texts that are also in logs or annotations, are removed first. Every field that
 # decides about the run stays.
 
 _FEW, _SHORT, _LINE, _SENTENCES = 10, 80, 200, 1000
-"""Limits of shorter forms: events; characters of a text, a first line and the message."""
+"""Limits in a shortened status: the number of events; characters of a text, of a first line and of
+the message.
+"""
 
 
 def _told_once(status: Status) -> Status:
-    """Return the status without repetitions: events lack the text that the conditions have."""
+    """Return the status without repetitions: an event with the message of the status keeps only the
+    first line.
+    """
     events = (
         replace(each, message=_first_line(each.message), messages=())
         if each.message == status.message
@@ -336,7 +341,7 @@ def _in_few_words_of_others(status: Status) -> Status:
 
 
 def _with_problems(most: int) -> Callable[[Status], Status]:
-    """Return a function that shortens a refusal to `most` problems."""
+    """Return a function that limits the problems in a status's message to `most`."""
 
     def shorter(status: Status) -> Status:
         parts = tuple(
@@ -413,7 +418,9 @@ def is_released(found: Mapping[str, Any]) -> bool:
 
 
 def ended_at(found: Mapping[str, Any]) -> float | None:
-    """Return when an object's run ended, in seconds since the epoch; None if it has not ended."""
+    """Return the time at which an object's run ended, in seconds since the epoch; None if it has
+    not ended.
+    """
     status = found.get("status") or {}
     return epoch_seconds(status.get("completionTime") or status.get("releasedTime"))
 
@@ -427,8 +434,8 @@ def seconds_of(found: Mapping[str, Any], name: str) -> float | None:
 
 
 def usage_of(found: Mapping[str, Any]) -> Usage | None:
-    """Return how long the tasks of an object's run have used resources; None if they never used
-    resources.
+    """Return the time for which the tasks of an object's run have used resources; None if they
+    never used resources.
     """
     said = (found.get("status") or {}).get("usage")
     try:
@@ -542,7 +549,7 @@ def _known(content: object, kind: type[Model], path: str, told: list[str]) -> An
 
 
 def _status(content: Mapping[str, Any], told: list[str]) -> Status:
-    """Return the status as far as this version understands it; unknown values are dropped."""
+    """Return the status; values that this version does not know are dropped."""
     content = resource_form.read(Status, {k: v for k, v in content.items() if k not in _SHOWN})
     known = _known(content, Status, "status", told)
     kept: dict[str, Any] = {}
@@ -565,7 +572,9 @@ _PHASES = (
     ("running_at", Phase.RUNNING),
     ("started_at", Phase.STARTING),
 )
-"""The phases that replace an unknown one: the first whose field the status has."""
+"""The phases that replace an unknown phase: the first phase in this list whose field the status
+has.
+"""
 _REASONS = {
     Phase.QUEUED: Reason.QUEUED,
     Phase.STARTING: Reason.STARTING,
@@ -579,7 +588,7 @@ _REASONS = {
 
 def _ending(spec: Spec, head: Mapping[str, Any]) -> Spec:
     """Return the spec; add a stop request if the record is being deleted. A finalizer may keep the
-    record for ever, but its tasks must end.
+    record for ever, but the run's tasks must end.
     """
     if spec.stop is not None or not is_deleted({"metadata": head}):
         return spec
@@ -598,7 +607,9 @@ def _newer(told: Sequence[str]) -> list[str]:
 
 
 def _warned(head: Mapping[str, Any]) -> list[str]:
-    """Return the warnings of the launch. Anybody may have written anything into the annotation."""
+    """Return the warnings of the launch. The annotation may have any content, because anybody may
+    write it.
+    """
     try:
         said = json.loads((head.get("annotations") or {}).get(WARNINGS, "[]"))
     except (ValueError, RecursionError):
@@ -607,7 +618,7 @@ def _warned(head: Mapping[str, Any]) -> list[str]:
 
 
 def _with_unpinned(told: tuple[Message, ...], spec: Spec) -> tuple[Message, ...]:
-    """Return the messages, with one more if the program is not a snapshot."""
+    """Return the messages; add messages that say why the program is not a snapshot, if so."""
     more = snapshots.unpinned_messages(spec.program)
     return (*told, *(each for each in more if each not in told))
 

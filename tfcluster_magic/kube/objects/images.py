@@ -1,7 +1,7 @@
 """References of container images, and patterns that admit images. Pure.
 
 A reference is parsed as container runtimes parse it (registry, repository, tag, digest). Otherwise
-a text could look allowed here and name another image for a runtime.
+this module could admit a text that means another image to a runtime.
 
 Ref: https://github.com/distribution/reference/blob/main/reference.go
 """
@@ -28,7 +28,7 @@ _LONGEST = 255
 
 @dataclass(frozen=True)
 class ImageReference:
-    """An image or a pattern of images; the tag and the digest are empty if not given."""
+    """An image or a pattern of images; `tag` and `digest` are empty if the text has none."""
 
     registry: str
     repository: tuple[str, ...]
@@ -42,8 +42,8 @@ class ImageReference:
 
 
 def parse_image(text: str) -> ImageReference:
-    """Return an image with its defaults: `python` is `docker.io/library/python:latest`. Raises
-    ValueError if the text is not an image reference.
+    """Return the image that a text names, with defaults filled in: `python` is
+    `docker.io/library/python:latest`. Raises ValueError if the text is not an image reference.
     """
     found = _split(text)
     tag = found.tag or ("" if found.digest else LATEST)
@@ -68,14 +68,14 @@ def _split(text: str) -> ImageReference:
     first, *others = f"{path}{slash}{last}".split("/")
     if (at and not digest) or (colon and not tag):
         raise ValueError(Message("ImageTagMissing"))
-    # Container runtimes recognize a registry by these signs.
+    # Container runtimes use the same test to decide whether the first part is a registry.
     is_registry = others and (
         any(mark in first for mark in ".:") or first == "localhost" or first != first.lower()
     )
     if not is_registry:
         first, others = DOCKER_HUB, [first, *others]
-    # Host names are case-insensitive. But if only a capital letter shows that the first part is a
-    # registry, the letter stays.
+    # Host names are case-insensitive. But if nothing except a capital letter shows that the first
+    # part is a registry, the capital letter stays.
     registry = first.lower() if any(mark in first for mark in ".:") else first
     if registry == f"index.{DOCKER_HUB}":
         registry = DOCKER_HUB
@@ -110,7 +110,7 @@ def pattern_mistake(text: str) -> str:
 
 
 def admits_image(pattern: str, image: ImageReference) -> bool:
-    """Return whether a pattern admits an image; they are compared part by part.
+    """Return whether a pattern admits an image; pattern and image are compared part by part.
 
     `*` matches inside one part of the registry or repository; `**` as a whole part matches one or
     more parts. A pattern without wildcards is one image. A pattern with a tag admits no digest,

@@ -28,12 +28,12 @@ from .policy import Policy
 Object = dict[str, Any]
 
 PER_TASK_ADDRESS_PATTERN = "{name}-{type}-{index}"
-"""A task's host: its Service's name."""
+"""The host of a task: the name of the task's own Service."""
 
 
 def objects_per_task(cluster: TFCluster, policy: Policy, *, namespace: str) -> list[Object]:
-    """Return all objects, with one workload for each task in display order. Raises the errors of
-    `run_objects.objects_of_run`.
+    """Return all objects of a run, with one workload for each task; tasks are in display order.
+    Raises the errors of `run_objects.objects_of_run`.
     """
     content = task_files(cluster, policy, PER_TASK_ADDRESS_PATTERN)
     found = run_objects.shared_objects(cluster, policy, content, namespace=namespace)
@@ -97,7 +97,7 @@ def render_manifests(cluster: TFCluster, policy: Policy, layout: ManifestLayout)
 
 
 def native_objects(paper: TFCluster, policy: Policy) -> list[Object]:
-    """Return what the operator creates, including the parameter servers' Job."""
+    """Return the objects that the operator creates, including the parameter servers' Job."""
     ps = run_objects.ps_job(paper, policy, namespace="", owners=())
     return [*run_objects.objects_of_run(paper, policy, namespace=""), *([ps] if ps else [])]
 
@@ -143,7 +143,7 @@ def _said(error: Exception) -> str:
 
 
 def _where(error: Exception, file: Path) -> str:
-    """Return the line of the template that failed, which Jinja puts into the traceback."""
+    """Return file and line of the template's mistake, which Jinja puts into the traceback."""
     folder = str(file.parent)
     lines = [
         f"{frame.filename}:{frame.lineno}"

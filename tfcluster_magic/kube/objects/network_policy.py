@@ -94,7 +94,7 @@ def task_network_policy(
     dns: Sequence[DnsResolver],
     egress: Sequence[str],
 ) -> Object:
-    """Return the NetworkPolicy of a run's pods, with the connections that they may accept and make.
+    """Return the NetworkPolicy that lists the connections that a run's pods may accept and make.
     The servers of an In-Graph run may reach the notebook that drives them.
     """
     return templates.render_object(
@@ -121,7 +121,7 @@ def parse_network(text: str) -> Network:
 def ip_block(text: str) -> Object:
     """Return the ipBlock of a granted network, with an exception for each closed network in it.
 
-    Raises ValueError for what `network_mistake` refuses.
+    Raises ValueError if `network_mistake` refuses the network.
     """
     if why := network_mistake(text):
         raise ValueError(why)
@@ -150,7 +150,7 @@ def network_mistake(text: str) -> str:
 
 
 def dns_mistake(servers: Sequence[DnsResolver]) -> str:
-    """Return why these cannot be the cluster's DNS servers; empty if they can."""
+    """Return why `servers` cannot be the cluster's DNS servers; empty if they can."""
     if not servers:
         return _("there must be one DNS server at least")
     for each in servers:
@@ -180,7 +180,7 @@ def _dns_network_mistake(server: DnsResolver) -> str:
 
 
 def dns_rules(servers: Sequence[DnsResolver]) -> list[Object]:
-    """Return the egress rules that let pods ask these servers, one for each port."""
+    """Return the egress rules that let pods ask these servers: one rule for each port."""
     ports = dict.fromkeys(each.port for each in servers)
     return [
         {

@@ -1,10 +1,10 @@
 """The Secret with a user's notification rules and deliveries on Kubernetes. Pure.
 
-Each user's namespace has one, `labels.NOTIFICATIONS`. The user writes the rules, with the URLs and
-secrets of receivers, and requests for tests. The notifier alone writes the deliveries, so that
-nobody can forge an event (k8s/base/admission-notifier.yaml). Patches carry the version that they
-are based on, so that a concurrent change is refused and not lost. No error contains a part of the
-content.
+Each user's namespace has one such Secret, `labels.NOTIFICATIONS`. The user writes the rules, with
+the URLs and secrets of receivers, and requests for tests. The notifier alone writes the deliveries,
+so that nobody can forge an event (k8s/base/admission-notifier.yaml). Patches carry the version that
+they are based on, so that a concurrent change is refused and not lost. No error contains a part of
+the content.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ POLICY_KEY = "notifications.json"
 MANAGER = "tfcluster-notifier"
 """The field manager of the notifier."""
 RECORD = f"{labels.GROUP}/notifications"
-"""Annotation of a run: the state of each message about it."""
+"""Annotation of a run: the state of each message about the run."""
 
-# msgspec inspects a type at its first use, and crashes when two threads do that at once (0.22).
+# msgspec inspects a type at its first use, and msgspec 0.22 crashes when two threads do that at
+# once.
 _RULES = msgspec.json.Decoder(NotificationRules)
 _DELIVERIES = msgspec.json.Decoder(Deliveries)
 _TEST = msgspec.json.Decoder(TestRequest)
@@ -54,17 +55,17 @@ class UnreadableSecret(ValueError):
 
 
 def read_rules(found: Object) -> tuple[NotificationRule, ...]:
-    """Return the rules; none if there are none yet. Raises UnreadableSecret."""
+    """Return the rules; an empty tuple if there are none yet. Raises UnreadableSecret."""
     return _read(found, RULES_KEY, _RULES, NotificationRules()).rules
 
 
 def read_deliveries(found: Object) -> Deliveries:
-    """Return the deliveries; none if there are none yet. Raises UnreadableSecret."""
+    """Return the deliveries; empty if none were written yet. Raises UnreadableSecret."""
     return _read(found, DELIVERIES_KEY, _DELIVERIES, Deliveries())
 
 
 def has_emptied_deliveries(found: Object) -> bool:
-    """Return whether the user emptied the deliveries, so that events until now are forgotten. A
+    """Return whether the user emptied the deliveries. Events up to that time are then forgotten. A
     Secret whose deliveries were never written lacks the key.
     """
     return (found.get("data") or {}).get(DELIVERIES_KEY) == ""
@@ -77,7 +78,9 @@ def read_test(found: Object) -> TestRequest | None:
 
 
 def trim(found: Object) -> Object:
-    """Return a Secret with only the data that is read here; without data if that is too large."""
+    """Return a Secret with only the data that is read here; if the data is too large, the result
+    has no data.
+    """
     head, data = found["metadata"], found.get("data") or {}
     names = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
     kept = {key: data[key] for key in (RULES_KEY, TEST_KEY, DELIVERIES_KEY) if key in data}
@@ -125,7 +128,7 @@ def empty_secret(marks: dict[str, str]) -> Object:
 
 
 def setup_command(namespace: str) -> str:
-    """Return the command by which an administrator makes the Secret."""
+    """Return the command by which an administrator creates the Secret."""
     return f"kubectl -n {namespace} create secret generic {labels.NOTIFICATIONS}"
 
 
@@ -139,8 +142,8 @@ def published_policy(policy: NotificationPolicy) -> str:
 
 
 def read_published_policy(options: Object) -> NotificationPolicy:
-    """Return the policy in the ConfigMap of options. If another release wrote an unreadable one,
-    return the default: the notifier checks against its own policy anyway.
+    """Return the policy in the ConfigMap of options. If another release wrote an unreadable policy,
+    return the default policy: the notifier checks against its own policy anyway.
     """
     try:
         return _POLICY.decode((options.get("data") or {}).get(POLICY_KEY, "{}"))

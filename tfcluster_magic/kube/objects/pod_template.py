@@ -41,18 +41,20 @@ CONFIG_MAP_LIMIT = 1 << 20
 """The maximum size of a ConfigMap in bytes. Ref: concepts/configuration/configmap, "Motivation"."""
 ADDRESS_PATTERN = "{name}-{type}-{index}.{name}"
 BEACON_PORT = 2224
-"""Port on which a task's process 1 listens while its In-Graph server is in use."""
+"""Port on which process 1 of a pod listens as a sign: an In-Graph server is in use, or a program
+has started.
+"""
 HOLD_OFF = 7.0
-"""Seconds for which a replaced pod waits if all workers must start together.
+"""Seconds for which the pod that replaces a failed one waits, if all workers must start together.
 
 The Job's controller replaces a failed pod after 10 to 12 s, and the failure window is open for 15
-s. A program that starts sooner would find peers of an attempt that is about to end.
+s. A program that starts sooner would connect to tasks of an attempt that is about to end.
 """
 
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """The content by key, and the path below FILES_ROOT at which a pod finds each key."""
+    """The content of a ConfigMap by key, and for each key its path in a pod, below FILES_ROOT."""
 
     texts: Mapping[str, str]
     binaries: Mapping[str, str]
@@ -204,7 +206,7 @@ GROUP_NAME = "scheduling.k8s.io/group-name"
 
 @dataclass(frozen=True)
 class Mount:
-    """A volume, and where the container finds it."""
+    """A mount: the source of a volume, and its path in the container."""
 
     source: Mapping[str, object]
     path: str
@@ -275,7 +277,7 @@ def _start_port(spec: Spec) -> int:
 
 
 def _always_pulls(spec: Spec, policy: Policy) -> bool:
-    """Return whether each pod asks the registry for its image. Without that, anybody who knows an
+    """Return whether each pod asks the registry for its image. Otherwise, anybody who knows an
     image's name could run the image on a node that pulled it with another user's secret.
     """
     if spec.pods is not None and spec.pods.image_pull_secrets:
@@ -300,7 +302,7 @@ def opens_port(cluster: TFCluster, task_type: TaskType) -> bool:
 def task_resources(
     spec: Spec, policy: Policy, task_type: TaskType
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the requests and limits of a task; without the user's option there is no CPU limit.
+    """Return the requests and limits of a task. There is a CPU limit only if the user set one.
 
     Ref: https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
     """
@@ -322,15 +324,15 @@ def cpu_quantity(cpu: float) -> str:
 def counts_disruptions_apart(cluster: TFCluster) -> bool:
     """Return whether Jobs count disruptions apart from failures.
 
-    They do so only without parameter servers, because each variable costs the API server 4 % of the
-    work for a pod.
+    The Jobs of a run with parameter servers do not. This saves their pods an environment variable:
+    each variable adds 4 % to the API server's work for a pod.
     """
     return TaskType.PS not in cluster.spec.replicas.counts
 
 
 def _counted(cluster: TFCluster) -> list[Object]:
-    """Return the variables that say how often the Job has replaced this pod. Their values are
-    annotations of the pod.
+    """Return the environment variables that say how often the Job has replaced this pod. Their
+    values come from annotations of the pod.
     """
     said = [("TFCLUSTER_INDEX_FAILURES", labels.INDEX_FAILURES)]
     if counts_disruptions_apart(cluster):
@@ -345,7 +347,7 @@ def _counted(cluster: TFCluster) -> list[Object]:
 
 
 def _from_secrets(asked: Pods) -> list[Object]:
-    """Return the variables that hold single keys of secrets."""
+    """Return the environment variables that hold single keys of secrets."""
     return [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": secret.name, "key": key}}}
         for secret in asked.secrets
@@ -356,7 +358,9 @@ def _from_secrets(asked: Pods) -> list[Object]:
 def _mounts(
     cluster: TFCluster, policy: Policy, items: Sequence[Mapping[str, object]]
 ) -> dict[str, list[Mount]]:
-    """Return the mounts by volume name; each volume is in the pod once."""
+    """Return the mounts by volume name. A pod has each volume once, even if it mounts it at several
+    paths.
+    """
     name = labels.files_name(cluster.metadata.name, cluster.metadata.uid)
     asked = cluster.spec.pods or Pods()
     own = {"name": name, "items": list(items), "defaultMode": 0o444}
@@ -390,7 +394,9 @@ def _mounts(
 
 
 def _shared(cluster: TFCluster, policy: Policy) -> list[SharedClaim]:
-    """Return the namespace's shared claims, except where the run mounts something of its own."""
+    """Return the namespace's shared claims, except those at a path at which the run mounts a volume
+    or secret of its own, and those to which the run writes.
+    """
     asked = cluster.spec.pods or Pods()
     taken = {policy.data_path, policy.log_path, policy.workspace_path}
     taken |= {v.path for v in asked.volumes} | {s.path for s in asked.secrets}
@@ -428,8 +434,9 @@ def _volume_mounts(mounts: Mapping[str, Sequence[Mount]]) -> list[Object]:
 
 
 def _volume_names(mounts: Mapping[str, Sequence[Mount]]) -> dict[str, str]:
-    """Return the name of each volume. A claim's name may have dots and 253 characters, which a
-    volume's name may not; the volumes of such claims are numbered.
+    """Return the name of each volume. A claim's name may have dots and up to 253 characters; a
+    volume's name has no dots and at most 63 characters. The volume of a claim with a longer or
+    dotted name gets a number as its name.
     """
     found = {}
     for number, key in enumerate(mounts):
@@ -454,9 +461,10 @@ def _tolerations(policy: Policy) -> list[Object]:
 def _near(cluster: TFCluster, task_type: TaskType) -> Object | None:
     """Return the affinity term for the pods of a run with parameter servers.
 
-    Workers prefer each other's node too, because workers placed before any parameter server would
-    be spread. The term has a single label, because every pod of a large run carries the term and
-    the scheduler reads each. So it selects evaluators too, but they prefer no node themselves.
+    Workers prefer each other's node too, because workers that are placed before any parameter
+    server would otherwise be spread over the nodes. The term has a single label, because every pod
+    of a large run carries the term, and the scheduler reads it in each pod. So it selects
+    evaluators too, but they prefer no node themselves.
     """
     if task_type is TaskType.EVALUATOR or TaskType.PS not in cluster.spec.replicas.counts:
         return None

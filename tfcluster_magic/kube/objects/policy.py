@@ -1,7 +1,7 @@
 """The administrator's policy for the tasks of every run, one YAML file. Pure.
 
 The defaults work without a file, and errors name the mistake in a file. The policy has limits and
-defaults; `launch_checks.policy_check` and the other modules here apply them.
+defaults; `launch_checks.policy_check` and the other modules of this package apply them.
 """
 
 from __future__ import annotations

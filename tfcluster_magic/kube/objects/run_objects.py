@@ -1,13 +1,14 @@
 """The objects of a run in Kubernetes: at most nine, whatever its size. Pure.
 
 The same run and policy give the same objects, in the order of their creation. Each is rendered from
-a template in `templates/kubernetes`. This module does not check whether a run is allowed or fits.
+a template in `templates/kubernetes`. This module does not check whether a run is allowed, or
+whether it fits into the cluster.
 
     ConfigMap       our runtime, task.json, the program up to 64 KiB; immutable
-    Service         headless: the tasks' addresses
-    NetworkPolicy   the tasks among themselves, the owner's notebook, DNS
+    Service         headless; gives tasks their addresses
+    NetworkPolicy   allows connections among the tasks, with the owner's notebook, and to DNS
     claim           the run's own /data, if requested
-    PodGroup        all tasks or none, if the policy says so
+    PodGroup        starts all tasks or none, if the policy says so
     Jobs            chief, worker, evaluator; ps last
 """
 
@@ -97,8 +98,8 @@ def ps_job(
 
 
 def types_served_by_ps(cluster: TFCluster) -> tuple[TaskType, ...]:
-    """Return the task types that parameter servers serve, at least one; their Jobs own the
-    parameter servers' Job.
+    """Return the task types (at least one) that parameter servers serve. The Jobs of these types
+    own the parameter servers' Job.
     """
     counts = cluster.spec.replicas.counts
     return tuple(each for each in (TaskType.WORKER, TaskType.CHIEF) if each in counts)

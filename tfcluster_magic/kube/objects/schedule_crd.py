@@ -1,7 +1,7 @@
 """The CustomResourceDefinition of TFClusterSchedule, generated from the models. Pure.
 
-Its template has the schema and the rules of a TFCluster's spec. CEL cannot check the cron
-expression and the time zone; the operator reports mistakes in them in the condition Ready.
+The template of a schedule has the schema and the rules of a TFCluster's spec. CEL cannot check the
+cron expression and the time zone; the operator reports mistakes in them in the condition Ready.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Conversion between a schedule and its custom resource, TFClusterSchedule. Pure.
 
 The owner writes the spec: rules, template, and requests (pause, runs, backfills). Only the operator
-writes the status: `read` adds open requests to it, and `write_status` records which ones were
-carried out. So users need no right to write the status, and kubectl can do everything that the
-verbs do.
+writes the status: `read` adds open requests to the status, and `write_status` records which
+requests were carried out. So users need no right to write the status, and kubectl can do everything
+that the verbs do.
 """
 
 from __future__ import annotations
@@ -52,13 +52,11 @@ KIND = "TFClusterSchedule"
 MOST_SETTLED = 100
 """Maximum settled occurrences in a status; each write of a status contains all of them."""
 STATUS_BYTES = 64 * 1024
-"""Maximum bytes of a status; in a larger one, the reasons of the oldest occurrences are left
-out.
-"""
+"""Maximum bytes of a status; a larger status lacks the reasons of its oldest occurrences."""
 FUTURE = 3600.0
 """Maximum seconds by which a requester's clock may be ahead; a request with a later time waits."""
 MOST_REQUESTS = 20
-"""Maximum open requests for runs, and for backfills."""
+"""Maximum number of open requests for runs; the same limit applies to requests for backfills."""
 WORDS_LENGTH = 64 * 1024
 TAKEN_AT = f"{GROUP}/snapshot-time"
 """Annotation with the time at which the template's snapshot was taken."""
@@ -192,7 +190,8 @@ PROBLEM = "problem"
 """Key of a cached schedule without its template; its value is the mistake in the schedule, or
 empty.
 """
-# msgspec inspects a type at its first use, and crashes when two threads do that at once (0.22).
+# msgspec inspects a type at its first use, and msgspec 0.22 crashes when two threads do that at
+# once.
 msgspec.json.Decoder(ScheduleSpec)
 msgspec.json.Decoder(Schedule)
 
@@ -267,7 +266,7 @@ _FIELDS = {"--cron": "spec.cron", "--time-zone": "spec.timeZone"}
 
 
 def _words_of(error: Exception) -> str:
-    """Return the mistakes in one sentence, with the resource's names of fields."""
+    """Return the mistakes in `error` as one sentence, with the resource's names of fields."""
     if not isinstance(error, InvalidRequest):
         return f"spec: {error}"
     told = [replace_field(each) for each in error.problems]
@@ -314,7 +313,8 @@ def _read_status(said: Mapping[str, Any], created: float) -> tuple[ScheduleStatu
             ScheduleStatus,
         )
     except msgspec.ValidationError as error:
-        # The results are unknown, and starting again from the creation would repeat runs.
+        # The results of earlier runs are unknown, and a cursor at the creation would repeat these
+        # runs.
         text = _("its status cannot be read: {why}").format(why=error)
         return ScheduleStatus(cursor=float(1 << 37)), text
     return status, ""
@@ -346,7 +346,7 @@ def _with_requests(
 ) -> ScheduleStatus:
     """Return the status with the spec's requests that the operator has not carried out yet.
 
-    Requests from before the creation belong to another schedule, of which this one is a copy.
+    Requests from before the creation belong to another schedule, of which this schedule is a copy.
 
     Args:
         spec: the spec.
@@ -357,7 +357,7 @@ def _with_requests(
     """
     observed = told.get("observedCron"), told.get("observedTimeZone")
     if any(observed) and observed != (spec.cron, spec.time_zone):
-        # Past due times of the new expression do not count as missed.
+        # The cron expression was changed: its due times in the past do not count as missed.
         status = replace(status, cursor=now)
     status = _paused_as_asked(spec, status, now)
     if status.paused is None:
@@ -383,7 +383,7 @@ def _paused_as_asked(spec: ScheduleSpec, status: ScheduleStatus, now: float) -> 
         )
     if paused is None or (by_itself and (spec.resume_at or 0.0) <= paused.at):
         return status
-    # due times during the pause are not caught up
+    # due times during the pause are skipped; no run is launched for them later
     return replace(status, paused=None, failures=0, cursor=now)
 
 
@@ -421,8 +421,8 @@ def _stored(at: float) -> float:
 
 
 def _begun(spec: ScheduleSpec, asked: BackfillRequest, now: float) -> Backfill:
-    """Return the backfill that starts for a request. If it has too many due times or none, it has
-    ended already.
+    """Return the backfill that starts for a request. A backfill with too many due times, or with
+    none, ends at once.
     """
     times = CronTimes(spec.cron, spec.time_zone)
     end = min(asked.end, now)
@@ -503,7 +503,9 @@ def write_change(found: Object, before: Schedule, after: Schedule) -> list[Objec
 
 
 def _ask(spec: Object, old: Schedule, new: Schedule, told: Mapping[str, Any]) -> None:
-    """Add requests to the spec for the changes of a status. The client's clock may be slow."""
+    """Add requests to the spec for the changes from the status of `old` to that of `new`. The
+    client's clock may be slow, so times are raised to those of earlier requests.
+    """
     before, after, created = old.status, new.status, old.created_at
     if after.paused is not None and before.paused is None:
         spec["suspend"] = True
@@ -562,23 +564,23 @@ def suspension_of(pause: Pause) -> Object:
 
 
 def write_status(found: Mapping[str, Any], schedule: Schedule, now: float) -> Object:
-    """Return the status that the operator writes for `schedule`, which it read from `found`."""
+    """Return the status that the operator writes for `schedule`, which was read from `found`."""
     spec, _problems = read_spec(found)
     before: Mapping[str, Any] = found.get("status") or {}
     status = replace(
         schedule.status, occurrences=tuple(kept(schedule.status.occurrences, now, MOST_SETTLED))
     )
-    if status.problem:  # earlier occurrences stay, and no request was carried out
+    if status.problem:  # earlier occurrences stay; no request was carried out
         same = {k: v for k, v in before.items() if k not in ("conditions", "nextTime", "state")}
         same.setdefault(
             "observedCron", spec.cron
-        )  # the next request starts at the time of this write
+        )  # due times before a correction of the expression do not count as missed
         same.setdefault("observedTimeZone", spec.time_zone)
         return {**same, **_shown(found, schedule, before, now), "problem": status.problem[:4000]}
     made = _lean(resource_form.write(ScheduleStatus, msgspec.to_builtins(status)))
     made |= {"observedCron": spec.cron, "observedTimeZone": spec.time_zone}
     runs = [at for at in spec.run_times if status.paused is None and at <= now + FUTURE]
-    # A schedule that paused itself in this turn had carried out its requests before the pause.
+    # A schedule that paused itself in this turn carried out its requests first, so they count.
     runs += [each.due for each in status.occurrences if each.kind is OccurrenceKind.MANUAL]
     if newest := max([epoch_seconds(before.get("takenRunTime")) or 0.0, *runs]):
         made["takenRunTime"] = format_time(newest)
@@ -586,7 +588,7 @@ def write_status(found: Mapping[str, Any], schedule: Schedule, now: float) -> Ob
     if numbers := [each for each in numbers if each]:
         made["takenBackfill"] = max(numbers)
     made |= _shown(found, schedule, before, now)
-    return _bounded(json.loads(json.dumps(made)))  # lists, as in the model that was read
+    return _bounded(json.loads(json.dumps(made)))  # tuples become lists, as in `found`
 
 
 def _shown(
@@ -651,7 +653,7 @@ _LEFT_OUT: tuple[object, ...] = (None, "", 0, [], ())
 
 
 def _lean(status: Object) -> Object:
-    """Return a status without the fields that readers compute themselves."""
+    """Return a status without empty fields and default values."""
     made = {key: value for key, value in status.items() if value not in _LEFT_OUT}
     for key in ("occurrences", "backfills"):
         if key in made:
@@ -687,9 +689,9 @@ def _bounded(made: Object) -> Object:
 def run_spec(
     found: Mapping[str, Any], times: Mapping[str, Any], replicas: ReplicaSet | None = None
 ) -> Object:
-    """Return the spec of a run in the resource's form, with its placeholders filled in, and with
-    `replicas` instead of those of the template, if given. All other text of the template stays
-    unchanged and is checked as in any run.
+    """Return the spec of a run in the resource's form, with its placeholders filled in. `replicas`
+    replaces the replicas of the template. All other text of the template stays unchanged and is
+    checked as in any run.
     """
     spec: Object = copy.deepcopy(found["spec"]["template"].get("spec") or {})
     if replicas is not None:
@@ -705,7 +707,8 @@ def run_spec(
 
 def trim(found: Object, known: Object | None) -> Object:
     """Return a schedule for a cache: its template is checked and left out. The rest is JSON text,
-    which takes a tenth of the memory that objects take. `known` is its cached state.
+    which takes a tenth of the memory that objects take. `known` is the schedule's previous state in
+    the cache.
     """
     head = found["metadata"]
     made: Object = {"metadata": {key: head[key] for key in _CACHED if key in head}}
@@ -736,7 +739,7 @@ def _identity(found: Mapping[str, Any]) -> tuple[object, object]:
 
 
 def whole(cached: Object) -> Object:
-    """Return the object of a cached schedule, without its template."""
+    """Return the object of a cached schedule, which has no template."""
     return {
         "metadata": cached["metadata"],
         PROBLEM: cached[PROBLEM],

@@ -1,4 +1,4 @@
-"""Rendering of YAML templates. Pure. A value can never add YAML structure, because it enters the
+"""Rendering of YAML templates. Pure. A value can never add YAML structure, because values enter the
 output only through the filters `json` and `yaml`. An undefined name is an error.
 """
 
@@ -19,7 +19,7 @@ _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 class QuotedText(str):
-    """Text made by a filter: exactly one YAML value."""
+    """The output of a filter: exactly one YAML value."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ class _Dumper(yaml.SafeDumper):
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
     if _UNPRINTABLE.search(text):
-        # other styles print these characters unchanged, and readers take them for line breaks
+        # other styles print these characters unchanged, and parsers read them as line breaks
         style = '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -58,7 +58,7 @@ _Dumper.add_representer(str, _text)
 
 
 def as_yaml(value: object) -> QuotedText:
-    """Return a value as YAML, whole lines; keys keep their order."""
+    """Return a value as lines of YAML; keys keep their order."""
     _defined(value)
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
     return QuotedText(text)  # the last line break stays, because it may belong to a value

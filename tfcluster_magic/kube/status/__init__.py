@@ -1,1 +1,3 @@
-"""The state of a run by its pods, Jobs and events: exits, observations, reasons for waiting."""
+"""The state of a run, read from its pods, Jobs and events: exits, observations, reasons for
+waiting.
+"""

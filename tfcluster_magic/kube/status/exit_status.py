@@ -1,8 +1,8 @@
 """The exit status of a task, read from its pod. Pure.
 
 Kubernetes' own reason takes precedence over the termination message, which takes precedence over
-the exit code. An end from outside is never reported as the program's own. Only a task that the run
-asked to stop counts as Stopped.
+the exit code. If something outside the program ended it, the end is never reported as the program's
+own. Only a task that the run asked to stop counts as Stopped.
 
 Ref: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions Ref:
 https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/
@@ -37,7 +37,7 @@ def disruption_detail(reason: str, message: str, node: str) -> Clause:
     if found := _DISK.search(message):
         return Message("DiskFilled", {"limit": found.group(1)})
     if reason == "PreemptionByScheduler":
-        # the message names the scheduler
+        # Kubernetes' message names the scheduler, which preempted the pod
         which = Message("Saying", {"words": shorten_message(message)})
         return Message("Preempted", {"said": which if message else ""})
     if reason == "EvictionByEvictionAPI":
@@ -51,7 +51,7 @@ Object = dict[str, Any]
 
 DISRUPTION = "DisruptionTarget"
 DELETED_BY_SOMEBODY = "DeletedBySomebody"
-"""Our own reason in the condition `DISRUPTION`: somebody deleted the pod, neither the run nor
+"""Our own reason in the condition `DISRUPTION`: the pod was deleted, but neither by the run nor by
 Kubernetes.
 """
 _LOST = {"DeletionByTaintManager", "DeletionByPodGC", "NodeLost"}
@@ -76,26 +76,26 @@ def container_status(pod: Mapping[str, Any]) -> Object:
 
 
 def is_over(pod: Mapping[str, Any]) -> bool:
-    """Return whether nothing of the pod runs any more."""
+    """Return whether the pod has ended, so that none of its containers runs."""
     return pod["status"].get("phase") in _OVER or "terminated" in container_status(pod).get(
         "state", {}
     )
 
 
 def disruption(pod: Object) -> tuple[str, str] | None:
-    """Return the reason and the message if the pod's end came from outside: eviction, preemption, a
-    lost node.
+    """Return reason and message of a disruption that ended the pod, such as an eviction, a
+    preemption or a lost node; None if there was none.
     """
     told = condition(pod, DISRUPTION)
     if told.get("status") == "True":
         return str(told.get("reason", "")), str(told.get("message", ""))
     reason = pod["status"].get("reason")
-    # The node rejected the pod, or Kubernetes failed it.
+    # Set if the node rejected the pod, or if Kubernetes marked the pod as failed.
     return (str(reason), str(pod["status"].get("message", ""))) if reason else None
 
 
 def pod_exit(pod: Object, *, asked: bool, now: float) -> TaskExit:
-    """Return the end of a pod that is over; `asked` is whether the run had asked it to stop."""
+    """Return the end of a pod that is over; `asked`: the run had asked the task to stop."""
     ended = container_status(pod).get("state", {}).get("terminated") or {}
     message = _termination_message(ended)
     code: int | None = ended.get("exitCode")
@@ -126,15 +126,15 @@ def pod_exit(pod: Object, *, asked: bool, now: float) -> TaskExit:
 
 
 def reported_usage(pod: Mapping[str, Any]) -> str:
-    """Return the samples below the exit in a pod's termination message; empty without any. Its
-    program may have written them.
+    """Return the usage samples in a pod's termination message, which follow the line with the exit;
+    empty if there are none. The user's program may have forged them.
     """
     ended = container_status(pod).get("state", {}).get("terminated") or {}
     return str(ended.get("message") or "").partition("\n")[2]
 
 
 def lost_pod_exit(pod: Object | None, *, asked: bool, now: float) -> TaskExit:
-    """Return the end of a task whose pod is gone, if nobody observed the end."""
+    """Return the end of a task whose pod disappeared before its end was observed."""
     if asked:
         return TaskExit(cause=Cause.STOPPED, finished_at=now)
     outside = disruption(pod) if pod is not None else None
@@ -180,7 +180,7 @@ def _is_from_outside(told: TaskExit) -> bool:
 
 
 def _termination_message(ended: Object) -> TaskExit | None:
-    """Return the exit that the task itself wrote; None if it wrote none."""
+    """Return the exit that the task's supervisor wrote; None if it wrote none."""
     line, _newline, _usage = str(ended.get("message") or "").partition("\n")
     try:
         told = msgspec.json.decode(line, type=TaskExit)
@@ -190,7 +190,7 @@ def _termination_message(ended: Object) -> TaskExit | None:
         if told.detail_message is not None:
             english_clause(told.detail_message)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
-        return replace(told, detail_message=None)  # the program itself wrote this message
+        return replace(told, detail_message=None)  # the program forged this message
     return told
 
 
@@ -214,7 +214,9 @@ def _from_code(code: int | None, at: float, ended: Object) -> TaskExit:
 
 
 def _finish_time(pod: Object, ended: Object, now: float) -> float:
-    """Return when the container ended, else when Kubernetes marked the pod."""
+    """Return the time at which the container ended; if unknown, when Kubernetes marked the pod as
+    not ready, else `now`.
+    """
     return (
         epoch_seconds(ended.get("finishedAt"))
         or epoch_seconds(condition(pod, "ContainersReady").get("lastTransitionTime"))

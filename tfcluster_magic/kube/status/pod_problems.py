@@ -1,9 +1,9 @@
 """Problems of pods that do not run, as sentences for users. Pure.
 
 Kubernetes' messages are of three kinds: unschedulable, container waiting, and failed create. Each
-has a table: a pattern over Kubernetes' words, a rank, and the text. Unknown words are shortened and
-passed on, never dropped. A text names the requested and the available amounts, the image, claim or
-secret, and the option that changes them.
+kind has a table of rules: a pattern for Kubernetes' message, a rank, and our text. A message
+without a rule is shortened and quoted, never dropped. A text names the requested and the available
+amounts, the image, claim or secret, and the option that changes the named value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Object = Mapping[str, Any]
 MOST_WORDS = 300
 FOR_GOOD, BY_SOMEBODY, BY_ITSELF, GOES_ON = range(4)
 """Ranks of problems: the pod can never start as it is; it needs a user's action; it waits for
-resources; it is starting.
+resources and will start without any action; it is starting.
 """
 _TIDIED = re.compile(
     r"rpc error: code = \w+ desc = |failed to create (?:containerd|shim) task: |"
@@ -58,8 +58,8 @@ class PodContext:
 
 @dataclass(frozen=True)
 class PodProblem:
-    """Why a pod does not run, as a clause without subject and full stop. `reason` is Kubernetes'
-    own reason; `words` is a registry's text, such as `not found`.
+    """The cause for which a pod does not run, as a clause without subject and full stop. `reason`
+    is Kubernetes' own reason; `words` is a registry's text, such as `not found`.
     """
 
     rank: int
@@ -74,7 +74,7 @@ ProblemRule = tuple[str, int, Callable[[re.Match[str], PodContext], Message]]
 def first_match(
     rules: Sequence[ProblemRule], words: str, asked: PodContext, reason: str
 ) -> PodProblem | None:
-    """Return the clause of the first rule whose pattern matches."""
+    """Return the problem, by the first rule whose pattern matches; None if none matches."""
     for pattern, rank, clause in rules:
         if match := re.search(pattern, words):
             return PodProblem(rank, clause(match, asked), reason)
@@ -82,7 +82,7 @@ def first_match(
 
 
 def quote_kubernetes(words: str) -> Message:
-    """Return a clause that quotes words for which there is no rule."""
+    """Return a clause that quotes a message for which there is no rule."""
     return Message("KubernetesSays", {"words": shorten_message(words)})
 
 
@@ -94,8 +94,8 @@ def shorten_message(words: str) -> str:
     return (line[: MOST_WORDS - 1] + "…" if len(line) > MOST_WORDS else line).rstrip(".")
 
 
-# Unschedulable: why no node takes a pod. The scheduler's condition lists one reason for each group
-# of nodes; at most three are shown, the most informative first.
+# Unschedulable: the scheduler found no node for a pod. The condition that the scheduler writes
+# lists one reason for each group of nodes; at most three are shown, the most informative first.
 # Ref: https://kubernetes.io/docs/concepts/scheduling-eviction/scheduling-framework/#filter
 
 MOST_PARTS = 3
@@ -103,14 +103,14 @@ UNSCHEDULABLE = "Unschedulable"
 _AFTER_REASONS = re.compile(r"\.? (?:no new claims to deallocate|preemption: |not found$).*$")
 _NODES = re.compile(r"nodes are (?:un)?available: ")
 _GANG = re.compile(r"in gang unschedulable|minAvailable|pod group")
-"""Signs of a message from Volcano. For some tasks such a message names what nodes lack, as one from
-Kubernetes' scheduler does.
+"""Signs of a message from Volcano. For some tasks, Volcano's message also names what nodes lack,
+like a message of Kubernetes' scheduler.
 """
 _COUNTED = re.compile(r", (?=\d+ )")
 
 
 def unschedulable_problem(words: str, asked: PodContext) -> PodProblem:
-    """Return the clause for a scheduler's message, `0/3 nodes are available: 2 Insufficient cpu,
+    """Return the problem in a scheduler's message, `0/3 nodes are available: 2 Insufficient cpu,
     …`.
     """
     of_nodes = _NODES.split(words, maxsplit=1)
@@ -136,8 +136,8 @@ def unschedulable_problem(words: str, asked: PodContext) -> PodProblem:
 
 
 def _too_small(names: list[str], asked: PodContext) -> tuple[int, Message]:
-    """Return the clause for missing resources; the problem is permanent if no node has as much in
-    total.
+    """Return rank and clause for missing resources. The problem is permanent if the request exceeds
+    the total of every node.
     """
     wanted = {name: asked.amounts.get(name, 0.0) for name in names}
     most = {name: max((n.get(name, 0.0) for n in asked.nodes), default=0.0) for name in names}
@@ -153,7 +153,7 @@ def _too_small(names: list[str], asked: PodContext) -> tuple[int, Message]:
         }
         return FOR_GOOD, Message("NodesTooSmall", values)
     free = {name: max((n.get(name, 0.0) for n in asked.free or ()), default=0.0) for name in names}
-    # An operator of one namespace does not see what else runs on a node.
+    # `free` is None for an operator of a single namespace: it does not see all pods of a node.
     if asked.free is not None and any(free[name] < wanted[name] for name in names):
         has = [_has(name, free[name]) for name in names]
         use = _fewer(names, free, asked)
@@ -174,7 +174,9 @@ def _has(name: str, amount: float) -> Clause:
 
 
 def _fewer(names: list[str], most: dict[str, float], asked: PodContext) -> Clause:
-    """Return `: use --worker-cpu 2` if a usable amount is left."""
+    """Return `: use --worker-cpu 2` with the largest amount in `most`; empty if that is too little
+    for a task.
+    """
     options = []
     for name in names:
         if name == "cpu" and most[name] >= 0.1:
@@ -187,7 +189,7 @@ def _fewer(names: list[str], most: dict[str, float], asked: PodContext) -> Claus
 
 
 def _use(options: Sequence[str]) -> Clause:
-    """Return `: use --worker-cpu 2` if there is an option."""
+    """Return `: use --worker-cpu 2`; empty if there is no option."""
     return Message("UseOptions", {"options": " ".join(options)}) if options else ""
 
 
@@ -202,7 +204,7 @@ def _unbound_claims(asked: PodContext) -> Message:
 
 
 def unbound_claim(claim: Object) -> Message:
-    """Return why a pod cannot run because of this existing claim."""
+    """Return a clause that says why a pod that uses this unbound claim cannot run."""
     name, of = claim["metadata"]["name"], claim.get("spec") or {}
     told = claim.get("said", "")
     if missing := re.search(r'storageclass\S* "([^"]+)" not found', told):
@@ -273,12 +275,13 @@ UNSCHEDULABLE_RULES: tuple[ProblemRule, ...] = (
 
 
 def _claims_of_mode(asked: PodContext, mode: str) -> list[str | Message]:
-    """Return the claims of this mode; all claims if none is known to have it."""
+    """Return the claims with this access mode; all claims if none is known to have it."""
     modes = {n: (c.get("spec") or {}).get("accessModes") or () for n, c in asked.claims.items()}
     return [*([n for n, m in modes.items() if mode in m] or sorted(asked.claims))]
 
 
-# Container waiting: the container's state and events say why a pod that has a node does not run.
+# Container waiting: for a pod that has a node but does not run, the container's state and the pod's
+# events say why.
 # Ref: https://kubernetes.io/docs/concepts/containers/images/#imagepullbackoff
 
 STARTING_REASONS = {"ContainerCreating", "PodInitializing", ""}
@@ -291,14 +294,16 @@ _BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*"(?:: \w+: )?')
 
 
 def is_fault_of_image(words: str) -> bool:
-    """Return whether the runtime refused a container because of its image or spec. It would fail in
-    the same way on another node or at another try.
+    """Return whether the runtime refused a container because of its image or spec. Such a container
+    would fail in the same way on another node or at another try.
     """
     return bool(_FAULT_OF_IMAGE.search(words)) and not _TRANSIENT.search(words)
 
 
 def container_waiting_problem(reason: str, words: str, asked: PodContext) -> PodProblem | None:
-    """Return the clause of a waiting container; None while a container may only need a moment."""
+    """Return the problem of a waiting container; None if its state is an ordinary step of its
+    start.
+    """
     if reason in STARTING_REASONS:
         return None
     if "Image" in reason or reason == "RegistryUnavailable":
@@ -317,7 +322,9 @@ def container_waiting_problem(reason: str, words: str, asked: PodContext) -> Pod
 
 
 def event_problem(events: Sequence[Object], asked: PodContext) -> PodProblem | None:
-    """Return the clause of a pod's newest event that explains something; None if there is none."""
+    """Return the problem in the newest event that explains why the pod waits; None if no event
+    does.
+    """
     for event in sorted(events, key=event_time, reverse=True):
         reason, words = event.get("reason", ""), event.get("message", "")
         if event.get("type") == "Warning" and reason != "Failed":
@@ -332,12 +339,12 @@ def event_problem(events: Sequence[Object], asked: PodContext) -> PodProblem | N
 
 
 def are_about_claims(events: Sequence[Object]) -> bool:
-    """Return whether the events of a pod concern the use of a claim."""
+    """Return whether an event of the pod says that its claim is in use by another node."""
     return any("Multi-Attach" in event.get("message", "") for event in events)
 
 
 def event_time(event: Object) -> str:
-    """Return when an event last happened; API times sort as text."""
+    """Return the time at which an event last happened, as text that sorts by time."""
     series = event.get("series") or {}
     return str(
         series.get("lastObservedTime")
@@ -469,7 +476,7 @@ _BEFORE_REASON = re.compile(r'^Error creating: (?:pods "[^"]*" is forbidden: )?'
 
 
 def failed_create_problem(words: str, asked: PodContext) -> PodProblem:
-    """Return the clause for the message of a FailedCreate event."""
+    """Return the problem in the message of a FailedCreate event."""
     body = _BEFORE_REASON.sub("", words)
     return first_match(FAILED_CREATE_RULES, body, asked, FAILED_CREATE) or PodProblem(
         BY_SOMEBODY, quote_kubernetes(body), FAILED_CREATE

@@ -1,9 +1,10 @@
-"""Pods and Jobs of one run as the lifecycle sees them: attempts, readiness, ends. Pure.
+"""Observation of one run for the lifecycle, from its pods and Jobs: attempts, readiness, ends.
+Pure.
 
-Pods of an index count as attempts in the order of their creation. The end of each attempt is
-reported before the next attempt, even if both are seen at once. A known end is kept when its pod is
-gone. After a restart of the operator, a new `RunObserver` reports the same from the record, the
-pods and the Jobs.
+Each pod of an index is an attempt of the task; attempts are numbered in the order of creation. The
+end of each attempt is reported before the next attempt, even if both are seen at once. Once known,
+an end stays known when its pod is gone. After a restart of the operator, a new `RunObserver`
+reconstructs the same observation from the record, the pods and the Jobs.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ Object = dict[str, Any]
 
 
 def bound_since(pod: Object) -> float | None:
-    """Return when the pod was bound to its node, in seconds since the epoch; None if it is not
-    bound.
+    """Return the time at which the pod was bound to its node, in seconds since the epoch; None if
+    it is not bound.
     """
     bound = condition(pod, "PodScheduled")
     return epoch_seconds(bound.get("lastTransitionTime")) if bound.get("status") == "True" else None
 
 
 def requested_cores(pod: Object) -> float:
-    """Return the CPU cores that a pod requests, with the API server's defaults."""
+    """Return the CPU cores that a pod requests, including defaults from the API server."""
     return pod_resources(pod["spec"]).get("cpu", 0.0)
 
 
 @dataclass
 class _SeenTask:
-    """The stored facts about a task: its newest pod, and the pod's end."""
+    """The stored facts about a task: the pod of its newest attempt, and the end of that pod."""
 
     uid: str
     attempt: int
@@ -61,11 +62,13 @@ class RunObserver:
         self._tasks = [(task_name(t, i), t) for t in counts for i in range(counts[t])]
 
     def asked_to_stop(self, task_type: TaskType) -> None:
-        """Record that the run suspended the Job of this type; the cache may lag behind."""
+        """Record that the operator suspended the Job of this type, because the cache may not show
+        it yet.
+        """
         self._asked.add(task_type)
 
     def asked_to_go_on(self, task_type: TaskType) -> None:
-        """Record that the operator resumed the Job."""
+        """Record that the operator resumed the Job of this type."""
         self._asked.discard(task_type)
 
     def going(self, jobs: Mapping[TaskType, Object]) -> set[TaskType]:
@@ -73,8 +76,8 @@ class RunObserver:
         return {t for t, job in jobs.items() if t not in self._asked and not is_suspended(job)}
 
     def set_back(self, tasks: Iterable[str], status: Status) -> None:
-        """Count these tasks as an older attempt, because they end together with the older attempt
-        of their group.
+        """Count these tasks as belonging to the previous attempt, because they end together with
+        the previous attempt of their group.
         """
         for task in tasks:
             self._known[task].attempt = min(self._known[task].attempt, _wanted(task, status) - 1)
@@ -116,16 +119,19 @@ class RunObserver:
                 known = self._known[task] = _SeenTask("", _wanted(task, status), None, past)
             seen[task] = self._shown(task, known, away)
         nodes = {of_task[-1]["spec"].get("nodeName") for of_task in every.values()}
-        # The checkpoints are on the user's volume, which the operator does not mount.
+        # The checkpoint is unknown here: checkpoints are on the user's volume, which the operator
+        # does not mount.
         return Observation(
             tasks=seen, nodes_not_ready=bool(nodes & away), checkpoint="", cores=dict(self._cores)
         )
 
     def _in_turn(self, task: str, pods: Sequence[Object], status: Status) -> Object | None:
-        """Return the pod to observe: the newest, once the ends of earlier pods were reported.
+        """Return the pod of the task to observe: the newest pod, once the ends of earlier pods were
+        reported.
 
         A Job may create several pods of an index between two turns, and no end in an active run may
-        be missed. None means that the known pod is gone and its end must be reported first.
+        be missed. None means that there is no pod, or that the known pod is gone and its end must
+        be reported first.
         """
         known = self._known.get(task)
         if not pods or status.phase not in (Phase.STARTING, Phase.RUNNING):
@@ -166,7 +172,7 @@ class RunObserver:
                 since=known.since,
             )
         state, ready = _state(known.pod)
-        # Nobody knows whether a server on an unreachable node is used.
+        # Whether a server on an unreachable node is in use cannot be known.
         here = known.pod["spec"].get("nodeName") not in away
         tells = ready and here and self._spec.mode is Mode.IN_GRAPH
         idle = _idle_since(known.pod) if tells else None
@@ -185,9 +191,10 @@ _STATES = {Cause.COMPLETED: TaskState.SUCCEEDED, Cause.STOPPED: TaskState.STOPPE
 
 
 def task_in_pod(pod: Object, now: float) -> tuple[TaskState, float | None]:
-    """Return the state of a pod's task and when it began, in epoch seconds, from the pod alone.
+    """Return the state of a pod's task, and the start of this state in seconds since the epoch,
+    using only the pod.
 
-    A task that was asked to stop looks the same as a task that was killed.
+    So a task that was asked to stop is reported like a task that was killed.
     """
     if is_over(pod):
         ended = pod_exit(pod, asked=False, now=now)
@@ -196,14 +203,16 @@ def task_in_pod(pod: Object, now: float) -> tuple[TaskState, float | None]:
 
 
 def pods_counted_before(pod: Object) -> int:
-    """Return how many pods of the same index the Job counted before this one."""
+    """Return the number of earlier pods of the same index that the Job counted as failures or
+    disruptions.
+    """
     notes = pod["metadata"].get("annotations") or {}
     return int(notes.get(INDEX_FAILURES, 0)) + int(notes.get(INDEX_IGNORED_FAILURES, 0))
 
 
 def _by_age(pods: Iterable[Object], known: AbstractSet[str]) -> dict[str, list[Object]]:
-    """Return the pods of each task, oldest first. Creation times are whole seconds, so other signs
-    decide between pods with equal times.
+    """Return the pods of each task, oldest first. Creation times are whole seconds, so pods with
+    equal times are ordered by other signs.
     """
 
     def age(pod: Object) -> tuple[object, ...]:
@@ -233,7 +242,7 @@ def _wanted(task: str, status: Status) -> int:
 
 def _told_attempt(task: str, pod: Object, status: Status) -> int | None:
     """Return the attempt of an ended pod, from the recorded failure that has the same end time;
-    None if there is none.
+    None if there is no such failure.
     """
     ended = pod_exit(pod, asked=False, now=0.0).finished_at
     same = [f for f in status.failures if f.task == task and f.exit.finished_at == ended]
@@ -241,7 +250,7 @@ def _told_attempt(task: str, pod: Object, status: Status) -> int | None:
 
 
 def _attempt_of_found(task: str, pod: Object, job: Object | None, status: Status) -> int:
-    """Return the attempt of a pod that existed before this process."""
+    """Return the attempt of a pod that was created before this observer."""
     wanted = _wanted(task, status)
     after = max([wanted, *(f.attempt + 1 for f in status.failures if f.task == task)])
     if is_over(pod):
@@ -279,7 +288,7 @@ def _recorded(task: str, job: Object | None, status: Status, now: float) -> Task
 
 
 def _never_had_a_pod(task: str, status: Status) -> bool:
-    """Return whether, by the record, the task never had a pod and so has no end."""
+    """Return whether, according to the record, the task never had a pod, and so has no end."""
     for each in status.attention:
         if each.name == task:
             return each.state is TaskState.PENDING and not each.restarts
@@ -288,7 +297,7 @@ def _never_had_a_pod(task: str, status: Status) -> bool:
 
 
 def _state(pod: Object) -> tuple[TaskState, bool]:
-    """Return the state of a task whose pod has not ended, and whether the task is up."""
+    """Return the state of a task whose pod has not ended, and whether the task is ready."""
     told = container_status(pod)
     if "running" not in told.get("state", {}):
         return TaskState.PENDING, False
@@ -298,13 +307,15 @@ def _state(pod: Object) -> tuple[TaskState, bool]:
 
 
 def _began(pod: Object) -> float | None:
-    """Return when the container started; None if it has not."""
+    """Return the time at which the container started; None if it has not started."""
     running = (container_status(pod).get("state") or {}).get("running") or {}
     return epoch_seconds(running.get("startedAt"))
 
 
 def _idle_since(pod: Object) -> float | None:
-    """Return since when a server has been unused, as its readiness probe reports."""
+    """Return the time since which a server has been unused, from its readiness probe; None if it is
+    in use.
+    """
     ready = condition(pod, "Ready")
     if ready.get("status") != "False":
         return None

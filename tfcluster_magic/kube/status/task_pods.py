@@ -1,7 +1,7 @@
 """A run's Jobs and pods by task, and the tasks without pods. Pure.
 
-The newest pod represents a task. Pods in the same unexplained state wait for the same thing, so
-reading about one of them is enough.
+The newest pod represents a task. Pods in the same unexplained state wait for the same thing, so it
+is enough to read the events or the log of one of these pods.
 
 Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/#JobStatus
 """
@@ -34,7 +34,9 @@ def group_attempt(job: Object) -> int:
 
 
 def completed_indexes(job: Object | None) -> set[int]:
-    """Return the succeeded indexes of a Job: "1,3-5" stands for 1, 3, 4, 5."""
+    """Return the indexes of a Job that have succeeded. In its status, "1,3-5" stands for 1, 3, 4,
+    5.
+    """
     text = "" if job is None else (job.get("status") or {}).get("completedIndexes") or ""
     found: set[int] = set()
     for part in filter(None, text.split(",")):
@@ -44,7 +46,9 @@ def completed_indexes(job: Object | None) -> set[int]:
 
 
 def is_job_complete(job: Object, succeeded: int = 0) -> bool:
-    """Return whether a Job creates no more pods; `succeeded` tasks are known to be done."""
+    """Return whether a Job creates no more pods; `succeeded` is the number of tasks known to have
+    succeeded.
+    """
     if any(condition(job, kind).get("status") == "True" for kind in ("Complete", "Failed")):
         return True
     done = max(succeeded, len(completed_indexes(job)))
@@ -91,13 +95,17 @@ LOG_QUESTION = "log"
 _PATIENCE = 3.0
 """Seconds after which the events of a pod that is still starting are read."""
 _UNPLACED = 3.0
-"""Maximum seconds until the scheduler reports on a pod that does not wait for a claim."""
+"""If the scheduler has reported nothing on a pod after this many seconds, the pod may wait for a
+claim.
+"""
 _QUIET = 4.0
 """Seconds after which the output of a running program with a closed port is read."""
 _SPEAKING = {"ContainerCreating", "PodInitializing", ""}
 
 SilentState = tuple[str, str, str]
-"""Key of a state: `Pod` or `log`, task type, node. Pods of one state wait for the same thing."""
+"""Key of a state: what to read (`Pod` for events, or `log`), task type, node. Pods of one state
+wait for the same thing.
+"""
 
 
 def newest_pods(pods: Iterable[Object]) -> dict[str, Object]:
@@ -150,8 +158,8 @@ def claims_of(pod: Object) -> list[str]:
 
 
 def unexplained_wait_state(pod: Object, now: float | None = None) -> SilentState | None:
-    """Return the state of a pod that does not say why it waits; None for a pod that says so or,
-    with `now`, may only need a moment.
+    """Return the state of a pod that waits without giving a reason; None for any other pod. With
+    `now`, also None for a pod that has waited for less than a few seconds.
     """
     node = pod["spec"].get("nodeName") or ""
     if is_over(pod) or not node or is_up(pod):
@@ -195,8 +203,8 @@ def representative_pods(
 def answer_for_pod(
     pod: Object, others: Iterable[Object], answers: Mapping[str, Sequence[T]]
 ) -> Sequence[T]:
-    """Return the answer about this pod, else about a pod in the same state, else about one of the
-    same type. `others` are the pods with an answer.
+    """Return the answer about this pod; else about a pod in the same state; else about a pod of the
+    same type in this state on another node; else nothing. `others` are the pods with an answer.
     """
     own = answers.get(pod["metadata"]["uid"])
     if own is not None:

@@ -26,15 +26,16 @@ from .task_pods import LOG_QUESTION
 PEER_NOT_UP = "PeerNotUp"
 _ADDRESS = re.compile(r"waiting for the address of (.+)$")
 _WAIT_IS_OVER = re.compile(r"every address is there$|going on without the address of ")
-"""Line that ends the wait for addresses; TensorFlow may print nothing for long afterwards."""
+"""Line that shows that the wait for addresses is over. TensorFlow may print nothing for a long time
+after this line.
+"""
 _HOST = re.compile(r"[a-z0-9-]+?-((?:ps|worker|chief|evaluator)-\d+)\.")
 _SESSION = re.compile(r"still waiting for response from worker: /job:(\w+)/replica:\d+/task:(\d+)")
 TENSORFLOW_WAITS = re.compile(
     r"still waiting for response from worker: |[Bb]arrier timed out"
     r"|[Ww]aiting for \d+/\d+ tasks to connect|[Ss]tragglers:"
 )
-"""Line that TensorFlow prints repeatedly while it waits; `runtime/activity.py` has the same
-list.
+"""Lines that TensorFlow prints repeatedly while it waits; `runtime/activity.py` has the same list.
 """
 _TASK = re.compile(r"/job:([a-z]+)/(?:replica:\d+/)?task:(\d+)")
 _QUIET = re.compile(r"^tfcluster: quiet since (\S+): ")
@@ -47,10 +48,11 @@ _SIGN = re.compile(
 
 
 def quiet_in_output(lines: Sequence[str], until: float) -> Quiet | None:
-    """Return since when a running task has done nothing, from its last lines; None if it works.
+    """Return the quiet period of a running task that does nothing, from its last lines; None if it
+    works.
 
-    `runtime/task.py` prints the line that says so. `until` is when the lines were read, in seconds
-    since the epoch.
+    `runtime/task.py` prints the line `tfcluster: quiet since …`. `until` is the time at which the
+    lines were read, in seconds since the epoch.
     """
     peer = words = ""
     for line in reversed(lines):
@@ -69,7 +71,9 @@ def quiet_in_output(lines: Sequence[str], until: float) -> Quiet | None:
 
 
 def oddity_in_output(task: str, lines: Sequence[str]) -> Message | None:
-    """Return why a task with a closed port counts as started, from its last lines."""
+    """Return a message that says why a task with a closed port counts as started, from its last
+    lines; None if no line says so.
+    """
     for found in filter(None, map(_SIGN.search, reversed(lines))):
         said = found.groupdict()
         sign = next(each for each in ("ports", "steps", "events", "cpu") if said[each])
@@ -80,8 +84,8 @@ def oddity_in_output(task: str, lines: Sequence[str]) -> Message | None:
 
 
 def peer_in_output(lines: Sequence[str], tasks: Mapping[str, Object]) -> PodProblem | None:
-    """Return the other task that is not up and for which a task waits, by the task's last lines.
-    The last mention counts.
+    """Return the problem of a task that waits for another task, from the last of its lines that
+    names the other task.
     """
     for line in reversed(lines):
         if found := _SESSION.search(line):
@@ -134,7 +138,7 @@ _PATIENCE = 3.0
 
 @dataclass(frozen=True)
 class Question:
-    """An object whose events (or, for a log, last lines) must be read to know more."""
+    """A request to read an object's events; if `kind` is `log`, the last lines of a pod's log."""
 
     kind: str
     name: str
@@ -143,10 +147,10 @@ class Question:
 
 @dataclass(frozen=True)
 class WaitingFacts:
-    """Further facts, besides pods and Jobs.
+    """The facts other than pods, Jobs and their events.
 
     `claims` are by name, each with the message of its newest event as `said`; `lines` are last
-    lines of output by pod uid; `free` is what each node has left, if known.
+    lines of output by pod uid; `free` has the free resources of each node, if known.
     """
 
     nodes: Sequence[Object] = ()
@@ -161,8 +165,8 @@ def explain_waiting(
     events: Mapping[str, Sequence[Object]],
     facts: WaitingFacts,
 ) -> list[WaitingReason]:
-    """Return why tasks do not run, the most important reason first; `events` are by the object's
-    uid.
+    """Return the reasons why tasks do not run, the most important first. `events` has the events of
+    objects by the object's uid.
     """
     tasks, jobs = task_pods.newest_pods(pods), list(jobs)
     asker = _PodContexts(
@@ -204,14 +208,14 @@ def open_questions(
     now: float,
     events: Mapping[str, Sequence[Object]] | None = None,
 ) -> list[Question]:
-    """Return the objects to read to explain more: one for each state, at most MOST_QUESTIONS.
-    `events` are events of pods that were read before; they may show that the claims of a pod must
-    be read.
+    """Return what to read to find further reasons: one object for each state, at most
+    MOST_QUESTIONS. `events` are events of pods that were read before; they may show that the claims
+    of a pod must be read.
     """
     tasks = task_pods.newest_pods(pods)
     newest: dict[str, float] = {}
-    """Creation time of the newest pod of each type: the events of a Job that still creates pods are
-    not read.
+    """Creation time of the newest pod of each type. The events of a Job that created a pod recently
+    are not read.
     """
     for pod in tasks.values():
         made = epoch_seconds(pod["metadata"].get("creationTimestamp")) or 0.0
@@ -243,7 +247,7 @@ def open_questions(
 
 
 class _PodContexts:
-    """Facts for sentences about pods, computed once for all. `told` and `printed` are the pods
+    """Facts for sentences about pods, computed once for all pods. `told` and `printed` are the pods
     whose events and whose output were read.
     """
 
@@ -267,11 +271,13 @@ class _PodContexts:
         ]
 
     def room(self, asked: PodContext) -> PodContext:
-        """Add the nodes' capacities, which only pods without a node need."""
+        """Add the total and free resources of the nodes, which only pods without a node need."""
         return replace(asked, nodes=self._nodes, free=self.facts.free)
 
     def about(self, pod: Object) -> PodContext:
-        """Return the facts that a sentence about this pod may name, except nodes' capacities."""
+        """Return the facts that a sentence about this pod may name, without the resources of the
+        nodes.
+        """
         spec, known = pod["spec"], self.facts.claims
         every = spec.get("containers") or [{}]
         return PodContext(
@@ -326,7 +332,7 @@ def _unscheduled(pod: Object, asked: PodContext, asker: _PodContexts) -> PodProb
 
 
 def _refusal(events: Sequence[Object]) -> str:
-    """Return the message of a Job's newest FailedCreate event."""
+    """Return the message of a Job's newest FailedCreate event; empty if there is none."""
     told = [each for each in events if each.get("reason") == pod_problems.FAILED_CREATE]
     return str(max(told, key=pod_problems.event_time)["message"]) if told else ""
 

@@ -1,9 +1,9 @@
-"""Validation of untrusted data: it returns a `Spec`, or every problem at once.
+"""Validation of untrusted data. The result is a `Spec`, or an error with every problem.
 
-Each problem has its field, its value and what is allowed. Shapes and bounds come from `spec/` and
-are checked by `schema`; the rules between fields are in `rules`. Every user interface uses this
-package, so a form, a YAML file and a command line get the same errors. The custom resource's schema
-repeats the rules for kubectl.
+Each problem has the field, its value and the rule that it breaks. Types and bounds come from
+`spec/` and are checked by `schema`; the rules between fields are in `rules`. Every user interface
+uses this package, so a form, a YAML file and a command line get the same errors. The custom
+resource's schema repeats the rules for kubectl.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ M = TypeVar("M", bound=Model)
 
 
 def validate(data: Mapping[str, Any], *, is_launch: bool = True) -> Spec:
-    """Build a Spec from JSON-like data, of a launch or of an accepted run. Raises InvalidRequest
-    with every problem.
+    """Build a Spec from JSON-like data. If not `is_launch`, the data is from a run that was
+    accepted before. Raises InvalidRequest with every problem.
     """
     problems: list[Problem] = []
     clean = schema.check_schema(data, Spec, "spec", problems)
@@ -57,7 +57,7 @@ def validate_name(name: str) -> None:
 
 
 def read_model(data: Mapping[str, Any], kind: type[M]) -> M:
-    """Build any other model from JSON-like data. Raises InvalidRequest with every problem."""
+    """Build a model `kind` from JSON-like data. Raises InvalidRequest with every problem."""
     problems: list[Problem] = []
     clean = schema.check_schema(data, kind, "", problems)
     if problems:

@@ -1,7 +1,7 @@
 """The rules between the fields of a spec with a valid schema.
 
-A rule returns problems and raises no errors. The rules for pods refuse invalid pods and mounts over
-folders that every task needs. These rules do not know the administrator's policy.
+A rule returns problems and raises no errors. The rules for `pods` refuse invalid settings of pods,
+and mounts over folders that every task needs. These rules do not know the administrator's policy.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ SMALLEST_CLAIM = "1Mi"
 MOST_TASKS = 1000
 SMALLEST_MEMORY = "64Mi"
 
-# Messages of the rules here and of the custom resource (`kube.objects.crd`).
+# Messages of these rules; the rules of the custom resource (`kube.objects.crd`) have the same
+# messages.
 
 ONE_AT_MOST = Message("OneAtMost")
 WORKER_NEEDED = Message("WorkerNeeded")
@@ -170,7 +171,9 @@ def _mode(spec: Spec) -> list[Problem]:
 
 
 class OnlyIn(NamedTuple):
-    """A field of a spec that only one mode may change, and the message in the other mode."""
+    """A field of a spec that may differ from its default in one mode only, and the message for the
+    other mode.
+    """
 
     attribute: str
     mode: Mode
@@ -192,7 +195,7 @@ ONLY_IN = (
         Message("NoFlagsInGraph"),
     ),
 )
-"""The fields that only one mode may change; `kube/objects/crd.py` makes the same rules in CEL."""
+"""The fields that may be set in one mode only; `kube/objects/crd.py` has the same rules in CEL."""
 
 
 def _only_in(spec: Spec) -> list[Problem]:
@@ -250,7 +253,7 @@ PROGRAM_FORMS = ("inline", "command", "path", "url", "files")
 
 
 def _files(spec: Spec) -> list[Problem]:
-    """Check a program inside the record; `program` verifies its content."""
+    """Check the fields of a program inside the record; `program` verifies the content."""
     program = spec.program
     if program is None or program.files is None:
         return []
@@ -293,7 +296,9 @@ def _interpreter(spec: Spec) -> list[Problem]:
 
 
 def _text(spec: Spec) -> list[Problem]:
-    """Check that all texts are UTF-8: names from the disk or a command line may be any bytes."""
+    """Check that all texts are valid UTF-8, because file names and command lines may contain any
+    bytes.
+    """
     try:
         msgspec.json.encode(spec)
     except UnicodeEncodeError:
@@ -329,8 +334,9 @@ _RULES = (
 
 
 def check_rules(spec: Spec, *, is_launch: bool = True) -> list[Problem]:
-    """Return every problem between the fields of a spec with a valid schema. The size of the spec
-    is checked only at launch, so that a run that another release accepted continues.
+    """Return a problem for each rule between fields that a spec breaks. The spec must have a valid
+    schema. The size of the spec is checked only at launch, so that a run that another release
+    accepted continues.
     """
     rules = (*_RULES, _payload) if is_launch else _RULES
     return [problem for rule in rules for problem in rule(spec)]

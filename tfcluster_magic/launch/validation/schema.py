@@ -1,5 +1,5 @@
-"""Checks of types, bounds and patterns of untrusted data. msgspec would stop at the first problem;
-this module finds a problem for each invalid value.
+"""Checks of types, bounds and patterns of untrusted data. msgspec alone would stop at the first
+problem; this module reports every invalid value.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ def _check_field(field: FieldInfo, value: object, path: str, problems: list[Prob
         problems.append(Problem(path, value, _allowed(field) or _in_words(text)))
         return value
     if isinstance(value, str) and value.endswith("\n") and any(_patterns(field.type)):
-        # a pattern's `$` also matches before a final newline, but not in Kubernetes
+        # in Python, a pattern's `$` also matches before a final newline; in Kubernetes it does not
         problems.append(Problem(path, value, _allowed(field) or Message("NoLineBreak")))
     return value
 
 
 def _allowed(field: FieldInfo) -> Message | None:
-    """Return what is allowed, for a field whose message from msgspec would show only a regular
-    expression or no allowed values.
+    """Return a message that says what is allowed, for a field whose message from msgspec would show
+    only a regular expression or no allowed values; None for other fields.
     """
     for candidate in (field.type, *get_args(field.type)):
         if isinstance(candidate, type) and issubclass(candidate, enum.Enum):
@@ -141,7 +141,7 @@ _KINDS = {
 
 
 def model_type(annotation: Any) -> type[Model] | None:
-    """Return the model behind `X` or `X | None`."""
+    """Return the model X if the annotation is `X` or `X | None`; None if it is not."""
     if get_origin(annotation) in (tuple, dict):
         return None
     for candidate in (annotation, *get_args(annotation)):
@@ -151,7 +151,9 @@ def model_type(annotation: Any) -> type[Model] | None:
 
 
 def element_type(annotation: Any) -> type[Model] | None:
-    """Return the model behind `tuple[X, ...]`, however annotated."""
+    """Return the model X if the annotation is `tuple[X, ...]`, also inside `Annotated`; None if it
+    is not.
+    """
     if get_origin(annotation) is tuple:
         return next((a for a in get_args(annotation)[:1] if model_type(a)), None)
     if get_origin(annotation) is Annotated:
@@ -168,7 +170,9 @@ def _patterns(annotation: Any) -> Iterator[str]:
 
 
 def _is_seconds(annotation: Any) -> bool:
-    """Return whether a field of `Lifecycle` is a duration: a float, however annotated."""
+    """Return whether a field of `Lifecycle` is a duration: a float, also inside `Annotated` or a
+    union.
+    """
     if annotation is float:
         return True
     return get_origin(annotation) is not None and any(_is_seconds(a) for a in get_args(annotation))

@@ -1,8 +1,8 @@
 """The actions that apply a lifecycle decision to the cluster: objects, Service, Jobs, pods.
 
-A refused request of one kind does not prevent the others: tasks are stopped even if their Service
-cannot be changed. Obstacles are collected as text. This module decides nothing and
-writes no status.
+If requests for one kind of object are refused, the other kinds are still handled: tasks are stopped
+even if their Service cannot be changed. Obstacles are collected as text. This module decides
+nothing and writes no status.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class ReconcileContext:
     explainer: PendingTaskDiagnosis
     awaited: AwaitedRuns
     policy_of: Callable[[str], Policy]
-    """Returns the administrator's policy with the additions of a namespace."""
+    """Returns the administrator's policy with the settings of a namespace added."""
     pod_groups: PodGroups
     unwatched: Callable[[], float]
-    """Seconds without an acting operator before this one."""
+    """Returns for how many seconds no operator acted before this one."""
     record_limit: Callable[[str], float | None] = lambda _namespace: None
-    """The number of records that a namespace may have; None means any number."""
+    """Returns the number of records that a namespace may have; None means any number."""
     clock: Callable[[], float] = time.time
     metrics: OperatorMetrics = field(default_factory=OperatorMetrics)
     write_limit: WriteRateLimit = field(default_factory=WriteRateLimit)
     cleanup_at: dict[str, float] = field(default_factory=dict)
-    """The time at which to look for leftovers of each ended run, by uid."""
+    """By the uid of an ended run: the time at which its leftovers are searched for."""
 
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FatalProblem:
-    """Why a run can never start; `released` is true if none of its objects exist."""
+    """The reason why a run can never start; `released` is true if none of its objects exist."""
 
     words: Clause
     released: bool
@@ -73,9 +73,9 @@ class RunActions:
     ) -> None:
         self.obstacle: Clause = ""
         self.queue_problem: Message | None = None
-        """Why Volcano's queue refuses the run."""
+        """The reason why Volcano's queue refuses the run."""
         self.service_due: float | None = None
-        """Seconds until the Service may be created."""
+        """Seconds until the Service may be created; None if no creation is due."""
         self._context, self._task_group, self._creator = context, task_group, creator
         self._job_control = JobControl(context.api, task_group)
         self._addressing = ServiceCreation(creator)
@@ -87,7 +87,9 @@ class RunActions:
         return self._addressing.lacking
 
     def newest(self, jobs: Mapping[TaskType, Object]) -> dict[TaskType, Object]:
-        """Return each Job in its newest known state."""
+        """Return the newest known state of each Job: the cached state, or the state after our last
+        change.
+        """
         return {
             task_type: self._job_control.newest(task_type, job) for task_type, job in jobs.items()
         }
@@ -95,7 +97,7 @@ class RunActions:
     def apply(
         self, cluster: TFCluster, decision: Decision, seen: Observation, observed: ObservedRun
     ) -> FatalProblem | None:
-        """Apply a decision; return why the run must end, or None.
+        """Apply a decision; return the problem for which the run must end, or None.
 
         Raises:
             ApiError: the API did not answer; repeat the turn.
@@ -121,8 +123,8 @@ class RunActions:
     def _update_service(
         self, cluster: TFCluster, decision: Decision, observed: ObservedRun
     ) -> ApiError | None:
-        """Create or delete the Service before tasks stop; return the error if the API did not
-        answer.
+        """Create or delete the Service, before tasks are stopped. Return the error if the API
+        server did not answer.
         """
 
         def turn() -> None:
@@ -135,7 +137,9 @@ class RunActions:
         return None
 
     def _try(self, cluster: TFCluster, make: Callable[[], None]) -> None:
-        """Call `make` and record what prevents it. Raises ApiError if the API does not answer."""
+        """Call `make`; if an object cannot be created, record the reason. Raises ApiError if the
+        API does not answer.
+        """
         try:
             make()
         except EarlierObjectExists as obstacle:
@@ -158,7 +162,7 @@ class RunActions:
     def _repair_pod_group(
         self, cluster: TFCluster, decision: Decision, seen: Observation, observed: ObservedRun
     ) -> None:
-        """Repair the PodGroup that pods need to be bound together."""
+        """Repair the PodGroup, without which Volcano does not bind the pods."""
         if not decision.status.phase.is_active:
             return
         context = self._context

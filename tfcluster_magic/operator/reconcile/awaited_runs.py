@@ -1,7 +1,7 @@
-"""The runs for which others wait, as cached, and the turns that they cause.
+"""An index of the runs for which other runs wait, and the turns that changes of these runs cause.
 
-A waiting run takes a turn when a run that it waits for appears, ends, is released or is deleted,
-and no other turn in between. Nothing is requested from the API.
+A waiting run takes a turn only when a run that it waits for appears, ends, is released or is
+deleted. The index uses the cache and sends no requests.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..scheduling.launch_queue import awaited_names, phase_of
 
 _FINAL = [phase for phase in Phase if phase.is_final]
 Sight = SeenRun | None
-"""The state in which an awaited run was last seen; None if it does not exist."""
+"""The state in which an awaited run was last seen; None if the run does not exist."""
 
 
 class AwaitedRuns:
-    """An index of which runs wait for which.
+    """The index, by waiting run and by awaited run.
 
     Args:
         runs: the cache of all runs.
@@ -34,19 +34,19 @@ class AwaitedRuns:
         self._runs, self._wake = runs, wake
         self._lock = threading.Lock()
         self._waiting: dict[Key, dict[Key, Sight]] = {}
-        """The runs that wait for each awaited run, each with the state in which it last saw the
-        awaited run.
+        """By awaited run: the runs that wait for it, each with the state of the awaited run that it
+        has seen.
         """
         self._awaited: dict[Key, Sequence[Key]] = {}
-        """The runs for which each waiting run waits."""
+        """By waiting run: the runs that it waits for."""
 
     def __len__(self) -> int:
-        """Return how many runs wait."""
+        """Return the number of waiting runs."""
         return len(self._awaited)
 
     def observe(self, key: Key, names: Sequence[str]) -> dict[str, SeenRun]:
-        """Return the named runs that exist. From now on the run of `key` waits for them and takes a
-        turn when one of them changes.
+        """Return the state of each named run that exists. From now on, the run `key` waits for the
+        named runs, and takes a turn when one of them changes.
         """
         keys = [(key[0], name) for name in names]
         while True:
@@ -61,8 +61,8 @@ class AwaitedRuns:
                 return {each[1]: sight for each, sight in sights.items() if sight is not None}
 
     def circle(self, key: Key) -> tuple[str, ...]:
-        """Return the runs that wait for each other, including this one; empty if there is no
-        circle.
+        """Return the runs that wait for each other in a circle with the run `key`; empty if there
+        is no circle.
         """
 
         def waits_for(name: str) -> Sequence[str]:
@@ -72,7 +72,7 @@ class AwaitedRuns:
         return circle_of(key[1], waits_for)
 
     def changed(self, key: Key) -> None:
-        """Wake the runs that wait for this one and have not seen its present state."""
+        """Wake the runs that wait for the run `key` and have not seen its present state."""
         if key not in self._waiting:
             return
         now = self._sight(key)
@@ -82,7 +82,7 @@ class AwaitedRuns:
             self._wake(each)
 
     def forget(self, key: Key) -> None:
-        """Record that a run no longer waits for any other."""
+        """Record that the run `key` waits for no other run any more."""
         if key in self._awaited:
             with self._lock:
                 self._unregister(key)
@@ -98,7 +98,7 @@ class AwaitedRuns:
         found = self._runs.get(*key)
         if found is None:
             return None
-        # A change of phase before the end causes no turn.
+        # All phases before the end count as Queued, so a change between them causes no turn.
         ended = next((each for each in _FINAL if each.value == phase_of(found)), None)
         released = ended is not None and custom_resource.is_released(found)
         return SeenRun(found["metadata"]["uid"], ended or Phase.QUEUED, released)

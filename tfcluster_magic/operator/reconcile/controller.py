@@ -125,7 +125,7 @@ class Controller:
 
     @property
     def problems(self) -> list[str]:
-        """Why the caches are incomplete: missing rights or a missing custom resource."""
+        """The reasons why caches are incomplete: missing rights or a missing custom resource."""
         found = [(each.where, each.problem) for each in self.caches.needed]
         return [
             f"{where}: {_problem_text(problem)}" for where, problem in found if problem is not None
@@ -181,7 +181,7 @@ class Controller:
             raise
 
     def _is_gone(self, key: Key) -> bool:
-        """Return whether the record has been deleted meanwhile."""
+        """Return whether the record has been deleted since this turn began."""
         try:
             self.context.api.get(path("tfclusters", *key))
         except ApiError as error:
@@ -209,7 +209,7 @@ class Scheduler:
         policy: the administrator's policy.
         leads: whether this process may act.
         wake: called with each run that a change belongs to.
-        unwatched: seconds without an acting operator before this one.
+        unwatched: returns for how many seconds no operator acted before this one.
     """
 
     def __init__(
@@ -227,7 +227,8 @@ class Scheduler:
         self.cluster_state = ClusterState(api, namespace)
         self.pod_groups = PodGroups(api, namespace, wake)
         self.snapshotter = Snapshotter(caches, self.cluster_state, policy, self.pod_groups)
-        # Check on the nodes of tasks: other nodes may accept no pods or have another network.
+        # The check runs on the nodes of tasks, because other nodes may accept no pods or may use
+        # another network.
         pool = {"nodeSelector": policy.node_selector, "tolerations": list(policy.tolerations)}
         self.enforcement = EnforcementCheck(api, home, policy.default_image, leads, pool)
         self.accountant = Accountant(

@@ -34,8 +34,9 @@ from ...spec.names import parse_task
 def completed_jobs(
     cluster: TFCluster, status: Status, gone: Iterable[TaskType], *, unseen: float, now: float
 ) -> dict[TaskType, Object]:
-    """Return the missing Jobs whose tasks all succeeded, in their presumed final state. `unseen` is
-    the number of seconds without an operator before this one; 0 for Jobs that this operator saw.
+    """Return the missing Jobs whose tasks all succeeded, each in its presumed final state. `unseen`
+    is the number of seconds for which no operator acted before this one; 0 if this operator has
+    seen the Jobs.
     """
     found = {}
     for task_type in gone:
@@ -53,14 +54,17 @@ def lost_job_message(
     over: Container[TaskType],
     seen: Container[TaskType],
 ) -> Message | None:
-    """Return why a run cannot continue without its missing Jobs; None if it can."""
+    """Return a message that says why a run cannot continue without its missing Jobs; None if it
+    can.
+    """
     mains = types_served_by_ps(cluster)
     missing = [each for each in gone if each not in over]
     if all(each in over for each in mains):
         missing = [each for each in missing if each is not TaskType.PS]
     if not missing:
         return None
-    # the other Jobs may have been deleted together with this one
+    # name the Job of workers or chief: if it is deleted, Kubernetes also deletes the parameter
+    # servers' Job
     first = next((each for each in mains if each in missing), missing[0])
     code = "JobDeleted" if first in seen else "JobDeletedUnseen"
     return Message(code, {"name": labels.job_name(cluster.metadata.name, first)})
@@ -89,10 +93,10 @@ class JobControl:
         self._refused = ""
 
     def apply(self, decision: Decision, seen: Observation, jobs: Mapping[TaskType, Object]) -> str:
-        """Suspend the Jobs of tasks to stop, and resume those of tasks to start.
+        """Suspend the Jobs whose tasks must stop, and resume the Jobs whose tasks must start.
 
-        A refused change of one Job does not prevent the others; its reason is returned. Raises
-        ApiError if the API does not answer.
+        If the change of one Job is refused, the other Jobs are still changed, and the reason is
+        returned. Raises ApiError if the API does not answer.
         """
         self._refused = ""
         stop = {parse_task(task)[0] for task in decision.stop}
@@ -119,7 +123,9 @@ class JobControl:
         return self._refused
 
     def newest(self, task_type: TaskType, cached: Object) -> Object:
-        """Return a Job in its newest known state."""
+        """Return the newest known state of a Job: the cached state, or the state after our last
+        change.
+        """
         return latest_job(cached, self._changed.get(task_type))
 
     def unusable_types(
@@ -136,8 +142,8 @@ class JobControl:
     def _restart_unrelated(
         self, task_type: TaskType, decision: Decision, seen: Observation
     ) -> None:
-        """Do not count the end of tasks as a failure if they stop only because their Job is
-        suspended.
+        """Count tasks that stop only because their Job is suspended as the previous attempt, so
+        that their end is no failure.
         """
         if decision.status.phase.is_final or decision.status.stop_at is not None:
             return
@@ -187,13 +193,14 @@ def report_deleted_pods(
     going: AbstractSet[TaskType],
     away: AbstractSet[str],
 ) -> None:
-    """Report the end of pods that are being deleted, if Kubernetes does not know about it.
+    """Report the end of pods that are being deleted, if Kubernetes does not report it.
 
-    Pods on a lost node are marked as failed, because nobody will ever report their end. A pod that
-    somebody deleted is marked as disrupted: its end then counts as no failure, even if nobody sees
-    it. In any case, the Job replaces the pod 10 s after the pod's end. `going` holds the types that
-    are not being stopped, `away` the lost nodes. A refused report does not prevent the others; the
-    next turn repeats it. Raises ApiError if the API does not answer.
+    Pods on a lost node are marked as failed, because their kubelet will not report their end. A pod
+    that somebody deleted is marked as disrupted, so that its end does not count as a failure, even
+    if the operator does not observe the end. The Job replaces the pod 10 s after the pod's end in
+    either case. `going` has the types that are not being stopped, `away` the lost nodes. If a
+    report is refused, the other pods are still reported, and the next turn tries again. Raises
+    ApiError if the API does not answer.
     """
     for pod in pods:
         head = pod["metadata"]
@@ -235,7 +242,7 @@ def _condition_patch(pod: Object, reason: str, words: str) -> list[Object]:
     }
     if pod["status"].get("conditions"):
         return [{"op": "add", "path": "/status/conditions/-", "value": value}]
-    seen = pod["metadata"]["resourceVersion"]  # refused if somebody created a list meanwhile
+    seen = pod["metadata"]["resourceVersion"]  # refuse the patch if the pod has changed since
     return [
         {"op": "add", "path": "/metadata/resourceVersion", "value": seen},
         {"op": "add", "path": "/status/conditions", "value": [value]},

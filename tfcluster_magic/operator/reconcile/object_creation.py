@@ -32,7 +32,9 @@ _RESOURCE = {
 
 
 def earlier_object_message(kind: str, name: str) -> Message:
-    """Return the message about an object of an earlier run that is in the way."""
+    """Return the message about an object of an earlier run that prevents the creation of this run's
+    object.
+    """
     return Message("EarlierObject", {"kind": kind, "name": name})
 
 
@@ -54,9 +56,9 @@ class ObjectCreator:
         made: bool = False,
         had_pods: Collection[TaskType] = (),
     ) -> None:
-        """Create the object. `policy_of` returns the policy of a namespace. `made` says whether all
-        objects of the run were created before; `had_pods` are the types whose Jobs were created
-        before.
+        """Create an `ObjectCreator`. `policy_of` returns the policy of a namespace. `made` is true
+        if all objects of the run were created before this process started; `had_pods` are the task
+        types whose Jobs were created before.
         """
         self._api, self._policy_of = api, policy_of
         self._made, self._had_pods = made, frozenset(had_pods)
@@ -70,7 +72,7 @@ class ObjectCreator:
         Raises:
             ApiError: the API refuses an object.
             EarlierObjectExists: an object of an earlier run is in the way.
-            InvalidRequest: the program is too large, or the part of it that caches leave out is
+            InvalidRequest: the program is too large, or its text, which caches leave out, is
                 invalid.
         """
         if self._made and not self._anew:
@@ -121,8 +123,8 @@ class ObjectCreator:
         return job["metadata"]["uid"] in self._retired
 
     def missing_types(self, cluster: TFCluster, jobs: Mapping[TaskType, Object]) -> list[TaskType]:
-        """Return the types whose Jobs were created and no longer exist. `jobs` are those in the
-        cache, which may lag. Raises ApiError.
+        """Return the types whose Jobs were created and no longer exist. `jobs` are the Jobs in the
+        cache, which may be outdated. Raises ApiError.
         """
         known = cluster.spec.replicas.counts.keys() if self._made else self._had_pods
         missing = known - jobs.keys() - self._anew
@@ -142,8 +144,8 @@ class ObjectCreator:
         *,
         asks: bool,
     ) -> bool:
-        """Return whether tasks that are not in `seen` may still appear. `asks` allows a request for
-        Jobs that are not in `jobs`. Raises ApiError.
+        """Return whether tasks that are not in `seen` may still appear. With `asks`, Jobs that are
+        not in `jobs` are read from the API. Raises ApiError.
         """
 
         def find_job(task_type: TaskType) -> Object | None:
@@ -182,7 +184,7 @@ class ObjectCreator:
 
         Raises:
             ApiError: the record no longer exists.
-            InvalidRequest: one of these is invalid.
+            InvalidRequest: the environment, the arguments or the program is invalid.
         """
         head, asked = cluster.metadata, cluster.spec
         found = self._api.get(path("tfclusters", head.owner, head.name))
@@ -190,7 +192,7 @@ class ObjectCreator:
             # The name belongs to another run now.
             raise ApiError(404, "NotFound", "", {"kind": "tfclusters", "name": head.name})
         whole = custom_resource.read(found).spec
-        # `cluster` has the durations capped by the policy
+        # keep the durations of `cluster`, which the policy has capped
         kept = replace(whole, lifecycle=asked.lifecycle, stop=asked.stop)
         return replace(cluster, spec=kept)
 
@@ -199,19 +201,20 @@ class ObjectCreator:
         try:
             return self._api.create(where, wanted)
         except ApiError as error:
-            # Quotas are checked before existence.
+            # An exceeded quota (403) may hide that the object exists, because quotas are checked
+            # first.
             if error.reason != "AlreadyExists" and error.status != 403:
                 raise
             found = self._find(cluster, wanted)
-            if found is None:  # it was deleted just now, or never existed
+            if found is None:  # the object was deleted just now, or never existed
                 raise
             return found
 
     def _find(self, cluster: TFCluster, wanted: Object) -> Object | None:
-        """Return the object with the name of `wanted`, or None.
+        """Return the run's object with the name of `wanted`; None if there is none.
 
         Raises:
-            EarlierObjectExists: it belongs to another run.
+            EarlierObjectExists: the object belongs to another run.
         """
         name = wanted["metadata"]["name"]
         found = find_object(
@@ -234,9 +237,9 @@ def delete_owned(api: Api, key: Key, kind: str, name: str, uid: str) -> None:
 def find_owned(api: Api, key: Key, kind: str, name: str, uid: str) -> Object | None:
     """Return an object if it belongs to the run of this uid, else None.
 
-    Also return None if the operator may no longer read there, because the namespace is being
-    deleted or was closed to it. Then garbage collection by ownership removes the object. Raises
-    ApiError.
+    Also return None if the operator may no longer read in the namespace, because the namespace is
+    being deleted or an administrator removed the operator's rights. Kubernetes' garbage collection
+    then removes the object, which has an owner. Raises ApiError.
     """
     try:
         found = find_object(api, path(_RESOURCE[kind], key[0], name))
@@ -255,18 +258,18 @@ def _key(cluster: TFCluster) -> Key:
     return cluster.metadata.owner, cluster.metadata.name
 
 
-# The Service, which gives the tasks of a run their names. It is created once every task has an
-# address, or when no further address has come for a moment. It is deleted when the run is asked to
-# stop. Kubernetes rewrites all addresses of a Service each time a pod gets or loses one: with 600
-# tasks that start and stop together, this was a third of the control plane's work for a launch;
-# with 50 users of ten tasks each, an eighth. Nobody needs the names earlier: a program starts when
-# the tasks that it needs have their names, and the lookup avoids negative caching
+# The Service, which gives the tasks of a run their DNS names. It is created once every pod has an
+# IP address, or when a second has passed without a new address. It is deleted when the run is asked
+# to stop. Kubernetes rewrites all addresses of a Service each time a pod gets or loses its address:
+# for 600 tasks that start and stop together, this was a third of the control plane's work for a
+# launch; for 50 users with ten tasks each, an eighth. No task needs the names earlier: a program
+# starts when the tasks that it needs have their names, and the lookup avoids negative caching
 # (`runtime/name_resolution.py`). Ref:
 # https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/
 
 ADDRESS_PAUSE = 1.0
-"""Seconds without a new address after which the Service is created without the missing ones: a task
-may lack resources.
+"""Seconds without a new address after which the Service is created although some tasks have no
+address: these tasks may lack resources.
 """
 ADDRESS_WAIT = 10.0
 """Maximum seconds from the first address to the creation of the Service."""
@@ -278,7 +281,7 @@ class ServiceCreation:
     def __init__(self, creator: ObjectCreator, clock: Callable[[], float] = time.monotonic) -> None:
         self._creator, self._clock = creator, clock
         self._there: bool | None = None
-        """Whether the Service exists; None if only the API knows."""
+        """Whether the Service exists; None if this process does not know yet."""
         self.lacking = False
         """Whether the Service could not be created, so that running tasks still wait for their DNS
         names.
@@ -287,9 +290,9 @@ class ServiceCreation:
         self._first = self._last = 0.0
 
     def update(self, cluster: TFCluster, status: Status, pods: Sequence[Object]) -> float | None:
-        """Create or delete the Service when it is due.
+        """Create or delete the Service, if that is due.
 
-        Return the seconds until it may be due, or None if there is nothing to do.
+        Return the seconds until the creation may be due; None if there is nothing to do.
 
         Raises:
             ApiError: the API refuses.

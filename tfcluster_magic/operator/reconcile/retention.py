@@ -1,8 +1,8 @@
 """Removal of the leftovers of ended, orphaned and invalid runs.
 
-Objects are deleted after an hour, records after keepFor or before a namespace reaches its limit of
-records. A record is deleted by uid, so that a newer run of that name stays. Jobs of ended, orphaned
-and invalid runs are suspended.
+Objects are deleted an hour after the end of their run. A record is deleted after `keepFor`, or
+earlier if its namespace would reach its limit of records. A record is deleted by uid, so that a
+newer run of its name stays. Jobs of ended, orphaned and invalid runs are suspended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from .object_creation import ObjectCreator, delete_owned, find_owned
 from .status_writer import StatusWriter
 
 OBJECTS_STAY = 3540.0
-"""Seconds; a minute less than the TTL of Jobs, because existing Jobs show that objects are left."""
+"""Seconds from a run's end to the deletion of its objects: a minute less than the TTL of Jobs,
+because Jobs that still exist show that objects are left.
+"""
 SPREAD = 3600.0
 """Seconds over which a new operator spreads its search for leftovers of runs without Jobs."""
 
@@ -39,15 +41,15 @@ log = logging.getLogger(__name__)
 
 
 def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float | None:
-    """Delete everything that is older than its retention. Return the seconds until the next
-    deletion is due, None if none will be. Raises ApiError.
+    """Delete the objects and the record of an ended run, each after its retention period. Return
+    the seconds until the next deletion is due; None if none will be due. Raises ApiError.
     """
     status, head = found["status"], found["metadata"]
     passed = context.clock() - (custom_resource.ended_at(found) or 0.0)
     said = custom_resource.seconds_of(found, "keepForSeconds")
     asked = Lifecycle() if said is None else Lifecycle(keep_for=said)
     stays = cap_durations(Spec(lifecycle=asked), context.policy).lifecycle.keep_for
-    if is_deleted(found):  # a finalizer keeps it
+    if is_deleted(found):  # a finalizer keeps the record
         return _empty_deleted_record(context, key, found)
     if passed >= stays:
         log.info("%s/%s: its record was kept for %.0f s and is deleted", *key, passed)
@@ -66,8 +68,8 @@ def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float
     return min(stays - passed, _remove_leftovers(context, key, head["uid"]))
 
 
-# Room for records where a quota counts them: the oldest ended ones are deleted before the quota
-# refuses a launch.
+# Free places for records in namespaces whose quota limits the number of records: the oldest records
+# of ended runs are deleted before the quota refuses a launch.
 
 SPARE = 0.1
 """Fraction of the limit that is kept free for simultaneous launches."""
@@ -76,12 +78,14 @@ SEEN_AFTER = 600.0
 is free.
 """
 MOST_AT_ONCE = 20
-"""Maximum records that one turn deletes, so that other runs need not wait long."""
+"""Maximum number of records that one turn deletes, so that the turns of other runs need not wait
+long.
+"""
 
 
 def make_room(context: ReconcileContext, namespace: str) -> None:
     """Delete the oldest ended records of a namespace that is near its limit. A refused deletion is
-    logged and tried again in the next turn; it stops no run.
+    logged and tried again in the next turn; the run of the current turn continues.
     """
     limit = context.record_limit(namespace)
     if limit is None:
@@ -128,7 +132,8 @@ def _empty_deleted_record(context: ReconcileContext, key: Key, found: Object) ->
 
 
 def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
-    """Delete the leftovers of a run whose Jobs were refused or deleted before.
+    """Delete the leftovers of a run that has no Jobs, because the Jobs were refused or have been
+    deleted.
 
     Return the seconds until the search is due. Each operator searches once, at different times for
     different runs.
@@ -139,7 +144,7 @@ def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
         return due - now
     context.cleanup_at[uid] = math.inf
     name = labels.files_name(key[1], uid)
-    # the ConfigMap is created first and deleted last
+    # if the ConfigMap is gone, nothing is left: it is created first and deleted last
     if find_owned(context.api, key, "ConfigMap", name, uid) is not None:
         log.info("%s/%s: what it had beside its Jobs is deleted", *key)
         _remove_objects(context, key, uid)
@@ -148,7 +153,7 @@ def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
 
 def _tell_generation(context: ReconcileContext, found: Object) -> None:
     """Report in the status that a change after the run's end, such as a stop, was observed; other
-    tools wait for this. Raises ApiError, StatusConflict.
+    tools wait for this report. Raises ApiError, StatusConflict.
     """
     told = found["status"].get("observedGeneration")
     if told is not None and told != found["metadata"].get("generation"):
@@ -161,8 +166,9 @@ def _tell_generation(context: ReconcileContext, found: Object) -> None:
 
 
 def suspend_ended_job(context: ReconcileContext, job: Object, status: Object) -> None:
-    """Suspend a Job of an ended run, unless all its tasks have succeeded. Such a Job reached the
-    cache after the last turn, or that turn failed. Raises ApiError.
+    """Suspend a Job of an ended run, unless all its tasks have succeeded. The Job may be active
+    because it reached the cache after the run's last turn, or because that turn failed. Raises
+    ApiError.
     """
     head = job["metadata"]
     counted = (status.get("counts") or {}).get(head["labels"].get(labels.TASK_TYPE)) or {}
@@ -178,26 +184,27 @@ def suspend_ended_job(context: ReconcileContext, job: Object, status: Object) ->
 
 
 def _remove_objects(context: ReconcileContext, key: Key, uid: str) -> None:
-    # caches keep no programs of ended runs
+    # read the record from the API, because caches keep no programs of ended runs
     whole = find_object(context.api, path("tfclusters", *key))
     if whole is None or whole["metadata"]["uid"] != uid:
-        return  # belongs to a newer run that the cache does not know yet
+        return  # the record is gone or belongs to a newer run
     try:
         ObjectCreator(context.api, context.policy_of).remove(custom_resource.read(whole))
-    except TFClusterError as error:  # the record was altered; garbage collection does the rest
+    except TFClusterError as error:  # an altered record; its objects are deleted with it
         log.warning("%s/%s: what is left of it cannot be told: %s", *key, error)
 
 
-# Orphans: leftovers of runs whose record was deleted. Kubernetes deletes a record's objects with
-# it, except under the orphan policy: then they have no owner, and tasks would run for ever. The API
-# is asked whether the run is really gone. Only objects with its name and uid that have no owner are
-# deleted. Its data stays. Ref:
+# Orphans: leftovers of runs whose record was deleted. Kubernetes deletes a record's objects
+# together with the record, except if the deletion uses the orphan policy: then the objects have no
+# owner, and tasks would run for ever. The API is asked whether the run is really gone. Only Jobs
+# without an owner show orphans, and only objects with the run's name and uid are deleted. The run's
+# data stays. Ref:
 # https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents
 
 
 def end_orphans(context: ReconcileContext, key: Key, uid: str) -> None:
-    """Delete objects of this name whose record is gone; `uid` is the uid of the existing run of
-    this name, or empty. Raises ApiError.
+    """Delete the objects of runs named `key` whose record is gone. `uid` is the uid of the existing
+    run of this name; empty if there is none. Raises ApiError.
     """
     found = [job for kind, job in objects_of_other_runs(context.caches, key, uid) if kind == "Job"]
     left = [job for job in found if _is_orphan(job)]
@@ -222,17 +229,17 @@ def _is_orphan(job: Object) -> bool:
 
 
 def _current_uid(context: ReconcileContext, key: Key) -> str:
-    """Return the uid of the run from the API, because the cache may be older than the run's
-    Jobs.
+    """Return the uid of the run from the API, because the cache of runs may be older than the
+    cached Jobs; empty if there is no run.
     """
     found = find_object(context.api, path("tfclusters", *key))
     return str(found["metadata"]["uid"]) if found else ""
 
 
-# Invalid records: no objects are created for them, and their existing tasks are ended. A run whose
-# spec somebody made invalid keeps its history, and its record says when its tasks are gone. Only
-# objects with the run's uid are changed. A new policy never refuses a run that has begun, but its
-# `maxDuration` applies to runs that have become invalid.
+# Invalid records: no objects are created for an invalid record, and its existing tasks are stopped.
+# If a client made the spec of a started run invalid, the run keeps its history, and its record says
+# when the tasks are gone. Only objects with the run's uid are changed. A new policy makes no
+# started run invalid: it only caps durations that the user left at their defaults.
 
 CHECK_ENDING = 1.0
 """Seconds between checks of tasks that are ending."""
@@ -241,8 +248,8 @@ CHECK_ENDING = 1.0
 def fail_invalid_run(
     context: ReconcileContext, key: Key, found: Object, why: Clause
 ) -> float | None:
-    """Fail an invalid run; `why` names every problem. Return the seconds until the next check, None
-    when the run is over.
+    """Fail an invalid run; `why` names every problem. Return the seconds until the next check; None
+    when all tasks are gone.
 
     Raises:
         ApiError: the API refused a request; repeat the call.
@@ -253,7 +260,7 @@ def fail_invalid_run(
     status, now = before, context.clock()
     if not status.phase.is_final:
         log.info("%s/%s: refused: %s", *key, why)
-        begun = status.started_at is not None  # its spec was altered from outside
+        begun = status.started_at is not None  # a client altered the spec of a started run
         reason = Reason.DISRUPTED if begun else Reason.START_FAILED
         refused = Message("Refused", {"why": why})
         status = status_rules.failed_status(status, reason, refused, now, released=False)

@@ -1,8 +1,8 @@
 """The reconciliation of one run: observe, decide, write, act.
 
-The status is written before the action, so that the next operator finds in the record what a killed
-one was about to do. An error leaves the record unchanged, and an extra turn changes nothing. The
-queue never gives one run to two workers.
+The status is written before the action, so that the record says what an operator that was killed
+was about to do. An error leaves the record unchanged, and an extra turn changes nothing. The work
+queue never gives one run to two workers at the same time.
 """
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ LOOK_AGAIN = 60.0
 TRY_AGAIN = 5.0
 """Seconds between turns while the API refuses a change of a Job."""
 ASK_AGAIN = 1.0
-"""Seconds between turns while tasks are not up or there is an obstacle: the reason may be known by
-then.
+"""Seconds between turns while tasks are not up or an obstacle exists, because the reason may become
+known.
 """
 
 log = logging.getLogger(__name__)
 
 
 class RunReconciler:
-    """The state of one TFCluster between its turns. It need not survive a restart."""
+    """The reconciler of one TFCluster, with the state between turns. This state need not survive a
+    restart.
+    """
 
     def __init__(self, context: ReconcileContext, found: Object) -> None:
         """Read the record. Raises InvalidRequest if it is not a valid run."""
@@ -82,7 +84,7 @@ class RunReconciler:
         """
         self._refresh(found)
         if self._status.released_at is not None:
-            return None  # the cache will report the change
+            return None  # `found` does not show the end yet; its update causes a turn
         now = self._context.clock()
         observed = self._observed_run()
         verdict = self._verdict(observed, held=bool(awaited_names(found)))
@@ -107,7 +109,7 @@ class RunReconciler:
             refused = Message("Refused", {"why": ending.words})
             self._end(self._context.clock(), refused, released=ending.released)
         if self._actions.obstacle != obstacle:
-            return 0.0  # write the obstacle at once
+            return 0.0  # the next turn, at once, writes the obstacle into the status
         due = (later, self._seconds_to_next(decision, now), self._actions.service_due)
         return min((each for each in due if each is not None), default=None)
 
@@ -132,14 +134,14 @@ class RunReconciler:
         return ObservedRun(cluster, own.pods, jobs, self._context.pod_groups.of(cluster))
 
     def _verdict(self, observed: ObservedRun, *, held: bool) -> Verdict | None:
-        """Return whether the run may begin; None once it has begun or is stopped. `held` says
-        whether the run waits for other runs according to the cached record, from which the launch
-        queue is made.
+        """Return whether the run may begin; None once it has begun or must stop. `held` is true if,
+        by the cached record, the run waits for other runs; the launch queue uses the cached record
+        too.
         """
         if self._status.phase is not Phase.QUEUED or self._cluster.spec.stop is not None:
             return None
         if observed.jobs:
-            # The tasks are bound together, so the first bound task represents all of them.
+            # Volcano binds all tasks together, so a single bound pod shows that all are bound.
             bound = any(pod["spec"].get("nodeName") for pod in observed.pods)
             return Admitted() if bound else LeftToGangScheduler()
         if held or waits_for_runs(self._cluster.spec, self._status):
@@ -172,7 +174,7 @@ class RunReconciler:
         return replace(seen, admitted=reason is None, waiting_for=reason)
 
     def _held(self, seen: Observation) -> Observation:
-        """Return the observation with the runs for which this run waits."""
+        """Return the observation with the states of the runs for which this run waits."""
         left = open_dependencies(self._cluster.spec, self._status.awaited)
         runs = self._context.awaited.observe(self.key, [each.run for each in left])
         circle = self._context.awaited.circle(self.key)
@@ -188,14 +190,14 @@ class RunReconciler:
         return replace(seen, admitted=False, submitted=not earlier, waiting_for=waits, why=why)
 
     def _uncreated(self) -> Message | None:
-        """Return why the run's objects cannot be created."""
+        """Return the reason why the run's objects cannot be created; None if there is none."""
         if self._actions.queue_problem is not None or not self._actions.obstacle:
             return self._actions.queue_problem
         return Message("ObjectsNotMade", {"why": self._actions.obstacle})
 
     def _with_diagnosis(self, seen: Observation, observed: ObservedRun) -> Observation:
-        """Return the observation with the reasons why tasks are not up, and the tasks that do
-        nothing, as far as known.
+        """Return the observation with the known reasons why tasks are not up, or with the tasks
+        that are known to do nothing.
         """
         explainer = self._context.explainer
         if not status_rules.has_pending_tasks(self._status):
@@ -210,10 +212,10 @@ class RunReconciler:
         return replace(seen, why=explainer.why(observed))
 
     def _lost_types(self, observed: ObservedRun) -> list[TaskType]:
-        """Return the types whose Jobs are gone for good."""
+        """Return the task types whose Jobs were created and no longer exist."""
         self._seen.update(observed.jobs)
         if not self._status.phase.is_active or self._version[1]:
-            return []  # when a record is deleted, its Jobs may be gone first
+            return []  # when a record is deleted, its Jobs may be gone before the record
         return self._creator.missing_types(self._cluster, observed.jobs)
 
     def _completed(self, gone: Sequence[TaskType], now: float) -> dict[TaskType, Object]:
@@ -241,12 +243,14 @@ class RunReconciler:
         status = self._status
         ended = status_rules.success_time(self._cluster, status, seen, now)
         if ended is not None:
-            # The run was over when its last task ended, even if that was observed later.
+            # The run was over when its last task ended, even if the operator observed that later.
             status = decide(spec, name, status, seen, ended).status
         return decide(spec, name, status, seen, now)
 
     def _with_obstacles(self, decision: Decision) -> Status:
-        """Return the status, with the obstacle if tasks cannot be created or ended."""
+        """Return the decided status, with an obstacle if tasks cannot be created or ended, or with
+        a remark if the success is only inferred.
+        """
         whole = status_rules.is_settled(decision.status) and not self._actions.lacks_service
         if self._actions.obstacle and not whole:
             return status_rules.with_obstacle(decision.status, self._actions.obstacle)
@@ -277,7 +281,7 @@ class RunReconciler:
         status = decision.status
         queued = status.phase is Phase.QUEUED
         if waits_for_runs(self._cluster.spec, status):
-            return min(times)  # a change of the awaited runs causes a turn
+            return min(times)  # a change of an awaited run causes a turn anyway
         waits = queued or status_rules.has_pending_tasks(status) or decision.start
         obstructed = bool(self._actions.obstacle)
         if waits and not (queued and obstructed):

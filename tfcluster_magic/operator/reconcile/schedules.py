@@ -1,18 +1,19 @@
-"""The control loop over TFClusterSchedules: launches a run for each due time once, and stops the
-runs that a later one replaces.
+"""The control loop over TFClusterSchedules: it launches one run for each due time, and stops the
+runs that a later run replaces.
 
-First the name of a due time's run is written into the status, and only if nobody else wrote the
-object meanwhile. Then the run is created under this name. After a crash, the next operator creates
-the run unless it exists with the labels of the due time. So even two simultaneous operators launch
-a due time only once. A run that was created here, or seen by the watch, is not created again if its
-user deletes it immediately. Only in one case is a run created twice: the operator is killed after
-it has created the run and before it has recorded this, and the run is deleted before the next
-operator starts. A schedule takes a turn only at its due times, when one of its runs ends, and when
-the schedule or one that it waits for changes.
+First the name of a due time's run is written into the status; the write fails if another client has
+changed the schedule since it was read. Then the run is created under this name. After a crash, the
+next operator creates the run unless a run with this name and the labels of the due time exists. So
+even two simultaneous operators launch only one run for a due time. A run that this process created,
+or that its watch has seen, is not created again if the user deletes it immediately. Only in one
+case is a run created twice: the operator is killed after it has created the run and before it has
+recorded the creation, and the run is deleted before the next operator starts. A schedule takes a
+turn only at its due times, when one of its runs ends, and when the schedule or a schedule that it
+waits for changes.
 
 If a schedule takes advice (`advised`), the usage of a run is examined when all its tasks are gone,
-or at the next launch if the launch comes first. If the advice would prevent a launch, the launch
-happens without the advice.
+or at the next launch if that comes first. If the advice would prevent a launch, the run is launched
+without the advice.
 """
 
 from __future__ import annotations
@@ -75,11 +76,13 @@ from .usage_reports import UsageReports
 
 RESOURCE = "tfclusterschedules"
 LONGEST_SLEEP = 60.0
-"""Maximum seconds until the clock is read again, because somebody may set the clock."""
+"""Maximum seconds until the clock is read again, because the system clock may be set."""
 AGAIN = 0.05
-"""Seconds until a turn is repeated after somebody else wrote the object."""
+"""Seconds until a turn is repeated after another client changed the schedule."""
 NAME_TRIES = 5
-"""Maximum names that one turn tries for a run, while users launch runs under the same names."""
+"""Maximum number of names that one turn tries for a run; a name is taken if a user launched a run
+under it.
+"""
 _REPLACED = "its schedule replaces it by the run of a later due time"
 _FINAL = {phase.value for phase in Phase if phase.is_final}
 
@@ -87,7 +90,7 @@ log = logging.getLogger(__name__)
 
 
 class ScheduleConflict(Exception):
-    """Somebody else wrote the schedule; our copy is outdated."""
+    """Another client changed the schedule, so our copy is outdated."""
 
 
 class ScheduleClock:
@@ -112,8 +115,8 @@ class ScheduleController:
         pods: the cache of the pods of all tasks.
         leads: whether this process may act.
         last_number: returns the highest number of a deleted run, by namespace and name.
-        why_not: returns why a changed spec would be refused in a namespace, or have to wait,
-            although the spec itself would not.
+        why_not: returns, for a namespace, a spec and a changed spec, the reason why only the
+            changed spec would be refused or have to wait; None if there is none.
         clock: the time.
     """
 
@@ -148,7 +151,7 @@ class ScheduleController:
         self._runs_of: dict[Key, set[Key]] = {}
         """The active runs of each schedule, including runs about to be created."""
         self._created: dict[Key, ScheduledRun] = {}
-        """The identity with which each active run was created here."""
+        """The schedule and due time of each active run that this process created."""
         self._deleted: dict[Key, CacheUpdate] = {}
         """The deletion of each run that was active when it was deleted."""
         self._ended: set[Key] = set()
@@ -156,7 +159,7 @@ class ScheduleController:
         schedule that they wait for has changed.
         """
         self._awaiting: dict[Key, set[Key]] = {}
-        """The schedules that wait for each schedule (`after`)."""
+        """By schedule: the schedules that wait for it (`after`)."""
         self._idle: dict[Key, tuple[object, float, float]] = {}
         """For each schedule: its version at its last turn, the time of that turn, and the time
         until which nothing is due.
@@ -180,7 +183,7 @@ class ScheduleController:
         self.turns.stop(seconds)
 
     def run_changed(self, update: CacheUpdate) -> None:
-        """Process a change of a run; the end of a run causes a turn of its schedule."""
+        """Handle a change of a run; the end of a run causes a turn of its schedule."""
         if update.new is not None and phase_of(update.new) not in _FINAL:
             return
         head = update.object["metadata"]
@@ -222,7 +225,9 @@ class ScheduleController:
                 self._awaiting.setdefault((key[0], name), set()).add(key)
 
     def _newest(self, key: Key) -> Object | None:
-        """Return the newest known state, which may be our own write."""
+        """Return the newest known state of a schedule: the cached state, or the state after our own
+        write.
+        """
         cached, own = self.cache.get(*key), self._own.get(key)
         if own is not None and cached is not None:
             of, and_of = own["metadata"], cached["metadata"]
@@ -277,11 +282,12 @@ class ScheduleController:
             log.error("schedule %s/%s: the turn failed", *key, exc_info=error)
 
     def _turn(self, key: Key) -> float | None:
-        """Take one turn; return the seconds until the next is due.
+        """Take one turn; return the seconds until the next turn is due; None if only a change
+        causes a turn.
 
         Raises:
             ApiError: the API did not answer; repeat the turn.
-            ScheduleConflict: the status is not the one that was last written here.
+            ScheduleConflict: another client has changed the schedule.
         """
         cached = self._newest(key)
         if cached is None or is_deleted(cached):
@@ -294,9 +300,9 @@ class ScheduleController:
         idle = self._idle.get(key)
         if idle is not None and idle[0] == version and not has_ended:
             _version, then, wake_at = idle
-            if then <= now < wake_at:  # the clock may have been set back meanwhile
+            if then <= now < wake_at:  # `then <= now` is false if the clock was set back
                 return self._rest(wake_at)
-        self._idle.pop(key, None)  # if the turn fails, the ended runs are checked again
+        self._idle.pop(key, None)  # if this turn fails, the next turn must not be skipped
         found = schedule_resource.whole(cached)
         find = functools.cache(lambda name: self._find(key[0], name))  # read once per turn
         schedule = self._checked(key, schedule_resource.read(found, now), find)
@@ -307,15 +313,15 @@ class ScheduleController:
         return self._follow(key, found, schedule, now, find)
 
     def _checked(self, key: Key, schedule: Schedule, find: FindSchedule) -> Schedule:
-        """Return the schedule; its status has a problem if it waits for itself, even through
-        others.
+        """Return the schedule. If it waits for itself, directly or through other schedules, its
+        status has a problem.
         """
         rules = schedule.rules
         if not rules.after:
             with self._lock:
                 if not any(key in each for each in self._awaiting.values()):
                     return schedule
-        self._await(key, [each.schedule for each in rules.after])  # before one is read
+        self._await(key, [each.schedule for each in rules.after])  # first, to miss no change
         loop = circle_of(key[1], rules, find)
         if not loop or schedule.status.problem:
             return schedule
@@ -346,7 +352,7 @@ class ScheduleController:
         launching = [o for o in status.occurrences if o.state is OccurrenceState.LAUNCHING]
         if launching:
             self._launch_all(key, found, schedule, launching)
-            return 0.0  # runs that ended meanwhile were not handled yet
+            return 0.0  # a launched run may have ended already
         wake_at = math.inf if turn.wake_at is None else turn.wake_at
         self._idle[key] = found["metadata"]["resourceVersion"], now, wake_at
         return self._rest(wake_at)
@@ -357,11 +363,12 @@ class ScheduleController:
         return max(0.0, min(LONGEST_SLEEP, self._clock.seconds_until(wake_at)))
 
     def _outcome(self, namespace: str, run: str) -> RunOutcome:
-        """Return the state of a run. Raises ApiError."""
+        """Return the state of a schedule's run, and why it failed. Raises ApiError."""
         found = cached = self._runs.get(namespace, run)
         phase = None if found is None else phase_of(found)
         if (phase in _FINAL and phase != Phase.SUCCEEDED.value) or phase is None:
-            # Caches lack runs launched just now, and the reasons of ended runs.
+            # Read from the API: the cache may lack a run that was launched just now, and lacks the
+            # reasons of ended runs.
             found = find_object(self._api, path("tfclusters", namespace, run))
         if found is None:
             return self._outcome_of_deleted((namespace, run), cached)
@@ -373,7 +380,7 @@ class ScheduleController:
         return RunOutcome(status.phase, why)
 
     def _outcome_of_deleted(self, run: Key, cached: Object | None) -> RunOutcome:
-        """Return the outcome of a deleted run, as far as the watch has observed the run."""
+        """Return the outcome of a deleted run, from the last state that the watch has observed."""
         with self._lock:
             seen = self._deleted.get(run)
         last = cached if seen is None else seen.object
@@ -393,7 +400,7 @@ class ScheduleController:
 
         Raises:
             ApiError: the API refuses.
-            ScheduleConflict: somebody else wrote meanwhile.
+            ScheduleConflict: another client has changed the schedule.
         """
         wanted = schedule_resource.write_status(found, schedule, now)
         if wanted == (found.get("status") or {}):
@@ -417,8 +424,9 @@ class ScheduleController:
     # -- runs --------------------------------------------------------------------------------------
 
     def _judged(self, key: Key, schedule: Schedule, turn: ScheduleTurn) -> ScheduleStatus:
-        """Return the status of a turn with the advice on the newest run that has ended, once its
-        tasks are gone or the next run is about to be launched. Raises ApiError.
+        """Return the status of a turn, with the advice from the usage of the newest ended run. The
+        usage is examined once the run's tasks are gone or the next run is about to be launched.
+        Raises ApiError.
         """
         status = turn.status
         run = run_to_judge(schedule.rules, status)
@@ -429,7 +437,7 @@ class ScheduleController:
         found = find_object(self._api, path("tfclusters", key[0], run))
         try:
             record = None if found is None else custom_resource.read(found)
-        except InvalidRequest:  # somebody altered it
+        except InvalidRequest:  # the record was altered
             record = None
         if record is None or not _is_of(record, schedule):
             return schedule_advice.judge(status, run, None, {})
@@ -439,8 +447,8 @@ class ScheduleController:
     def _advice(
         self, key: Key, whole: Object, schedule: Schedule, status: ScheduleStatus
     ) -> tuple[Sequence[AdvisedOption], Message | None]:
-        """Return what advice changes in the next run, and the message about it. Nothing is changed
-        if that would prevent the launch.
+        """Return the options that advice changes in the next run, and the message about the change.
+        If the change would prevent the launch, no option is changed, and the message says so.
         """
         if not schedule.rules.advised or not status.advised:
             return (), None
@@ -462,7 +470,7 @@ class ScheduleController:
         return status
 
     def _next_number(self, key: Key, status: ScheduleStatus) -> int:
-        """Return the number of the next run, which no run has or had."""
+        """Return a number for the next run that no existing or deleted run of this name has."""
         found = [each["metadata"]["name"] for each in self._runs.of(key[0])]
         found += [run for o in status.occurrences for run in (o.run, *o.earlier)]
         split = (names.parse_ref(each) for each in found if each.startswith(f"{key[1]}-"))
@@ -470,7 +478,7 @@ class ScheduleController:
         return 1 + max((self._last_number(*key), *numbers))
 
     def _stop(self, key: Key, run: str) -> None:
-        """Stop a run in the way its owner would."""
+        """Stop a run through `spec.stop`, as its owner would."""
         cached = self._runs.get(key[0], run)
         if cached is not None and (cached.get("spec") or {}).get("stop"):
             return
@@ -482,7 +490,7 @@ class ScheduleController:
         except ApiError as error:
             if error.unanswered or error.status == 409:
                 raise
-            if not error.gone:  # stopped by another client, or no longer our run
+            if not error.gone:  # such as a run that another client stopped first
                 log.warning("%s/%s: it is not stopped: %s", key[0], run, error.message)
 
     def _launch_all(
@@ -492,7 +500,7 @@ class ScheduleController:
 
         Raises:
             ApiError: the API did not answer; repeat the turn.
-            ScheduleConflict: somebody else wrote meanwhile.
+            ScheduleConflict: another client has changed the schedule.
         """
         whole = find_object(self._api, path(RESOURCE, *key))
         if whole is None or whole["metadata"]["uid"] != schedule.uid or is_deleted(whole):
@@ -507,7 +515,7 @@ class ScheduleController:
                 now = self._clock.now()
                 tried = next(o for o in after.occurrences if o.key == each.key)
                 is_full = tried.state is OccurrenceState.WAITING
-                # Without room for this due time, there is no room for the others either.
+                # If there are not enough resources for this due time, the later due times wait too.
                 if is_full and tried.reason is not None:
                     for other in launching[place + 1 :]:
                         after = no_room(after, other, tried.reason, now)
@@ -526,8 +534,8 @@ class ScheduleController:
         status: ScheduleStatus,
         occurrence: Occurrence,
     ) -> tuple[ScheduleStatus, bool]:
-        """Create the run of a due time; return the new status, and False if the name belongs to
-        another run. Raises ApiError if the API did not answer.
+        """Create the run of a due time. Return the new status, and whether the name was free or
+        belongs to this due time's run. Raises ApiError if the API did not answer.
         """
         advised, advice = self._advice(key, whole, schedule, status)
         occurrence = replace(occurrence, advice=advice)
@@ -552,7 +560,7 @@ class ScheduleController:
             now = self._clock.now()
             if error.reason == "AlreadyExists":
                 there = find_object(self._api, path("tfclusters", *run))
-                if there is None:  # deleted just now; perhaps it was ours: the watch will show
+                if there is None:  # deleted just now; the watch will show whether it was ours
                     raise ScheduleConflict from None
                 if not _is_launch(there, body):
                     after = 1 + _number_of(occurrence.run)
@@ -563,7 +571,7 @@ class ScheduleController:
                 )
             elif (
                 error.unanswered or error.status == 409
-            ):  # for example, two writers changed one quota
+            ):  # 409: for example, the quota changed at the same time
                 raise
             else:
                 why = self._refusal(key, error)
@@ -571,20 +579,21 @@ class ScheduleController:
                 told = Message("ScheduleNotLaunched", {"why": why})
                 occurrence = replace(occurrence, advice=None)
                 if error.status in (401, 403, 404) and not _is_denied(error):
-                    # a missing quota or right, which may change
+                    # an exceeded quota or a missing right, which may change
                     return no_room(status, occurrence, told, now), True
                 return failed(schedule.rules, status, occurrence, told, now), True
         now = self._clock.now()
         if (scheduled := custom_resource.read_scheduled(body["metadata"])) is not None:
-            self._created[run] = scheduled  # its user may delete it before the status is written
+            self._created[run] = scheduled  # users may delete a run before the status is written
         self.launches += 1
         late = now - max(occurrence.due, occurrence.not_before or 0.0)
         log.info("%s/%s: launched %.3f s after its due time", key[0], occurrence.run, late)
         return launched(status, occurrence, occurrence.run, now, created=True), True
 
     def _created_before(self, run: Key, wanted: ScheduledRun | None) -> ScheduledRun | None:
-        """Return the due time of a run that was created here or seen by the watch, even if it has
-        been deleted since. None if there is no such run for the wanted due time.
+        """Return the schedule and due time of the run, if this process created it or its watch has
+        seen it, even if the run has been deleted since. None if the run is unknown or belongs to
+        another due time than `wanted`.
         """
         with self._lock:
             created, deleted = self._created.get(run), self._deleted.get(run)
@@ -594,7 +603,7 @@ class ScheduleController:
         return next((each for each in known if wanted and each.identity == wanted.identity), None)
 
     def _refusal(self, key: Key, error: ApiError) -> str:
-        """Return why the API refuses a run, on one line."""
+        """Return the reason why the API refuses a run, on one line."""
         if error.status == 422:
             return one_line(error.message)
         return one_line(str(access.explain_api_error(error, "/".join(key))))
@@ -607,7 +616,7 @@ class ScheduleController:
         occurrence: Occurrence,
         advised: Sequence[AdvisedOption],
     ) -> Object:
-        """Return the run of a due time, with what advice changes."""
+        """Return the object of a due time's run, with the options that advice changes."""
         local = CronTimes(schedule.rules.cron, schedule.rules.time_zone).local
         before = previous_success(status, occurrence.due)
         due_at = local(occurrence.due)
@@ -649,7 +658,7 @@ class ScheduleController:
 
 
 def _marks(schedule: Schedule, occurrence: Occurrence) -> dict[str, str]:
-    """Return the labels of a due time's run."""
+    """Return the labels of the run of a due time."""
     at = datetime.fromtimestamp(occurrence.due, timezone.utc)
     return {
         labels.SCHEDULE: schedule.name,
@@ -659,7 +668,7 @@ def _marks(schedule: Schedule, occurrence: Occurrence) -> dict[str, str]:
 
 
 def _is_launch(there: Object, body: Object) -> bool:
-    """Return whether an existing run is the one that was about to be created."""
+    """Return whether the existing run `there` was created for the due time of `body`."""
     marks, wanted = there["metadata"].get("labels") or {}, body["metadata"]["labels"]
     if any(marks.get(key) != value for key, value in wanted.items()):
         return False
@@ -669,7 +678,9 @@ def _is_launch(there: Object, body: Object) -> bool:
 
 
 def _as_launched(occurrence: Occurrence, run: ScheduledRun | None) -> Occurrence:
-    """Return an occurrence with what advice changed in its run, which existed already."""
+    """Return an occurrence with the message about the options that advice changed in its run, which
+    existed already.
+    """
     advised = run.advised if run is not None else None
     return replace(occurrence, advice=schedule_advice.changes(advised) if advised else None)
 
@@ -680,15 +691,15 @@ def _is_of(run: TFCluster, schedule: Schedule) -> bool:
 
 
 def _followed_runs(key: Key, rules: ScheduleRules, status: ScheduleStatus) -> set[Key]:
-    """Return the active runs, including those about to be created, and the run whose usage is
-    looked at next.
+    """Return the active runs of a schedule, including runs about to be created, and the run whose
+    usage is examined next.
     """
     held = [each.run for each in status.occurrences if each.state.holds_run]
     return {(key[0], run) for run in (*held, run_to_judge(rules, status)) if run}
 
 
 def _is_denied(error: ApiError) -> bool:
-    """Return whether a policy or a webhook refused the run, so that trying it again is useless."""
+    """Return whether a policy or a webhook refused the run, so that another try is useless."""
     return " denied " in error.message
 
 

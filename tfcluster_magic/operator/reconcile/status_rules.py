@@ -1,5 +1,5 @@
-"""Pure rules by which the operator completes an observation or a decision: on waiting, on tasks
-that may do nothing, and on the time of a success.
+"""Pure rules with which the operator completes an observation or a decision. They concern waiting
+runs, tasks that may do nothing, and the time of a success.
 """
 
 from __future__ import annotations
@@ -27,26 +27,29 @@ from ...spec.names import task_name
 from ..scheduling.admission import Waiting
 
 CLOCKS_DIFFER = 120.0
-"""Threshold: if a node's clock is ahead by more seconds than this, its times are ignored."""
+"""If a time from a node is more than this many seconds in the future, the node's clock is wrong and
+the time is ignored.
+"""
 
 
 QUIET_PAUSE = 60.0
-"""Seconds between checks whether the tasks of a running run do anything."""
+"""Seconds between two checks whether the tasks of a running run do nothing."""
 QUIET_PAUSE_SUSPECTED = 10.0
-"""Seconds between these checks if only some tasks have ended, a limit is set, or an evaluator is
-left.
+"""Seconds between two of these checks if some tasks have ended, or if the run has a stall timeout.
 """
 
 
 def waiting_message(verdict: Waiting) -> Message:
-    """Return a message with what a queued run waits for and its place in the queue."""
+    """Return a message that says what a queued run waits for, and its place in the queue."""
     if verdict.is_coarse:
         return Message("QueuePlaceWithin", {"what": verdict.sentence, "place": verdict.place})
     return Message("QueuePlace", {"what": verdict.sentence, "place": verdict.place})
 
 
 def has_pending_tasks(status: Status) -> bool:
-    """Return whether tasks of an active run are not up or not yet counted."""
+    """Return whether some tasks of an active run are not up, or the tasks have not been counted
+    yet.
+    """
     if status.phase not in (Phase.STARTING, Phase.RUNNING):
         return False
     if not status.counts:
@@ -58,7 +61,7 @@ def has_pending_tasks(status: Status) -> bool:
 
 
 def types_with_pods(status: Status) -> set[TaskType]:
-    """Return the types with at least one observed task, which shows that their Jobs were
+    """Return the task types with at least one observed task; the Jobs of these types must have been
     created.
     """
     counts = status.counts.items()
@@ -93,8 +96,8 @@ def is_settled(status: Status) -> bool:
 def tasks_that_may_be_quiet(cluster: TFCluster, status: Status, seen: Observation) -> list[str]:
     """Return the tasks whose logs are checked for activity, workers before parameter servers.
 
-    Only tasks of Between-Graph programs are checked: the live ones once all are up; after a
-    success, the evaluator.
+    Only tasks of Between-Graph programs are checked: in the phase Running, all live tasks except
+    the evaluator; after a success, the evaluator.
     """
     if cluster.spec.mode is not Mode.BETWEEN_GRAPH:
         return []
@@ -109,7 +112,7 @@ def tasks_that_may_be_quiet(cluster: TFCluster, status: Status, seen: Observatio
 
 
 def quiet_pause(cluster: TFCluster, status: Status, seen: Observation) -> float:
-    """Return the seconds until these logs are checked again."""
+    """Return the seconds until the logs of these tasks are checked again."""
     if not tasks_that_may_be_quiet(cluster, status, seen):
         return QUIET_PAUSE
     ended = [each for each in seen.tasks.values() if each.exit is not None]
@@ -118,7 +121,7 @@ def quiet_pause(cluster: TFCluster, status: Status, seen: Observation) -> float:
 
 
 def with_quiet(seen: Observation, quiet: Mapping[str, Quiet]) -> Observation:
-    """Return the observation with the tasks that do nothing."""
+    """Return the observation with the quiet periods of the tasks that do nothing."""
     tasks = {name: replace(seen.tasks[name], quiet=told) for name, told in quiet.items()}
     return replace(seen, tasks={**seen.tasks, **tasks}) if tasks else seen
 
@@ -154,8 +157,8 @@ def failed_status(
 
 
 def success_time(cluster: TFCluster, status: Status, seen: Observation, now: float) -> float | None:
-    """Return when the last task required for success ended; None before that. Later actions are
-    timed from that moment, even if it was observed late.
+    """Return the time at which the last task required for success ended; None if not all have
+    succeeded. Later actions are timed from this moment, even if it was observed late.
     """
     if status.phase not in (Phase.STARTING, Phase.RUNNING):
         return None

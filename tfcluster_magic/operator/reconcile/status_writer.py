@@ -1,9 +1,9 @@
 """Writing of a run's status: urgent changes at once, others at a limited rate.
 
-The rate is at most four writes a second, one while tasks come up, and less when many or large runs
-change together (`WriteRateLimit`). Each write is one patch, which the API refuses if somebody else
-has changed the object since we read it. So an operator that lost its Lease without noticing cannot
-undo a write of the next operator.
+The rate for one run is at most four writes a second, one a second while its tasks start, and less
+when many or large runs change together (`WriteRateLimit`). Each write is one patch, which the API
+refuses if somebody else has changed the object since we read it. So an operator that lost its Lease
+without noticing cannot undo a write of the next operator.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from ...spec import Phase, Status
 from ..metrics import OperatorMetrics
 
 INTERVAL, COMING_UP = 0.25, 1.0
-"""Seconds between two writes that are not urgent: usually, and while tasks come up."""
+"""Minimum seconds between two writes that are not urgent: usually, and while tasks start."""
 
 log = logging.getLogger(__name__)
 
 
 class StatusConflict(Exception):
-    """Somebody else wrote the status, so our copy is outdated."""
+    """Another client changed the status, so our copy is outdated."""
 
 
 class StatusWriter:
-    """Writes the status of one run; `write_limit` limits how often."""
+    """Writes the status of one run; `write_limit` limits the rate."""
 
     def __init__(
         self, api: Api, found: Object, metrics: OperatorMetrics, write_limit: WriteRateLimit
@@ -47,10 +47,10 @@ class StatusWriter:
         self._slot: float | None = None
 
     def refresh(self, found: Object) -> None:
-        """Take over a newer state from the cache, which may be older than our own write.
+        """Take the version of `found`, the cached state, if it is newer than our last write.
 
         Raises:
-            StatusConflict: the cached state is newer, and its status is not ours.
+            StatusConflict: the cached state is newer, and another client has changed its status.
         """
         head = found["metadata"]
         version = str(head["resourceVersion"])
@@ -65,7 +65,7 @@ class StatusWriter:
 
         Raises:
             ApiError: the API refuses the write.
-            StatusConflict: somebody else has written the status meanwhile.
+            StatusConflict: another client has changed the status.
         """
         wanted = custom_resource.write_status(status, self._generation, self._there or {})
         if wanted == self._written:
@@ -123,17 +123,17 @@ def _end_counts(status: Status) -> list[tuple[int, int, int]]:
     return [(c.succeeded, c.failed, c.stopped) for c in status.counts.values()]
 
 
-# The rate limit of writes that are not urgent, for all runs together. A write costs the API server
-# milliseconds, and more for larger runs, while it has pods to create. When 50 users launched
-# together, eleven writes for each of them were a fifth of its work.
+# The rate limit of writes that are not urgent, for all runs together. While the API server must
+# create pods, each write costs it milliseconds, and more for larger runs. When 50 users launched
+# together, eleven writes for each user were a fifth of the API server's work.
 
 SECONDS_A_WRITE, SECONDS_A_TASK = 0.2, 0.001
-"""The cost of a write in seconds of the rate limit: of the write itself, and of each task of its
-run. This allows five writes of small runs per second, or one write of a run of 800 tasks.
+"""The cost of a write, in seconds of the rate limit: a constant part, and a part for each task of
+the run. This allows five writes of small runs per second, or one write of a run of 800 tasks.
 """
 BURST, LONGEST_WAIT = 1.0, 10.0
-"""Maximum seconds of the rate limit that are used at once after a pause, and maximum seconds before
-a write.
+"""Maximum cost, in seconds of the rate limit, of the writes that are allowed at once after a pause;
+maximum seconds for which a write is delayed.
 """
 
 

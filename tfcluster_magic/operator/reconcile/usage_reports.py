@@ -1,4 +1,4 @@
-"""The usage that tasks reported: the samples in the termination messages of their pods.
+"""The usage that tasks report: samples in the termination messages of their pods.
 
 A task writes its samples to a volume of its tenant, which the operator does not mount. So a task of
 a schedule that takes advice also reports a few merged samples when it ends. The program of a task
@@ -20,25 +20,25 @@ from ...usage.samples import Attempt, parse
 from ..cluster_state import Key, owner_uid, run_key
 
 MOST_KEPT, MOST_CHARS = 1000, 4096
-"""Maximum reports of deleted pods that are kept of one run, and maximum characters of each report;
-anybody who may create pods in a namespace can forge some.
+"""Maximum number of reports of deleted pods that are kept for one run, and maximum characters of
+each report. Limits are needed because anybody who may create pods in a namespace can forge reports.
 """
 
 
 class UsageReports:
-    """The reports of the tasks of runs that are followed.
+    """The usage reports of the tasks of runs.
 
     Args:
         pods: the cache of the tasks' pods.
-        follows: whether the reports of a run are kept after its pods are deleted, as parameter
-            servers are at the end of a run.
+        follows: returns whether the reports of a run are kept after its pods are deleted; the pods
+            of parameter servers are deleted at the end of a run.
     """
 
     def __init__(self, pods: Informer, follows: Callable[[Key], bool]) -> None:
         self._pods, self._follows = pods, follows
         self._lock = threading.Lock()
         self._kept: dict[Key, dict[tuple[str, str], str]] = {}
-        """By run, then by its uid and the task: the reports of deleted pods."""
+        """The reports of deleted pods: by run, then by the run's uid and the task."""
 
     def pod_changed(self, update: CacheUpdate) -> None:
         """Keep the report of a deleted pod."""
@@ -58,7 +58,9 @@ class UsageReports:
             self._kept.pop(key, None)
 
     def samples(self, key: Key, uid: str) -> dict[str, list[Attempt]]:
-        """Return the samples that the tasks of a run reported, of the newest pod of each task."""
+        """Return the samples that the tasks of a run reported, by task. Only the newest pod of a
+        task counts.
+        """
         with self._lock:
             kept = self._kept.get(key, {})
             texts = {task: text for (of, task), text in kept.items() if of == uid}

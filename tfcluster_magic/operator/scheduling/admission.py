@@ -3,8 +3,8 @@
 One run is admitted at a time, and its resources are reserved until its record shows them, so that
 two launches never share the last free resources. A run that can never begin is refused with every
 problem at once. A waiting run gets the reason why it waits and its place in the launch queue. A
-brief change of the published options does not refuse it. This module writes nothing, and no run
-waits for another run's API requests.
+brief change of the published options does not cause the refusal of a waiting run. This module
+writes nothing, and no run waits for another run's API requests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from .snapshot import Snapshotter
 
 PATIENCE = 600.0
 """Seconds for which a waiting run stays Queued although it can never fit into the published
-options: a restarting node or device plugin reports no resources for a while.
+options. The options may be wrong for a while, because a restarting node or device plugin reports no
+resources.
 """
 
 
@@ -40,7 +41,7 @@ class Admitted:
 
 @dataclass(frozen=True)
 class Waiting:
-    """The run must wait, for this reason and at this place in the queue (1 is next)."""
+    """The run must wait: `sentence` is the reason, `place` its place in the queue (1 is next)."""
 
     sentence: Message
     place: int = 1
@@ -50,12 +51,12 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Held:
-    """The run waits for other runs, and is in no queue until they are done."""
+    """The run waits for other runs, and enters the queue when they are done."""
 
 
 @dataclass(frozen=True)
 class Refused:
-    """The run can never begin; every problem is listed."""
+    """The run can never begin; `problems` has every problem."""
 
     problems: tuple[Problem, ...]
 
@@ -67,7 +68,9 @@ class LeftToGangScheduler:
 
 Verdict = Admitted | Waiting | Held | Refused | LeftToGangScheduler
 BudgetCheck = Callable[[TFCluster, Callable[[TFCluster], float]], Sequence[Problem] | None]
-"""Returns a budget's objections to a run; the second argument returns the run's CPU cores."""
+"""Returns the reasons why a budget does not allow a run; None if unknown. The second argument
+returns the run's CPU cores.
+"""
 
 
 class Admission:
@@ -77,7 +80,7 @@ class Admission:
         snapshotter: the current state and the reservations.
         cluster_state: reads quotas once more before a run is admitted.
         enforced: whether NetworkPolicies are enforced; None if unknown.
-        spent: why the user's budget does not allow the run; None if unknown.
+        spent: returns the reasons why the user's budget does not allow the run; None if unknown.
     """
 
     def __init__(
@@ -93,9 +96,10 @@ class Admission:
         self._lock, self.pace = threading.Lock(), LaunchPace()
         self._refusals: dict[str, tuple[LaunchFacts, tuple[Problem, ...]]] = {}
         self._new: dict[str, float] = {}
-        """For each new run that was not found possible yet: when it was seen first."""
+        """For each new run that was never found possible: the time at which the run was seen first.
+        """
         self._doubted: dict[str, float] = {}
-        """For each run that was found impossible: when this was found first."""
+        """For each run that was found impossible: the time at which this was found first."""
 
     def decide(self, cluster: TFCluster) -> Verdict:
         """Return whether this run may begin now.
@@ -135,16 +139,16 @@ class Admission:
         return self._first(cluster)
 
     def decide_held(self, cluster: TFCluster) -> Verdict:
-        """Return Held for a run that waits for others. A new run that can never begin is refused at
-        once instead of after hours.
+        """Return Held for a run that waits for other runs. A new run that can never begin is
+        refused at once, not only when the other runs are done.
         """
         is_judged = not cluster.status.message and self._snapshotter.settled
         never = self._never(cluster) if is_judged else ()
         return Refused(never) if never else Held()
 
     def why_not_changed(self, namespace: str, own: Spec, changed: Spec) -> Message | None:
-        """Return why a changed spec would be refused, or have to wait for room, where the spec
-        itself would not; None if the change makes no difference.
+        """Return the reason why the spec `changed` would be refused, or have to wait for resources,
+        if the spec `own` would not; None if the change makes no difference.
         """
         if not self._snapshotter.settled:
             return Message("OperatorLooksAround")
@@ -159,7 +163,7 @@ class Admission:
         return None
 
     def _cores(self, cluster: TFCluster) -> float:
-        """Return the CPU cores that the tasks request, with the API server's defaults."""
+        """Return the CPU cores that the tasks request, including defaults from the API server."""
         asked = task_demands(cluster.spec, self._snapshotter.published(cluster.metadata.owner))
         return sum(count * demand.requests.get(CPU, 0.0) for count, demand in asked.values())
 
@@ -175,7 +179,9 @@ class Admission:
         return Waiting(told, runs_ahead(self._queue(namespace, uid), uid) + 1)
 
     def _queue(self, namespace: str, uid: str) -> Sequence[QueuedRun]:
-        """Return the waiting runs including this one, which may be newer than the snapshot."""
+        """Return the waiting runs of a namespace, including the run `uid`, which may be newer than
+        the snapshot.
+        """
         queue = self._snapshotter.current().queues.get(namespace, ())
         known = any(each.uid == uid for each in queue)
         return queue if known else self._snapshotter.queue(namespace)
@@ -186,8 +192,9 @@ class Admission:
             return waits
         if not self.pace.is_due(namespace):
             return Waiting(Message("LaunchPace", {"count": AT_ONCE}))
-        # The cache may be outdated: count the pods first, then read the quotas. No other run of the
-        # namespace is admitted meanwhile, because this one is the first.
+        # Cached quotas may be outdated, so read them from the API. The reservations are counted
+        # first: a pod created in between is counted twice, never missed. No other run of the
+        # namespace is admitted in between, because this run is first in the queue.
         counted = self._snapshotter.reservations(namespace)
         quotas = self._cluster_state.quotas_now(namespace)
         with self._lock:
@@ -198,15 +205,16 @@ class Admission:
         return self._granted(cluster)
 
     def _granted(self, cluster: TFCluster) -> Verdict:
-        """Return Admitted, or leave the start to the gang scheduler."""
+        """Return Admitted, or LeftToGangScheduler if Volcano starts the tasks."""
         return LeftToGangScheduler() if self._together(cluster) else Admitted()
 
     def _together(self, cluster: TFCluster) -> bool:
         return uses_gangs(self._snapshotter.policy_of(cluster.metadata.owner))
 
     def _short(self, cluster: TFCluster, there: LaunchFacts) -> Verdict | None:
-        """Return what the run must wait for; a run that was just admitted uses its own
-        reservation.
+        """Return the verdict Waiting if resources are missing; None if the run fits. A run that
+        another thread has just admitted is not checked, because its own reservation would count
+        against it.
         """
         if cluster.metadata.uid in self._snapshotter.admitted:
             return self._granted(cluster)
@@ -215,7 +223,9 @@ class Admission:
         return Waiting(_waits_for(short, asked, there)) if short else None
 
     def _never(self, cluster: TFCluster) -> tuple[Problem, ...]:
-        """Return why the run can never start; recomputed only when the published options change."""
+        """Return the problems for which the run can never start. They are recomputed only when the
+        published options change.
+        """
         namespace, uid = cluster.metadata.owner, cluster.metadata.uid
         offer = replace(self._snapshotter.published(namespace), enforced=self._enforced())
         known = self._refusals.get(uid)
@@ -226,7 +236,9 @@ class Admission:
         return known[1]
 
     def _with_secrets(self, offer: LaunchFacts, cluster: TFCluster) -> LaunchFacts:
-        """Return the published options with the secrets for tasks, if this run names any."""
+        """Return the published options. If this run names secrets, they include the secrets for
+        tasks.
+        """
         if not names_secrets(cluster.spec):
             return offer
         secrets = self._cluster_state.secrets(cluster.metadata.owner)
@@ -239,16 +251,16 @@ class Admission:
         self._refusals = {u: k for u, k in list(self._refusals.items()) if u in waiting}
         for kept in (self._new, self._doubted):
             for uid, since in list(kept.items()):
-                # The snapshot may be older than a run that another thread decides on.
+                # A run that is newer than the snapshot is missing in it, but may be waiting.
                 if since < snapshot.at and uid not in waiting:
                     kept.pop(uid, None)
 
 
 def _held_by_pace(place: int) -> Waiting:
-    """Return a wait caused by the launch pace, with a rounded place.
+    """Return the verdict Waiting for a run that the launch pace delays, with a rounded place.
 
-    All waiting runs move up each second, and each change is a write. So distant places are rounded
-    to tens or hundreds.
+    All waiting runs move up each second, and each new place is a write of a status. So distant
+    places are rounded to tens or hundreds, which change less often.
     """
     step = 10 ** (len(str(place)) - 1)
     told = -(-place // step) * step
@@ -259,7 +271,7 @@ def _short(asked: DemandByType, there: LaunchFacts) -> list[Shortage]:
     place = there.place
     if not there.policy.nodes_are_fixed or uses_gangs(
         there.policy
-    ):  # the gang scheduler counts nodes itself
+    ):  # Volcano, or new nodes, may make room
         place = replace(place, nodes=None)
     return shortages(asked, place)
 

@@ -1,8 +1,8 @@
 """The launch queue of each namespace: which runs wait to be admitted, and in which order.
 
 The queue is first in, first out: by creation time, and within one second by the order in which the
-operator saw the runs. A run that waits for other runs enters the queue when the last of them is
-done. Only the first run of a namespace may be admitted; namespaces do not wait for each other.
+operator saw the runs. A run that waits for other runs enters the queue when the last of these runs
+is done. Only the first run of a namespace may be admitted; namespaces do not wait for each other.
 `LaunchPace` limits how fast the runs of one namespace begin.
 """
 
@@ -24,7 +24,7 @@ class QueuedRun:
     key: Key
     uid: str
     since: tuple[str, int]
-    """When the run entered the queue, and how many runs were seen before it."""
+    """The time at which the run entered the queue, and the order in which the operator saw it."""
 
 
 class LaunchQueue:
@@ -41,19 +41,19 @@ class LaunchQueue:
             self._count += 1
             self._seen[head["uid"]] = self._count
         awaited = (found.get("status") or {}).get("awaited") or ()
-        # In whole seconds, like creation times.
+        # Times are cut to whole seconds, because creation times have no fractions.
         done = (f"{each['doneTime'][:19]}Z" for each in awaited if each.get("doneTime"))
         since = max([head["creationTimestamp"], *done]), self._seen[head["uid"]]
         return QueuedRun((head["namespace"], head["name"]), head["uid"], since)
 
     def keep(self, uids: Collection[str]) -> None:
-        """Forget all runs but these."""
+        """Forget all runs except `uids`."""
         for uid in self._seen.keys() - set(uids):
             del self._seen[uid]
 
 
 def is_waiting_run(found: Object) -> bool:
-    """Return whether a record says that its run waits for its turn: it has not begun, is not
+    """Return whether a run, by its record, waits in the launch queue: it has not begun, is not
     stopped or deleted, and waits for no other run. The caller must check whether the run has been
     admitted already.
     """
@@ -63,7 +63,7 @@ def is_waiting_run(found: Object) -> bool:
 
 
 def awaited_names(found: Object) -> list[str]:
-    """Return the runs for which a queued run still waits, by its record."""
+    """Return the names of the runs for which a queued run still waits, from its record."""
     if phase_of(found) != Phase.QUEUED.value:
         return []
     awaited = (found.get("status") or {}).get("awaited") or ()
@@ -78,12 +78,12 @@ def in_order(waiting: Iterable[QueuedRun]) -> list[QueuedRun]:
 
 
 def runs_ahead(queue: Sequence[QueuedRun], uid: str) -> int:
-    """Return how many runs are before this one."""
+    """Return the number of runs before the run `uid` in the queue."""
     return next((n for n, each in enumerate(queue) if each.uid == uid), 0)
 
 
 def phase_of(found: Object) -> str:
-    """Return the phase of a run; Queued before the operator has written one."""
+    """Return the phase of a run; Queued before the operator has written a status."""
     return str((found.get("status") or {}).get("phase", Phase.QUEUED.value))
 
 
@@ -92,11 +92,11 @@ def phase_of(found: Object) -> str:
 # who launches and deletes all the time would take most of the API server's capacity.
 
 AT_ONCE = 30
-"""Maximum runs of one namespace that begin at once after a pause."""
+"""Maximum number of runs of one namespace that may begin at once after a pause."""
 EVERY = 1.0
 """Seconds after which one more run may begin."""
 NEARLY = 6
-"""Threshold: while fewer runs than this may begin at once, the pace delays the queue."""
+"""The pace counts as delaying the queue while fewer runs than this may begin at once."""
 
 
 class LaunchPace:
@@ -105,7 +105,7 @@ class LaunchPace:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._paid: dict[str, float] = {}
-        """The time at which the used tokens of each namespace are refilled."""
+        """The time at which all used tokens of a namespace will be refilled, by namespace."""
 
     def is_due(self, namespace: str) -> bool:
         """Return whether one more run may begin now."""
@@ -113,8 +113,8 @@ class LaunchPace:
         return self._paid.get(namespace, now) - now <= (AT_ONCE - 1) * EVERY
 
     def is_holding(self, namespace: str) -> bool:
-        """Return whether the pace delays the queue of a namespace. The result is still true at the
-        moment when the next run may begin.
+        """Return whether the pace delays the queue of a namespace. While runs wait for the pace,
+        the result stays true even at moments at which the next run may begin.
         """
         now = self._clock()
         return self._paid.get(namespace, now) - now > (AT_ONCE - NEARLY) * EVERY

@@ -1,8 +1,8 @@
 """Publication of launch options in the ConfigMap `tfcluster-options` of each tenant's namespace.
 
-A change of the free resources is published within ten seconds, and nothing is written twice. A busy
-cluster costs few writes: large free amounts are rounded to coarse steps, and writes are spread over
-time. Clients need no right to read nodes or quotas.
+A change of the free resources is published within ten seconds, and unchanged options are not
+written. A busy cluster causes few writes: large free amounts are rounded to coarse steps, and
+writes are spread over time. Clients need no right to read nodes or quotas.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PERIOD = 4.0
 """Seconds between two passes over all namespaces."""
 WRITES_A_SECOND = 50.0
 ANEW = 600.0
-"""Seconds after which all ConfigMaps are written again, which repairs changes by others."""
+"""Seconds after which all ConfigMaps are written again, which undoes changes by other clients."""
 _STEPS = ((1 / 4, 8), (1 / 16, 32), (0.0, 128))
 """Pairs: if more than this fraction of the total is free, the free amount is rounded to this number
 of steps.
@@ -51,7 +51,7 @@ class OptionsPublisher(BackgroundThread):
     """Keeps the published options of every tenant's namespace up to date.
 
     Args:
-        namespace: publish only there; empty for all tenants.
+        namespace: the only namespace to publish in; empty for all tenants' namespaces.
         enforced: whether NetworkPolicies are enforced; None if unknown.
         leads: whether this process may write.
         hours: returns the hours of a namespace as text.
@@ -76,7 +76,7 @@ class OptionsPublisher(BackgroundThread):
         super().__init__("options")
         self._written: dict[tuple[str, str], Mapping[str, str]] = {}
         self._refused: dict[str, str] = {}
-        """The logged reason why the options of each namespace were not written."""
+        """By namespace: the reason, already logged, why its options were not written."""
         self._anew = 0.0
         self.writes = 0
 
@@ -168,7 +168,7 @@ class OptionsPublisher(BackgroundThread):
 
 
 def coarse_limit(limit: Limit) -> Limit:
-    """Return the limit with `free` rounded down; the more is left, the coarser the step."""
+    """Return the limit with `free` rounded down to a step, which is coarser if more is free."""
     total, free = limit.total, limit.free
     if not 0 < free < total:
         return replace(limit, free=max(0.0, min(free, total)))

@@ -1,7 +1,7 @@
 """Snapshots of all runs and nodes, with the reservations of admitted runs.
 
-From its admission until its tasks end, a run counts as using resources: first those that it
-requested, then those of its bound pods. Only caches are read.
+From its admission until its tasks end, a run counts as using resources: first the requests in its
+spec, then the requests of its bound pods. Snapshots are made only from caches.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class ClusterSnapshot:
     at: float
     nodes: tuple[NodeCapacity, ...] | None
     free: tuple[Amounts, ...] | None = None
-    """The resources of each node that pods leave free, before reservations."""
+    """The resources of each node that no pod uses; reservations are not subtracted."""
     reservations: Mapping[str, Sequence[Reservation]] = field(default_factory=dict)
     queues: Mapping[str, Sequence[QueuedRun]] = field(default_factory=dict)
     kinds: tuple[NodeCapacity, ...] | None = None
-    """The nodes as if nothing ran on them."""
+    """The kinds of nodes, with their total resources."""
 
 
 class Snapshotter:
@@ -82,7 +82,7 @@ class Snapshotter:
         self._demands: dict[str, tuple[ContainerBounds, DemandByType]] = {}
         self._asked: dict[str, Amounts] = {}
         self._task_nodes: dict[str, tuple[Object, TaskNode | None]] = {}
-        """The Node that was read and the result, by uid."""
+        """By uid of a node: the object that was read, and the facts read from it."""
         self._queue = LaunchQueue()
         self.admitted: set[str] = set()
         """Uids of admitted runs whose records do not show the admission yet."""
@@ -90,8 +90,8 @@ class Snapshotter:
 
     @property
     def settled(self) -> bool:
-        """Whether each kind was listed once or is known to be forbidden. Until then, unlisted nodes
-        would count as missing.
+        """Whether each kind of object has been listed once or is known to be forbidden. Before
+        that, resources of nodes that are not listed yet would count as missing.
         """
         nodes = self._caches.nodes
         settled = self._cluster_state.settled and self.pod_groups.known
@@ -111,10 +111,10 @@ class Snapshotter:
         found: Sequence[Object] | None = None,
         reserved: Sequence[Reservation] | None = None,
     ) -> LaunchFacts:
-        """Return what a namespace offers now.
+        """Return the facts that decide on launches in a namespace now.
 
-        `found` are its ResourceQuotas if the caller has newer ones than the cache; `reserved` is
-        what was reserved when they were read.
+        `found` are the namespace's ResourceQuotas if the caller has read newer objects than the
+        cache; `reserved` are the reservations from just before that read.
         """
         snapshot = self.current()
         limits = self._cluster_state.bounds(namespace)
@@ -138,7 +138,8 @@ class Snapshotter:
         )
 
     def policy_of(self, namespace: str) -> Policy:
-        """Return the policy with what a namespace adds: shared data, queue, priority and digests.
+        """Return the policy with the settings of a namespace: shared data, queue, priority and
+        digests.
 
         It also resolves `auto` gang scheduling for this cluster.
         """
@@ -177,7 +178,7 @@ class Snapshotter:
             reservation = self._reservation(found, on_nodes=True)
             every = snapshot.reservations.get(key[0], ())
             if reservation is None or any(each.key == key for each in every):
-                return  # the snapshot has it already
+                return  # the snapshot has the reservation already
             waiting = [each for each in snapshot.queues.get(key[0], ()) if each.uid != uid]
             self._snapshot = dataclasses.replace(
                 snapshot,
@@ -235,7 +236,7 @@ class Snapshotter:
     def _reserved_for(self, found: Object) -> Reservation | None:
         """Return the reservation of a run; None if it waits or is over."""
         head, queued = found["metadata"], phase_of(found) == Phase.QUEUED.value
-        # A queued run with Jobs was submitted to a gang scheduler, which decides about its room.
+        # A queued run with Jobs was left to Volcano, which finds nodes for it.
         made = queued and self._has_jobs(head)
         if phase_of(found) in _HOLDS or made or (queued and head["uid"] in self.admitted):
             return self._reservation(found, on_nodes=not made)
@@ -253,7 +254,7 @@ class Snapshotter:
         return any(owner_uid(job) == head["uid"] for job in jobs)
 
     def _reservation(self, found: Object, *, on_nodes: bool) -> Reservation | None:
-        """Return what a run still needs; `on_nodes` is whether to reserve resources of nodes."""
+        """Return the reservation of a run; `on_nodes`: reserve resources of nodes too."""
         spec = self._spec(found)
         if spec is None:
             return None
@@ -299,7 +300,7 @@ class Snapshotter:
             try:
                 self._specs[uid] = replace(custom_resource.read(found).spec, program=None)
             except InvalidRequest:
-                self._specs[uid] = None  # the controller refuses this run
+                self._specs[uid] = None  # the run's controller refuses an invalid spec
         return self._specs[uid]
 
     def _nodes(self) -> tuple[NodeCapacity, ...] | None:
@@ -310,7 +311,7 @@ class Snapshotter:
         for found in self._caches.nodes.every():
             uid = found["metadata"]["uid"]
             read = known.get(uid)
-            # each change puts another object into the cache
+            # the cache replaces a node's object at each change
             if read is None or read[0] is not found:
                 read = found, read_task_node(found, self.policy)
             self._task_nodes[uid] = read
@@ -318,7 +319,9 @@ class Snapshotter:
         return node_capacities(nodes, [*taken, *self._own()])
 
     def _own(self) -> list[BoundPod]:
-        """Return the resources of nodes that runs' pods use; each pod's requests are read once."""
+        """Return the requests of all pods of runs that are bound to a node. The requests of each
+        pod are computed once.
+        """
         asked: dict[str, Amounts] = {}
         taken = []
         for pod in self._caches.pods.every():
@@ -330,7 +333,8 @@ class Snapshotter:
         return taken
 
 
-# Reservations: what admitted runs still need, and what is left for others. Pure.
+# Reservations: the resources that admitted runs still need, and the resources left for other runs.
+# Pure.
 
 
 @dataclass(frozen=True)
@@ -344,21 +348,23 @@ class Reservation:
     unbound: Mapping[TaskType, int]
 
     def counted_as(self, key: str) -> float:
-        """Return the amount of the resource `key` that a quota will count but does not count
-        yet.
+        """Return the amount of the quota key `key` that the quota will count once all pods of the
+        run exist, but does not count yet.
         """
         return sum(n * self.demands[t].counted_as(key) for t, n in self.unmade.items())
 
     @property
     def held(self) -> Amounts:
-        """The requests of the run's unfinished tasks."""
+        """The sum of the requests of the run's unfinished tasks."""
         return plus(*(times(self.demands[t].requests, n) for t, n in self.holding.items()))
 
 
 def without_reserved(
     found: tuple[NodeCapacity, ...] | None, reservations: Mapping[str, Sequence[Reservation]]
 ) -> tuple[NodeCapacity, ...] | None:
-    """Return the nodes without the resources that admitted runs have not taken yet."""
+    """Return the nodes with less free resources: those that admitted runs have reserved but do not
+    use yet are subtracted.
+    """
     groups = [
         EqualTasks(t, count, {**reservation.demands[t].requests, PODS: 1.0})
         for every in reservations.values()

@@ -1,8 +1,8 @@
 """Gang scheduling with Volcano: the PodGroups of runs, and Volcano's messages.
 
 Volcano may be installed or removed at any time. A PodGroup that was deleted while pods wait for it
-is created again. A PodGroup does not require tasks that have finished, so a restarted task can be
-bound without the others. Volcano's decisions are visible in the pods, so this
+is created again. Finished tasks are subtracted from the minimum size of a PodGroup, so that a
+restarted task can be bound without them. Volcano's decisions are visible in the pods, so this
 module admits no run.
 
 Ref: https://volcano.sh/en/docs/podgroup/
@@ -29,7 +29,8 @@ from ..pending_tasks import PodGroupEvents
 OPEN = "Open"
 """The state of a queue that accepts PodGroups."""
 MESSAGE_LENGTH = 300
-"""Maximum characters kept of a Volcano message, which is long for 600 tasks."""
+"""Maximum characters of a message from Volcano, which would be long for 600 tasks; the rest is cut.
+"""
 _QUEUE = re.compile(
     r"queue\S* [`\"]?(?P<name>[^`\"\s]+)[`\"]? (?:not found|status is `(?P<state>\w+)`)"
 )
@@ -60,18 +61,18 @@ class PodGroups(InformerGroup):
 
     @property
     def known(self) -> bool:
-        """Whether it is known if the cluster has Volcano."""
+        """Whether the operator knows if the cluster has Volcano."""
         return self.groups.synced.is_set() or is_forbidden(self.groups)
 
     @property
     def available(self) -> bool:
-        """Whether the cluster has PodGroups that we may read."""
+        """Whether the cluster has the resource PodGroup and the operator may read it."""
         problem = self.groups.problem
         lost = problem is not None and problem.status in (401, 403, 404)
         return self.groups.synced.is_set() and not lost
 
     def of(self, cluster: TFCluster) -> Object | None:
-        """Return the PodGroup of a run."""
+        """Return the PodGroup of a run; None if there is none."""
         head = cluster.metadata
         found = self.groups.get(head.owner, head.name)
         return found if found is not None and owner_uid(found) == head.uid else None
@@ -79,9 +80,11 @@ class PodGroups(InformerGroup):
     def waits_for(
         self, run: ObservedRun, why: Sequence[WaitingReason], told: PodGroupEvents
     ) -> Message:
-        """Return what the tasks of a run wait for, if Volcano binds them together."""
+        """Return a message that says what the tasks of a run wait for, if Volcano binds them
+        together.
+        """
         others = [each.text for each in why if each.reason != UNSCHEDULABLE]
-        if others:  # without pods, or with refused ones, Volcano cannot know why
+        if others:  # such as refused pods, which Volcano does not see
             return Message("TasksLack", {"why": others[0]})
         if not self.available:
             return Message("VolcanoGone")
@@ -134,7 +137,8 @@ class PodGroups(InformerGroup):
             self._api.merge(where, {"spec": {"minMember": least}})
 
     def discard(self, key: Key, uid: str) -> None:
-        """Delete the PodGroup of an ended run, because it would take room in its queue.
+        """Delete the PodGroup of an ended run, because the PodGroup counts against the capacity of
+        its queue.
 
         Raises:
             ApiError: the API refuses or does not answer.
@@ -146,9 +150,10 @@ class PodGroups(InformerGroup):
 
 
 def pod_group_message(group: Object, events: Sequence[Object]) -> str:
-    """Return Volcano's newest message about why a PodGroup waits; empty if there is none yet.
+    """Return Volcano's newest message that says why a PodGroup waits; empty if there is none yet.
 
-    If the queue has no room, the condition only counts tasks and an event has the reason.
+    If the queue has not enough resources, the condition only counts tasks, and the reason is in an
+    event.
     """
     status = group.get("status") or {}
     told = [c for c in status.get("conditions") or [] if c.get("type") == UNSCHEDULABLE]
@@ -169,8 +174,8 @@ def _event_message(event: Object) -> str:
 
 
 def queue_refusal(words: str) -> Message | None:
-    """Return a message that explains why a PodGroup is refused; None if the words are not
-    Volcano's.
+    """Return a message that explains the refusal of a PodGroup; None if `words` is not a refusal by
+    Volcano's queue.
     """
     found = _QUEUE.search(words)
     if found is None:

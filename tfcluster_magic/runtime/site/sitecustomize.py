@@ -1,18 +1,18 @@
-"""Lets a task show the stacks of its program, and shortens one wait of TensorFlow 1 programs.
+"""Start-up hook of programs, which makes their stacks readable and shortens a wait of TensorFlow 1.
 
-When a signal that nothing else uses arrives, the kernel's handler writes the Python stack of every
-thread to memory that `runtime/stacks.py` reads, even if the program hangs.
+When a signal that is otherwise unused arrives, Python's fault handler writes the Python stack of
+every thread to memory that `runtime/stacks.py` reads, even if the program hangs.
 
 A worker that starts before the chief has initialized the variables sleeps for 30 s (the default
-recovery_wait_secs of SessionManager and Supervisor). This module reduces the wait to 1 s once the
-program itself imports TensorFlow. This module never breaks a program, and runs the sitecustomize
-that Python would have found otherwise. Standard library only, Python 3.8 syntax.
+recovery_wait_secs of SessionManager and Supervisor). This module reduces the wait to 1 s when the
+program imports TensorFlow. Errors in this module never break a program. It also runs the
+sitecustomize that Python would have found otherwise. Standard library only, Python 3.8 syntax.
 """
 
 import os
 import sys
 
-# Modules and their classes whose __init__ has the default that is shortened.
+# Modules, each with its class whose __init__ has the default that is shortened.
 _PATIENT = {
     "tensorflow.python.training.session_manager": "SessionManager",
     "tensorflow.python.training.supervisor": "Supervisor",
@@ -38,7 +38,7 @@ def _show_stacks():
 
 
 def _shorten(module):
-    """Replace the default of the class in this module; a value that a program gives stays."""
+    """Replace the default in the class of this module; a value that a program passes is used."""
     import inspect
 
     init = inspect.unwrap(getattr(module, _PATIENT[module.__name__]).__init__)
@@ -52,11 +52,15 @@ def _shorten(module):
 
 
 class _Finder:
-    """First in sys.meta_path; it delegates to the others, and modifies the few modules above."""
+    """An import finder, first in sys.meta_path. It uses the other finders, and modifies the modules
+    of `_PATIENT`.
+    """
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        """Return the next finder's spec, such that its module is modified after it has run."""
+        """Return the next finder's spec of a module of `_PATIENT`, changed such that the module is
+        modified after its code has run.
+        """
         if name not in _PATIENT:
             return None
         others = [finder for finder in sys.meta_path if finder is not _Finder]

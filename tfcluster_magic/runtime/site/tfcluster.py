@@ -1,8 +1,9 @@
 """Progress reports of a program: `import tfcluster; tfcluster.progress(step, total, loss=0.3)`.
 
-A task finds this module on its path, whatever is installed there. Outside of a run a call does
-nothing. It accepts any values without raising, never waits for a hanging volume, and costs a few
-microseconds; its values are shown within a second. Standard library only, Python 3.8 syntax.
+A task always finds this module on its path, even if no package is installed. Outside of a run, a
+call does nothing. `progress` accepts any values without raising, never waits for a hanging volume,
+and takes a few microseconds. Its values are shown within a second. Standard library only, Python
+3.8 syntax.
 """
 
 import atexit
@@ -16,7 +17,8 @@ __all__ = ["progress"]
 
 # Minimum seconds between two writes: the file may be on a network volume.
 _PACE = 0.25
-# Number of points of the loss curve. Once there are twice as many, every second point is dropped.
+# Number of points of the loss curve. Once it has more than twice as many points, every second point
+# is dropped.
 _POINTS = 60
 _FOLDER = ".tfcluster-progress"
 
@@ -41,7 +43,7 @@ def _number(value):
 
 
 class _Report:
-    """The newest call, and the file in the run's folder for it."""
+    """The newest call of `progress`, and the file in the run's folder for the reports."""
 
     def __init__(self):
         folder, task = os.environ.get("TFCLUSTER_OUTPUT_DIR"), os.environ.get("TFCLUSTER_TASK")
@@ -52,14 +54,14 @@ class _Report:
             os.register_at_fork(after_in_child=self.renew)
 
     def renew(self):
-        """Reset thread and locks, which a forked child does not inherit."""
+        """Reset the thread and locks after a fork, because the child has no copy of the thread."""
         self.newest = None
         self.is_followed = False
         self.wanted = threading.Event()
         self.lock, self.writing = threading.Lock(), threading.Lock()
 
     def note(self, step, total, metrics):
-        """Store a call; a thread writes it, so that a hanging volume does not delay the program."""
+        """Store a call. A thread writes it, so that a hanging volume does not delay the program."""
         if not self.path:
             return
         with self.lock:
@@ -71,7 +73,7 @@ class _Report:
         self.wanted.set()
 
     def follow(self):
-        """Write whenever there is something new, at most once in `_PACE` seconds."""
+        """Write each new call, at most one in `_PACE` seconds."""
         while True:
             self.wanted.wait()
             self.wanted.clear()
@@ -79,7 +81,7 @@ class _Report:
             time.sleep(_PACE)
 
     def finish(self):
-        """Write the last call when the interpreter ends; wait two seconds for a hanging volume."""
+        """Write the last call when the interpreter ends; wait at most two seconds for a volume."""
         last = threading.Thread(target=self.write, daemon=True)
         last.start()
         last.join(2.0)
@@ -98,7 +100,7 @@ class _Report:
                 pass
 
     def content(self, at, step, total, metrics):
-        """Return the content of the file as JSON-like data; None if `step` is no number."""
+        """Return the content of the file, to be written as JSON; None if `step` is no number."""
         count, most = _number(step), _number(total)
         if count is None or not math.isfinite(count):
             return None

@@ -1,8 +1,8 @@
-// The OpenID Connect provider of the hub's tests: dex's own server over a list of people with groups.
+// The OpenID Connect provider of the hub's tests: dex's own server with a list of users and groups.
 //
-// dex's program has no groups for the people in its file, so its server is given them here by a
-// connector, its own way of asking somebody else who a person is. All else is dex: login page,
-// codes, tokens, keys. It keeps everything in memory and ends with its standard input.
+// dex itself has no groups for the users in its configuration file. This program adds the list as a
+// connector, which is dex's interface for other sources of users. The login page, codes, tokens and
+// keys are dex's. All data are in memory, and the program ends when its standard input is closed.
 package main
 
 import (
@@ -23,12 +23,12 @@ import (
 	"github.com/dexidp/dex/web"
 )
 
-// What the file named by the first argument says, as JSON.
+// The settings, read as JSON from the file that the first argument names.
 type settings struct {
 	Issuer  string           // the address of the provider, http://127.0.0.1:<port>/<path>
-	Clients []storage.Client // who may ask for sign-ins, and where people are sent back to
+	Clients []storage.Client // the allowed clients, with their redirect URLs
 	People  people
-	Clock   string // a file with how far the provider's clock is ahead, as 40m; may be missing
+	Clock   string // a file with the lead of the provider's clock, such as 40m; may be missing
 }
 
 type person struct {
@@ -38,13 +38,13 @@ type person struct {
 
 type people map[string]person
 
-// Open makes the list a connector of dex.
+// Open returns the list as a connector of dex.
 func (p people) Open(string, *slog.Logger) (connector.Connector, error) { return p, nil }
 
-// Prompt is what the login page calls the name.
+// Prompt returns the label of the name on the login page.
 func (p people) Prompt() string { return "Name" }
 
-// Login says who a person is; groups only when the client asked for them.
+// Login returns the identity of a user, with groups only if the client requested them.
 func (p people) Login(_ context.Context, asked connector.Scopes, name, password string) (connector.Identity, bool, error) {
 	one, known := p[name]
 	if !known || one.Password != password {
@@ -82,7 +82,7 @@ func main() {
 	listener, err := net.Listen("tcp", os.Args[2])
 	must(err)
 	go func() { must(http.Serve(listener, provider)) }()
-	_, _ = io.Copy(io.Discard, os.Stdin) // whoever started it holds the other end
+	_, _ = io.Copy(io.Discard, os.Stdin) // the parent process holds the other end
 }
 
 func ahead(file string) time.Duration {

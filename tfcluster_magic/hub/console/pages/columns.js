@@ -60,7 +60,7 @@ export function drawChips(place, counts, chosen, change) {
   }
 }
 
-/** Show which rows these are and what could not be read, and enable the buttons to other rows. */
+/** Show which rows the table shows and what could not be read; enable the buttons to other rows. */
 export function drawPlace(shown, offset, limit) {
   const last = Math.min(offset + limit, shown.total);
   const { total, all } = shown;

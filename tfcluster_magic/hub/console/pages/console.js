@@ -1,5 +1,6 @@
 /*
- * The table of clusters, requested every two seconds while it is visible, and the stop of clusters.
+ * The table of clusters, requested every two seconds while it is visible, and the button that
+ * stops clusters.
  */
 
 import { drawChips, drawColumns, drawPlace } from './columns.js';

@@ -15,7 +15,7 @@ const RESET = t(
 let done = () => {};
 let reset = false;
 
-/** Tell why there is no link, and show what may be done then. */
+/** Show why no link was made, and what the user can do. */
 function refuse(error) {
   const parts = error ? sentence(error.message) : [];
   at('invite-said').replaceChildren(...parts);
@@ -36,7 +36,7 @@ function refuse(error) {
   now.classList.toggle('btn-secondary', isConflict);
 }
 
-/** Open the dialog, which asks for a name; `row` is an existing user. */
+/** Open the dialog for the user in `row`; without a row, it asks for a name. */
 export function openInvite(then, row = null) {
   done = then;
   at('invite-title').textContent = row

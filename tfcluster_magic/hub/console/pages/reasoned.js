@@ -1,6 +1,6 @@
 /*
  * A dialog that asks for a reason before it changes the chosen rows of a table, and says which of
- * them could not be changed. Its elements are those of reasoned.html.
+ * them could not be changed. Its HTML is in reasoned.html.
  */
 
 import { ask, at, make, t } from './shared.js';

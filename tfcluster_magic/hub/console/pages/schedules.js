@@ -1,4 +1,7 @@
-/* The table of schedules, requested every five seconds while it is visible, and their pause. */
+/*
+ * The table of schedules, requested every five seconds while it is visible, and the buttons that
+ * pause and resume them.
+ */
 
 import { drawChips, drawColumns, drawPlace } from './columns.js';
 import { LIMIT, drawRows, follow } from './table.js';
@@ -18,7 +21,7 @@ const view = { text: '', states: new Set(), sort: 'owner', offset: 0 };
 const chosen = new Map();
 let shown = { items: [], total: 0, all: 0, states: {}, missed: [] };
 
-/** Whether an administrator paused a schedule, so that only an administrator resumes it. */
+/** Whether an administrator paused a schedule, so that only an administrator can resume it. */
 const isLocked = row => row.state === 'Paused' && row.locked;
 
 /** The mark and the colour for each result of a due time. */
@@ -52,7 +55,7 @@ function marksOf(row) {
   return cell;
 }
 
-/** The style of each state, which is the style of a phase, and its icon. */
+/** The phase whose style each state has, and the icon of the state. */
 const LOOKS = {
   Active: ['Running', 'fa-clock'],
   Paused: ['Queued', 'fa-pause'],
@@ -117,7 +120,7 @@ function choose(row, yes) {
   }
 }
 
-/** The chosen schedules that can be resumed (`locked`), or paused. */
+/** The chosen schedules that can be resumed if `locked`, else those that can be paused. */
 const ofChosen = locked =>
   [...chosen.values()].filter(row => isLocked(row) === locked);
 

@@ -7,7 +7,7 @@ export const { prefix, xsrf } = document.body.dataset;
 
 export const at = id => document.getElementById(id);
 
-/** Texts of these scripts in the reader's language; none in English. */
+/** Translations of the texts in these scripts; empty for English. */
 const words = JSON.parse(at('words').textContent);
 
 const filled = (text, values) =>
@@ -16,13 +16,13 @@ const filled = (text, values) =>
 /** A text in the reader's language, with values for its `{name}`s. */
 export const t = (text, values = {}) => filled(words[text] ?? text, values);
 
-/** The form of a text for `count`. */
+/** The singular or plural of a text for `count`, in the reader's language. */
 export function tn(one, many, count, values = {}) {
   const forms = words[one] ?? [one, many];
   return filled(forms[count === 1 ? 0 : 1], { count, ...values });
 }
 
-/** Words of the API that people read: phases, states of servers, of schedules and of due times. */
+/** Translations of words in the API: phases, states of servers, of schedules and of due times. */
 const NAMES = {
   Queued: t('Queued'),
   Starting: t('Starting'),
@@ -59,8 +59,8 @@ export function make(name, text = '', set = {}) {
 }
 
 /**
- * Send a request to the API; return its answer, or null if nothing has changed. Throws an error
- * with the API's sentence.
+ * Send a request to the API. Return the answer, or null if its tag is still `known`. Throws an
+ * error with the API's message.
  */
 export async function ask(path, { method = 'GET', body, known } = {}) {
   const headers = {
@@ -88,7 +88,7 @@ export async function ask(path, { method = 'GET', body, known } = {}) {
   return { told, tag: answer.headers.get('Etag') ?? '' };
 }
 
-/** The nodes of a text whose commands stand in backticks. */
+/** The DOM nodes of a text; a command in backticks becomes a code element. */
 export const sentence = text =>
   text.split('`').map((part, place) => (place % 2 ? make('code', part) : part));
 
@@ -158,8 +158,8 @@ export const tasksOf = row =>
     .join(', ');
 
 /**
- * Copy a text to the clipboard and say so on `button`; if that fails, select `field` for a copy by
- * keys.
+ * Copy a text to the clipboard and say so on `button`; if that fails, select `field`, so that the
+ * user can copy it with the keyboard.
  */
 export async function copy(text, button, field) {
   try {
@@ -169,7 +169,7 @@ export async function copy(text, button, field) {
       button.textContent = t('Copy');
     }, 3000);
   } catch {
-    // without TLS a browser has no clipboard for a page
+    // without TLS, pages cannot use the clipboard
     field?.focus();
     field?.select();
     button.textContent = t('Press Ctrl+C');

@@ -1,4 +1,4 @@
-/* A page's table: polling while it is visible, its filter, its pages, and its focus. */
+/* A page's table: polling while the page is visible, the filter, the pages, and the focus. */
 
 import { ask, at, tell } from './shared.js';
 
@@ -8,7 +8,7 @@ const SOON = 500;
 
 /**
  * Request `path()` every `every` milliseconds while the page is visible, and `draw` new answers. If
- * the user may no longer read them, remove the rows, and call `refused` to remove other data.
+ * the user may no longer read the data, remove the rows, and call `refused` to remove other data.
  * Return `look`, which requests now; with `anew`, the answer is drawn even if nothing has changed.
  */
 export function poll({ path, every, draw, refused = () => {} }) {
@@ -84,7 +84,7 @@ export function follow({ path, view, words, every, draw }) {
     look({ anew: true }); // after a user's change, the rows are always drawn again
   }
 
-  view.text = at('filter').value; // typed before this was loaded
+  view.text = at('filter').value; // the user may have typed before this script was loaded
   at('filter').addEventListener('input', () => {
     view.text = at('filter').value;
     change();

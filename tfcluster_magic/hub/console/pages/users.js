@@ -81,7 +81,7 @@ function drawRow(row) {
   if (row.account) {
     name.append(make('div', signIn(row.account), { class: 'fw-normal small' }));
   }
-  const groups = make('td');
+  const groups = make('td', '', { class: 'groups' });
   row.groups.forEach((group, place) => {
     groups.append(
       place ? ', ' : '',

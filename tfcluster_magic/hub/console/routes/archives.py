@@ -28,7 +28,9 @@ _BLOCK = 256 * 1024
 
 
 class ArchiveRequest(Model, frozen=True):
-    """Whose data to pack, and why; with `remove` the user is deleted from the hub afterwards."""
+    """The user whose data to pack, and the reason. With `remove`, the user is then deleted from the
+    hub.
+    """
 
     user: str
     reason: str
@@ -38,7 +40,7 @@ class ArchiveRequest(Model, frozen=True):
 class _ArchivesRoute(ConsoleHandler):
     @property
     def archives(self) -> Archives:
-        """The archives of this site. Raises NotFound if it has none."""
+        """The archives of this site. Raises NotFound if the site makes no archives."""
         if self.console.archives is None:
             raise NotFound(_("this site has no archives"))
         return self.console.archives
@@ -52,7 +54,7 @@ class ArchivesPage(ConsolePage):
 
 
 class AllArchives(_ArchivesRoute):
-    """All archives, and a new one."""
+    """Lists all archives, and begins new ones."""
 
     async def get(self) -> None:
         """Answer with all archives, including those in progress."""
@@ -133,7 +135,9 @@ class AllArchives(_ArchivesRoute):
             await asyncio.sleep(0.5)
 
     async def _running(self, name: str) -> tuple[list[SiteRun], bool, str]:
-        """Return a user's active clusters, whether a server runs, and why that is uncertain."""
+        """Return a user's active clusters, whether one of their servers runs, and why this may be
+        incomplete (empty if it is complete).
+        """
         people = self.console.people
         people.expire()
         seen = await self.console.site.runs()  # not cached, unlike a page's rows
@@ -144,7 +148,7 @@ class AllArchives(_ArchivesRoute):
         return rows, up, "; ".join(missed)
 
     async def _refuse_who_runs(self, name: str) -> None:
-        """Raise Conflict if the user has started something while the data was packed."""
+        """Raise Conflict if a cluster or server was started while the data was packed."""
         left, up, unsure = await self._running(name)
         if unsure:
             raise Conflict(unsure)

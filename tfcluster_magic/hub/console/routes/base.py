@@ -2,8 +2,8 @@
 
 The hub is asked at each request who the caller is and what they may do, so that a former
 administrator is refused at once. Callers need the scope `access:services` for this service, which
-only the hub's role `admin` has. Requests of a browser, even to read, need its XSRF token. Every
-error is `application/problem+json` with one sentence.
+administrators and the service `shell` have. Each request of a browser, even to read, needs the XSRF
+token of the page. Every error is `application/problem+json` with one sentence.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from ..sites.base import Site
 
 @dataclass
 class Console:
-    """The objects that the routes share. `bar` has title and address of each page."""
+    """The objects that the routes share. `bar` has the title and address of each page."""
 
     site: Site
     audit: AuditLog
@@ -87,7 +87,7 @@ class ConsoleOAuth(HubOAuth):
 
     @default("base_url")
     def _own_prefix(self) -> str:
-        # `service.run_as_service` sets it after the import.
+        # Read late: `service.run_as_service` sets the variable after this import.
         return os.environ["JUPYTERHUB_SERVICE_PREFIX"]
 
     async def _check_hub_authorization(
@@ -109,8 +109,8 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
     hub_auth_class = ConsoleOAuth
     is_page = False
     is_audited = False
-    """Whether answers go to the audit log; if so, they are in the hub's language, like the results
-    of changes.
+    """Whether requests with GET are in the audit log too. Their answers are then in the hub's
+    language, as the answers to changes are.
     """
     most_bytes = MOST_BYTES
 
@@ -130,7 +130,7 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
 
         Raises:
             SignInNeeded: nobody is signed in.
-            NotAllowed: the user may not, or the request is not from one of our pages.
+            NotAllowed: the user is no administrator, or the request is not from one of our pages.
             TooLarge: the body is larger than any page sends.
         """
         if self.request.method == "GET" and not self.is_audited:
@@ -167,7 +167,7 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
 
     @property
     def who(self) -> str:
-        """The administrator's name in the hub; for a service with the scope, `service NAME`."""
+        """The caller: the administrator's name in the hub, or `service NAME` for a service."""
         user = self._hub_auth_user_cache
         name = str(user["name"])
         if user.get("kind", "user") == "user":
@@ -176,8 +176,8 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
 
     @property
     def by_shell(self) -> bool:
-        """Whether the caller is the owner's shell; never on Kubernetes, where a service of this
-        name belongs to an administrator.
+        """Whether the caller is the shell of the hub's owner. Always False on Kubernetes, where an
+        administrator may have made a service with this name.
         """
         user = self._hub_auth_user_cache
         return user.get("kind") == "service" and user["name"] == SHELL and OWNER in os.environ
@@ -203,8 +203,8 @@ class NoSuchPath(ConsoleHandler):
 async def write_audit(
     handler: ConsoleHandler, what: str, whom: Sequence[tuple[str, str]], reason: str = ""
 ) -> list[AuditEntry]:
-    """Write changes to the audit log before they are made. Raises BackendUnavailable if that
-    fails.
+    """Write changes to the audit log before they are made; return their entries. `whom` has the
+    owner and target of each change. Raises BackendUnavailable if the log cannot be written.
     """
     source = SHELL if handler.by_shell else str(handler.request.remote_ip)
     made = [new_entry(handler.who, what, owner, target, reason, source) for owner, target in whom]
@@ -213,7 +213,7 @@ async def write_audit(
 
 
 class ChosenObject(Model, frozen=True):
-    """A run or schedule to change; with `uid` only the one of that uid."""
+    """A run or schedule to change. If `uid` is set, it is changed only if it has this uid."""
 
     owner: str
     name: str
@@ -237,7 +237,8 @@ async def change_each(
     order of the request. The audit log records each as the action `what`.
 
     Raises:
-        InvalidRequest: there is no reason, or too many objects; nothing was done then.
+        InvalidRequest: the reason is missing or too long, or there are no or too many objects.
+            Nothing was changed.
     """
     cleaned = one_line(" ".join(reason.split())).strip()
     wrong = []
@@ -271,9 +272,9 @@ async def change_each(
 
 
 def is_known(handler: ConsoleHandler, asked: tables.Query, seen: CachedRuns) -> bool:
-    """Return whether the caller has this answer already. If so, answer 304; otherwise give the
-    answer a tag. Rows of the last reading never count as known, because they have to be requested
-    again.
+    """Return whether the caller has the answer to this query already. If so, answer 304; otherwise
+    set the ETag of the answer. Rows of the last reading never count as known, because the caller
+    has to request them again.
     """
     handler.set_header("Cache-Control", "no-cache")
     if seen.note:
@@ -300,7 +301,7 @@ SCRIPTS = read_scripts(PAGES)
 
 
 class ConsolePage(ConsoleHandler):
-    """A page whose script requests all data. `title` is its text in the navigation bar."""
+    """A page whose script requests all data. `title` is the page's text in the navigation bar."""
 
     is_page = True
     title = ""

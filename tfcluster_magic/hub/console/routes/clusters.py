@@ -1,4 +1,4 @@
-"""Routes of everyone's clusters, and of leaks.
+"""Routes of everyone's clusters, and of leaks (see `Leak`).
 
 GET    api/clusters                       q, owner, phase, reason, sort, limit, offset, kept
 POST   api/clusters/stop                  {"runs": [{"owner", "name", "uid"}], "reason"}
@@ -65,7 +65,9 @@ class Clusters(ConsoleHandler):
     """Everyone's runs, in pages."""
 
     async def get(self) -> None:
-        """Answer with the matching rows and when they were read; 304 if the caller has them."""
+        """Answer with the matching rows and the time of the reading; 304 if the caller has them
+        already.
+        """
         asked = tables.RUNS.query(query_words(self))
         cache = self.console.run_cache
         look = await cache.look(kept=asked.kept)
@@ -150,7 +152,7 @@ class UserClusters(ConsoleHandler):
         self.expect_body()
 
     async def get(self, name: str) -> None:
-        """Answer with the data of the home page."""
+        """Answer with the user's runs, as `UserRuns`."""
         found = runs_for_home(await self.console.site.runs_of(name))
         self.set_header("Content-Type", "application/json")
         self.finish(msgspec.json.encode(found))

@@ -2,7 +2,7 @@
 
 GET    api/hours                          from, to, by (user, group, cluster, day),
                                           sort (reserved, unused)
-GET    api/hours.csv                      the same for a spreadsheet
+GET    api/hours.csv                      as api/hours, for a spreadsheet
 GET    api/storage                        q, owner, full, sort, limit, offset
 GET    api/audit                          limit, before
 GET    api/audit/export                   JSON lines
@@ -38,16 +38,18 @@ class HoursPage(ConsolePage):
 
 
 class HoursRoute(ConsoleHandler):
-    """Hours in a window of days, most reserved or most unused first."""
+    """The hours in a range of days; the rows with the most reserved or unused hours come first."""
 
     async def get(self) -> None:
-        """Answer with the rows, their total, and whose hours could not be read."""
+        """Answer with the rows, their total, and the users whose hours could not be read."""
         about, rows, missed = await self.asked()
         told = {**about, "items": rows, "total": documents.total_hours(rows), "missed": missed}
         self.reply(told)
 
     async def asked(self) -> tuple[dict[str, Any], list[HoursRow], tuple[Missed, ...]]:
-        """Return the window, its rows, and whose hours could not be read. Raises InvalidRequest."""
+        """Return the checked query, its rows, and the users whose hours could not be read. Raises
+        InvalidRequest.
+        """
         known = {"from", "to", "by", "sort"}
         wrong = [
             Problem(name, None, _("use {words}").format(words=", ".join(sorted(known))))
@@ -81,7 +83,7 @@ class HoursRoute(ConsoleHandler):
         return {"from": first, "to": last, "by": by, "sort": order}, rows, missed
 
     async def _groups(self) -> dict[str, str]:
-        """Return the group whose policy applies to each user now."""
+        """Return, for each user, the group whose limits apply now."""
         console = self.console
         users, policy = await asyncio.gather(console.people.all(), console.site_policy.policy())
         return {user.name: entitlement_for_groups(policy, user.groups).group for user in users}
@@ -100,7 +102,7 @@ class HoursCsvRoute(HoursRoute):
 
 
 def _of_group(days: HoursByDay, group: str) -> HoursByDay:
-    """Return `days` with the hours that have no group moved to this group."""
+    """Return `days` after moving the hours without a group to `group`."""
     found: HoursByDay = {}
     for day, groups in days.items():
         named = {name: clusters for name, clusters in groups.items() if name}
@@ -127,10 +129,10 @@ class StoragePage(ConsolePage):
 
 
 class StorageRoute(ConsoleHandler):
-    """Everyone's folders, fullest first."""
+    """Everyone's folders, the fullest first."""
 
     async def get(self) -> None:
-        """Answer with the matching rows, and what could not be read."""
+        """Answer with the matching rows, and the data that could not be read."""
         asked = STORAGE.query(query_words(self))
         console, now = self.console, time.time()
         filled, users, policy, overrides = await asyncio.gather(

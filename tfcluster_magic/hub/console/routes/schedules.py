@@ -56,7 +56,9 @@ class EveryonesSchedules(ConsoleHandler):
     """Everyone's schedules, in pages."""
 
     async def get(self) -> None:
-        """Answer with the matching rows and when they were read; 304 if the caller has them."""
+        """Answer with the matching rows and the time of the reading; 304 if the caller has them
+        already.
+        """
         asked = tables.SCHEDULES.query(query_words(self))
         look = await self.console.run_cache.look(kept=asked.kept)
         if is_known(self, asked, look):
@@ -72,7 +74,7 @@ def _told(row: SiteSchedule) -> dict[str, Any]:
     told: dict[str, Any] = msgspec.to_builtins(row)
     try:
         reason = str(row.reason)
-    except LookupError:  # a newer version wrote it
+    except LookupError:  # a newer version wrote the reason
         reason = ""
     return {**told, "reason": reason, "next": _local(row)}
 
@@ -88,7 +90,7 @@ def _local(row: SiteSchedule) -> str:
 
 
 class PauseSchedules(ConsoleHandler):
-    """Pauses schedules with a reason that each owner sees; only an administrator resumes them."""
+    """Pauses schedules with a reason that each owner sees. Only administrators can resume them."""
 
     async def post(self) -> None:
         """Answer with the result for each schedule, in the order of the request."""

@@ -41,10 +41,10 @@ class UsersPage(ConsolePage):
 
 
 class Users(ConsoleHandler):
-    """Everybody, in pages."""
+    """All users, in pages."""
 
     async def get(self) -> None:
-        """Answer with the matching rows, and the sources that could not be read."""
+        """Answer with the matching rows, and the users whose clusters could not be read."""
         asked = tables.USERS.query(query_words(self))
         console, now = self.console, time.time()
         (users, accounts), look, policy, overrides = await asyncio.gather(
@@ -93,7 +93,9 @@ class ImportUsers(ConsoleHandler):
         self.reply({"done": progress.done, "total": progress.total})
 
     async def post(self) -> None:
-        """Import the class; answer with the result of each line, or the plan for `dryRun`."""
+        """Import the class and answer with the result of each line. With `dryRun`, answer with the
+        plan for each line instead.
+        """
         asked = validation.read_model(self.body(), ImportRequest)
         lines = class_import.read_class(asked.csv, asked.group)
         refusal = _no_refusal if asked.without_notebook else self.console.site.why_no_notebook
@@ -140,7 +142,7 @@ def hub_address(handler: ConsoleHandler) -> str:
 
 
 class LinksRequest(Model, frozen=True):
-    """Who gets a link that sets a password; accounts are created where missing."""
+    """The people who get a link that sets a password; missing accounts are created."""
 
     names: tuple[str, ...]
     reset: bool = False
@@ -153,8 +155,8 @@ class Links(ConsoleHandler):
     """Creates links that invite people or reset passwords."""
 
     async def post(self) -> None:
-        """Answer with a link for each name, made for all or none. `leftAlone` lists those who have
-        a password and keep it. Raises HasPassword if nobody else is named.
+        """Answer with a link for each name; after an error, no link is made. `leftAlone` lists the
+        people who have a password and keep it. Raises HasPassword if all of them keep it.
         """
         asked = validation.read_model(self.body(), LinksRequest)
         if not 0 < len(asked.names) <= MOST_AT_ONCE:
@@ -183,7 +185,7 @@ class Links(ConsoleHandler):
         except TFClusterError as error:
             await asyncio.to_thread(audit.ended, entries, [str(error)] * len(entries))
             raise
-        # Somebody may have set a password meanwhile.
+        # No link is made for somebody who has set a password meanwhile.
         results = ["done" if one.owner in made else _kept([one.owner]) for one in entries]
         await asyncio.to_thread(audit.ended, entries, results)
         keep += [name for name in names if name not in made]
@@ -196,7 +198,7 @@ class Links(ConsoleHandler):
 
 
 class HasPassword(Conflict):
-    """The account has a password, and the request does not say to replace it."""
+    """The account has a password, and the request does not ask to replace it."""
 
 
 def _has_password(account: AccountState | None) -> bool:
@@ -215,7 +217,7 @@ def _kept(names: Sequence[str]) -> str:
 
 
 class ServersRequest(Model, frozen=True):
-    """Whose servers to change, and how; `server` is empty for the default server."""
+    """The users whose server to start, stop or delete; `server` is empty for the default one."""
 
     users: tuple[str, ...]
     do: Literal["start", "stop", "delete"]
@@ -258,7 +260,7 @@ class Servers(ConsoleHandler):
 
 
 class OverrideRequest(Model, frozen=True):
-    """What to allow a user for a time."""
+    """The limits to set for a user until a time, and the reason."""
 
     until: float
     reason: str
@@ -289,7 +291,7 @@ class OneOverride(ConsoleHandler):
     """The override of one user."""
 
     async def put(self, name: str) -> None:
-        """Set the override, replacing an earlier one."""
+        """Set the override; it replaces an earlier one."""
         asked = validation.read_model(self.body(), OverrideRequest)
         now = time.time()
         fields = {field: getattr(asked, field) for field in asked.__struct_fields__}

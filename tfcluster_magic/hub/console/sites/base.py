@@ -1,7 +1,7 @@
 """The interface of a site of the console: everyone's runs, schedules, logs, hours, storage, leaks.
 
-Its types say who owns what, and nothing about how a site finds out. Every method ends within a
-bounded time. The result also names the data that could not be read.
+The types of the results say who owns what, and nothing about how a site finds out. Every method
+ends within a bounded time. Results also name the data that could not be read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RUNS_KEPT = 600.0
 
 
 class SiteRun(Model, frozen=True, omit_defaults=False):
-    """A row of the table. `owner` is the user's name in the hub."""
+    """A row of the table of runs. `owner` is the user's name in the hub."""
 
     owner: str
     name: str
@@ -48,15 +48,17 @@ class SiteRun(Model, frozen=True, omit_defaults=False):
     gpu: int
     nodes: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
-    """Tasks that failed, to offer their last log lines."""
+    """The tasks that failed; the page offers their last log lines."""
     messages: tuple[Message, ...] = ()
     """The codes and parameters of `message`, for translation."""
     graphs: str = ""
-    """The address of the run's graphs, if the site has Grafana; set only in rows that are shown."""
+    """The address of the run's graphs, if the site has Grafana. It is set only in rows that a page
+    shows.
+    """
 
 
 class ScheduleMark(Model, frozen=True, omit_defaults=False):
-    """A past due time of a schedule in its row: its result and its run."""
+    """A past due time in the row of a schedule, with its result and its run."""
 
     due: float
     state: OccurrenceState
@@ -75,18 +77,18 @@ class SiteSchedule(Model, frozen=True, omit_defaults=False):
     """One of `SCHEDULE_STATES`."""
     next_at: float | None
     marks: tuple[ScheduleMark, ...]
-    """The newest marks, oldest first."""
+    """The newest past due times, at most MOST_MARKS, oldest first."""
     by: str = ""
     """Name of the person who paused the schedule; empty if its owner or the schedule itself did."""
     reason: Message | str = ""
-    """Why it is paused or invalid."""
+    """Why the schedule is paused or invalid."""
     locked: bool = False
-    """Whether only an administrator resumes it."""
+    """Whether only an administrator can resume the schedule."""
     since: float | None = None
 
 
 class Missed(Model, frozen=True):
-    """A user whose runs could not be read, and why."""
+    """A user whose data could not be read, and why. `owner` is empty if this concerns all users."""
 
     owner: str
     detail: str
@@ -126,7 +128,9 @@ class SiteStorage(Model, frozen=True):
 
 
 class Leak(Model, frozen=True, omit_defaults=False):
-    """An object of ours that belongs to no existing run; `id` is needed to remove it."""
+    """Something that a run or a removed user left behind: processes, a folder or a Kubernetes
+    object. To remove a leak, pass its `id` to `Site.remove`.
+    """
 
     owner: str
     id: str
@@ -142,13 +146,13 @@ class SiteLeaks(Model, frozen=True):
 
 
 class Site(Protocol):
-    """A site; every method raises only TFClusterErrors."""
+    """A site. Its methods raise only TFClusterErrors; `pack` may also raise OSError."""
 
     async def runs(self) -> SiteRuns:
         """Return every recorded run, and every schedule, of everyone."""
 
     async def still(self, seen: SiteRuns, /) -> SiteRuns:
-        """Filter an earlier reading to people who may still be shown, without reading again."""
+        """Return an earlier reading without people who are no longer users of the hub."""
 
     async def runs_of(self, owner: str, /) -> SiteRuns:
         """Return every run of a user of the hub; read no other user's runs."""
@@ -157,20 +161,20 @@ class Site(Protocol):
         """Return the addresses of these runs' graphs by uid; none if the site has no Grafana."""
 
     async def stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:
-        """Request the end of a run; if `uid` is given, only of the run with that uid.
+        """Request the end of a run. If `uid` is not empty, the run must have this uid.
 
         Raises:
             NotFound: there is no such owner or run.
-            Conflict: it has ended, is already being stopped, or is another run now.
+            Conflict: the run has ended, is already being stopped, or has another uid.
         """
 
     async def pause(self, owner: str, name: str, uid: str, pause: Pause) -> None:
-        """Pause a schedule, so that only an administrator resumes it; if `uid` is given, only the
-        one with that uid.
+        """Pause a schedule, so that only an administrator can resume it. If `uid` is not empty, the
+        schedule must have this uid.
 
         Raises:
             NotFound: there is no such owner or schedule.
-            Conflict: an administrator has paused it, or it is another schedule now.
+            Conflict: an administrator has already paused the schedule, or it has another uid.
         """
 
     async def resume(self, owner: str, name: str, uid: str) -> None:
@@ -186,12 +190,13 @@ class Site(Protocol):
         """Return how full everyone's folders are. Slow."""
 
     async def pack(self, owner: str, out: int, tell: Callable[[str], None]) -> None:
-        """Write a user's data to an open file; call `tell` with what it waits for. Raises NotFound
-        if there is no such user or no data, OSError if the file cannot be written.
+        """Write a user's data to the file descriptor `out`; call `tell` with what the packing waits
+        for. Raises NotFound if there is no such user or no data, OSError if `out` cannot be
+        written.
         """
 
     def why_no_notebook(self, name: str) -> str:
-        """Return why a user of this name would get no notebook; empty if they would."""
+        """Return why a user of this name would get no notebook; empty if they would get one."""
 
     async def leaks(self) -> SiteLeaks:
         """Return all leaks."""
@@ -209,7 +214,7 @@ row.
 
 
 def run_row(cluster: TFCluster, nodes: tuple[str, ...] = ()) -> SiteRun:
-    """Return a run as a row without owner; its resources are those that count against the quota."""
+    """Return a run as a row without owner, with the resources that count against the quota."""
     meta, spec, status = cluster.metadata, cluster.spec, cluster.status
     held = limits.resource_totals(meta.name, spec)
     failed = [task.name for task in status.attention if task.state is TaskState.FAILED]
@@ -291,7 +296,7 @@ def current_schedule(row: SiteSchedule, now: float) -> SiteSchedule:
 
 
 def bounded_schedule(row: SiteSchedule) -> SiteSchedule:
-    """Return a row of a schedule cut to a few KiB."""
+    """Return the row of a schedule, cut to a few KiB."""
     reason: Message | str = row.reason
     if isinstance(reason, str) or len(msgspec.json.encode(reason)) > MOST_CODED:
         reason = _cut(str(reason), MOST_MESSAGE)

@@ -1,9 +1,9 @@
 """A Kubernetes cluster as a site of the console: runs, schedules, hours, storage, archives.
 
-One list and one watch for each kind fill a cache (`kube/api/informer`), so that a reading makes no
-request. To stop, read or remove something, it asks the API server by uid, so that no other object
-is affected. Requests have timeouts and threads of their own; if one hangs, the page keeps what it
-had.
+One list and one watch for each kind fill a cache (`kube/api/informer`), so that listing runs and
+schedules makes no request. Everything else asks the API server. A change names the uid of its
+object, so that it affects no other object of the same name. Requests have timeouts and threads of
+their own; while one hangs, pages show what they had.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def site_hours(
     now: float,
 ) -> SiteHours:
     """Return everyone's hours until `now`. Raises ApiError. `runs` are from the console's cache;
-    `users` and `groups` are by namespace.
+    `users` and `groups` have the user and the group of each namespace.
     """
     found: dict[str, HoursByDay] = {}
     counted: set[str] = set()
@@ -92,15 +92,16 @@ def site_hours(
 
 # -- storage: how full claims are, from the kubelets' volume statistics.
 # The kubelet's summary is read through the API server. That needs the right `nodes/proxy`, which
-# also allows to run commands in any pod, so an administrator has to grant it. For storage classes
-# whose volumes are folders of a larger disk, the kubelet reports nothing or the whole disk, which
-# is ignored. Ref: https://kubernetes.io/docs/reference/instrumentation/node-metrics/
+# also permits commands in any pod. The console therefore does not have the right unless an
+# administrator grants it. For storage classes whose volumes are folders of a larger disk, the
+# kubelet reports nothing or the whole disk, which is ignored. Ref:
+# https://kubernetes.io/docs/reference/instrumentation/node-metrics/
 
 _KUBELET_SECONDS = 10.0
 
 
 def site_storage(api: Api, users: Mapping[str, str]) -> SiteStorage:
-    """Return everyone's claims; `users` are by namespace. Raises ApiError."""
+    """Return everyone's claims; `users` has the user of each namespace. Raises ApiError."""
     missed: list[Missed] = []
     told: dict[tuple[str, str], Object] = {}
     unknown = _("not measured: no pod mounts it now, or its storage class reports no usage")
@@ -247,12 +248,12 @@ class KubernetesSite:
 
     @property
     def synced(self) -> bool:
-        """Whether all first lists have arrived; a cluster may have no schedules."""
+        """Whether all first lists have arrived, except that of schedules, which may be missing."""
         return all(each.synced.is_set() for each in self.needed)
 
     @property
     def problems(self) -> list[str]:
-        """Why the caches are not current."""
+        """The reasons why the caches are not current."""
         problems = [each.problem for each in self.needed if each.problem is not None]
         if (error := self.schedules.problem) is not None and not error.gone:
             problems.append(error)
@@ -274,7 +275,7 @@ class KubernetesSite:
         return SiteRuns(rows=every, schedules=plans, missed=tuple(missed))
 
     async def still(self, _seen: SiteRuns, /) -> SiteRuns:
-        """See `Site.still`; the cache is always current."""
+        """See `Site.still`. The cache is always current, so return its runs."""
         return await self.runs()
 
     async def runs_of(self, owner: str, /) -> SiteRuns:
@@ -289,12 +290,14 @@ class KubernetesSite:
         return SiteRuns(rows=kubernetes_runs.run_rows(runs, (), mine), missed=tuple(missed))
 
     async def graphs(self, rows: Sequence[SiteRun], /) -> Mapping[str, str]:
-        """See `Site.graphs`. The operator publishes the same address in every namespace."""
+        """See `Site.graphs`. The operator publishes the same address in every namespace, so the
+        address of one namespace is read.
+        """
         places = {user: namespace for namespace, user in self._users().items()}
         mine = [(row, places[row.owner]) for row in rows if row.owner in places]
         if mine and time.monotonic() > self._options_expire:
             self._options_expire = time.monotonic() + OPTIONS_FRESH
-            with contextlib.suppress(TFClusterError):  # the table is worth more than its links
+            with contextlib.suppress(TFClusterError):  # show the table even without links
                 self._options = await self._asked(lambda: self._published(mine[0][1]))
         options, found = self._options, {}
         for row, namespace in mine:
@@ -412,7 +415,7 @@ class KubernetesSite:
         row = found["row"]
         kubernetes_runs.refuse_to_stop(row.name, found)
         wish: dict[str, Any] = {
-            "metadata": {"uid": row.uid},  # not another run of that name
+            "metadata": {"uid": row.uid},  # not another run of the same name
             "spec": custom_resource.write_stop(replace(stop, at=stop.at or time.time())),
         }
         where = path("tfclusters", namespace, row.name)
@@ -453,9 +456,11 @@ class KubernetesSite:
         change: Object,
         check: Callable[[str, Pause | None], None],
     ) -> None:
-        """Suspend or resume a schedule as it is now, if `check` raises nothing."""
+        """Suspend or resume a schedule by the patch `change`, unless `check` raises an error or the
+        schedule changes meanwhile.
+        """
         namespace = self._namespace(owner)
-        if not names.is_valid(name):  # must not be another API path
+        if not names.is_valid(name):  # the name must not lead to another API path
             raise _unknown_schedule(name)
         where = path(kubernetes_schedules.RESOURCE, namespace, name)
         found = find_object(self._api, where)
@@ -482,10 +487,13 @@ class KubernetesSite:
         return kubernetes_schedules.trim_schedule(found, known, time.time())
 
     def _meant(self, namespace: str, name: str, uid: str, fresh: bool = False) -> Object:
-        """Return a run as in the cache. Raises NotFound, Conflict or ApiError."""
+        """Return a run as `trim_run` does, from the cache unless `fresh`. Raises NotFound, Conflict
+        if the run does not have `uid`, or ApiError.
+        """
         found = None if fresh else self.clusters.get(namespace, name)
         if found is None:  # launched a moment ago, or deleted
-            possible = re.fullmatch(labels.RUN_PATTERN, name)  # must not be another API path
+            # The name must not lead to another API path.
+            possible = re.fullmatch(labels.RUN_PATTERN, name)
             told = find_object(self._api, path("tfclusters", namespace, name)) if possible else None
             if told is None:
                 raise _unknown(name)
@@ -524,7 +532,7 @@ class KubernetesSite:
         """Wait for the first lists; without them, objects cannot be attributed to users.
 
         Raises:
-            BackendUnavailable: it takes too long, or the API server refuses.
+            BackendUnavailable: the lists take too long, or the API server refuses.
         """
         deadline = time.monotonic() + FIRST_SECONDS
         for each in self.needed:

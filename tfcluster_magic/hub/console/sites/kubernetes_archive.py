@@ -1,10 +1,10 @@
-"""Packs a user's claims into an archive: a Job in their namespace, and the download from its pod.
+"""Packs a user's claims into an archive, by a Job in the user's namespace that sends the data.
 
-The pod meets Pod Security `restricted` and the user's quotas. It takes the place of the user's
-notebook, which is stopped meanwhile. It mounts the claims read-only and has no API token.
-k8s/hub/admission-console.yaml lets the console create only such Jobs. A pod that does not start
-fails with its reason. The Job is deleted in any case. An incomplete answer is an error; `archives`
-verifies the content. The functions block, so call them in a thread.
+The pod meets Pod Security `restricted` and the user's quotas. It uses the quota of the user's
+notebook, which has been stopped. It mounts the claims read-only and has no API token.
+k8s/hub/admission-console.yaml lets the console create only such Jobs. If the pod does not start,
+the error has the reason. The Job is always deleted at the end. An incomplete answer is an error;
+`archives` verifies the content. The functions block, so call them in a thread.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ KEPT = 600
 def archive_job(
     name: str, image: str, claims: Sequence[str], token: str, home: str, pool: Pool
 ) -> Object:
-    """Return the Job; `pool` selects the nodes of notebooks."""
+    """Return the Job that packs `claims`; `pool` selects the nodes of notebooks."""
     marks = {
         "app.kubernetes.io/name": "tfcluster",
         MANAGED_BY: MANAGER,
@@ -130,7 +130,7 @@ def waiting_message(pod: Object, events: Sequence[Object], now: float) -> str:
 
 
 def end_message(pod: Object) -> str | None:
-    """Return why a pod has ended, from its last log line; None if it has not."""
+    """Return why a pod has ended, from its last log line; None if it has not ended."""
     status = pod.get("status") or {}
     if status.get("phase") not in ("Succeeded", "Failed"):
         return None
@@ -183,7 +183,7 @@ CONSOLE = "app=tfcluster-console"
 def pack_claims(
     api: Api, home: str, namespace: str, pool: Pool, out: int, tell: Tell, port: int = PORT
 ) -> None:
-    """Write an archive of a user's claims; call `tell` with what it waits for.
+    """Write an archive of a user's claims to `out`; call `tell` with what the packing waits for.
 
     Raises:
         NotFound: there is nothing to pack.
@@ -221,7 +221,9 @@ def pack_claims(
 
 
 def image(api: Api, home: str) -> str:
-    """Return this console's image, for the same version of the packer. Raises TFClusterError."""
+    """Return this console's image, which has the same version of the packer. Raises
+    TFClusterError.
+    """
     pods = api.every(path("pods", home), labelSelector=CONSOLE).items
     pods.sort(key=lambda pod: pod["metadata"]["name"] != os.environ.get("HOSTNAME"))
     for pod in pods:
@@ -276,7 +278,9 @@ def _pod(api: Api, namespace: str, job: Object) -> Object | None:
 
 
 def _last_words(api: Api, namespace: str, job: Object) -> str:
-    """Return why the pod has ended, once the kubelet reports it; empty if unknown."""
+    """Wait until the kubelet reports why the pod has ended, and return the reason; empty if
+    unknown.
+    """
     deadline = time.monotonic() + 10
     with suppress(ApiError):
         while time.monotonic() < deadline:
@@ -312,7 +316,7 @@ def _write(out: int, block: bytes) -> None:
 
 
 def _connected(address: str, port: int) -> http.client.HTTPConnection:
-    """Return a connection once the program in the pod listens. Raises HTTPException."""
+    """Wait until the program in the pod listens, and return a connection. Raises HTTPException."""
     deadline = time.monotonic() + ANSWERS
     while True:
         link = http.client.HTTPConnection(address, port, timeout=_CONNECT)

@@ -1,8 +1,9 @@
 """Runs of a Kubernetes cluster as rows of the console, and leaks, which belong to no existing run.
 
-Only the fields that a row needs are decoded and kept. A leak is an object with our labels and no
-owner whose TFCluster, as the API server has just confirmed, does not exist. Namespaces of removed
-users count too: marking one here makes tenancy delete it.
+Only the fields that a row needs are decoded and kept. A leak is an object with our labels and
+without `ownerReferences`, whose TFCluster does not exist; for this, the API server is asked, not
+the cache. The namespace of a removed user is a leak too. It is only marked here, and tenancy
+deletes it.
 
 Ref: https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents
 """
@@ -75,8 +76,8 @@ RUN, POD, ONLY = (Shape(each) for each in (_Run, _Pod, _Only))
 
 
 def trim_run(found: Object) -> Object:
-    """Return a TFCluster as its row, with who stops it, whether all its resources are released, and
-    its hours.
+    """Return the row of a TFCluster, with the person who stops it, whether all its resources are
+    released, and its hours.
     """
     head, spec = found["metadata"], found.get("spec") or {}
     name, stop = str(head["name"]), spec.get("stop")
@@ -111,16 +112,14 @@ def trim_pod(found: Object) -> Object:
 
 
 def trim_namespace(found: Object) -> Object:
-    """Return a tenant's namespace with the metadata that names its user."""
+    """Return a tenant's namespace with only the metadata that is needed to find its user."""
     head = found["metadata"]
     more = ("labels", "annotations", "deletionTimestamp")
     return {"metadata": {**_kept(found), **{key: head[key] for key in more if key in head}}}
 
 
 def user_of(namespace: Object, prefix: str) -> str:
-    """Return the user of a namespace; empty if the namespace does not have the name for this
-    user.
-    """
+    """Return the user that a namespace names; empty if that user's namespace has another name."""
     head = namespace["metadata"]
     user = str((head.get("annotations") or {}).get(labels.USER, ""))
     return (
@@ -129,7 +128,7 @@ def user_of(namespace: Object, prefix: str) -> str:
 
 
 def owner_of(users: Mapping[str, str], namespace: str) -> str:
-    """Return the owner of objects in a namespace; `users` are the hub's users, by namespace."""
+    """Return the owner of objects in a namespace; `users` has the hub's user of each namespace."""
     return users.get(namespace) or f"{OTHERS}{namespace}"
 
 
@@ -158,7 +157,7 @@ def _kept(found: Object) -> Object:
 
 
 def _spec(told: Object) -> Spec:
-    """Return the spec without its program; an empty one if it cannot be decoded."""
+    """Return the spec without its program; an empty spec if it cannot be decoded."""
     keys = ("mode", "replicas")
     asked: Object = {key: told[key] for key in keys if key in told}
     try:
@@ -168,7 +167,7 @@ def _spec(told: Object) -> Spec:
 
 
 def last_lines(cluster: TFCluster, task: str) -> list[str]:
-    """Return the last log lines of a task that the record keeps."""
+    """Return the last log lines of a task from the record of the run."""
     status = cluster.status
     exits = [each.exit for each in status.failures if each.task == task]
     exits += [each.exit for each in status.attention if each.name == task and each.exit]
@@ -197,7 +196,7 @@ KINDS = {
     "PodGroup": "podgroups",
     "PersistentVolumeClaim": "persistentvolumeclaims",
 }
-"""The objects of a run; `PodGroup` exists only with Volcano."""
+"""The kinds of a run's objects, and their names in the API; `PodGroup` exists only with Volcano."""
 NAMESPACE = "Namespace"
 
 
@@ -206,7 +205,7 @@ class LeakFinder:
 
     Args:
         api: the connection.
-        is_run: whether a run of this uid is known.
+        is_run: returns whether a run with this uid is known.
         owner: returns the owner of objects in a namespace.
     """
 
@@ -223,7 +222,7 @@ class LeakFinder:
                     yield self._leak(kind, found)
 
     def namespaces(self, namespaces: Collection[Object], users: Collection[str]) -> Iterator[Leak]:
-        """Yield namespaces of removed users who are not users again."""
+        """Yield the namespaces of removed users, unless they have become users again."""
         for found in namespaces:
             head, owner = found["metadata"], self._owner(found["metadata"]["name"])
             if is_left(found) and owner not in users:
@@ -234,11 +233,11 @@ class LeakFinder:
                 yield Leak(owner=owner, id=f"{NAMESPACE}:{head['name']}", kind=NAMESPACE, what=what)
 
     def remove(self, namespace: str, leak: str) -> None:
-        """Delete an object if it still is a leak.
+        """Delete an object if it is still a leak.
 
         Raises:
             NotFound: there is no such leak.
-            Conflict: it is another object now.
+            Conflict: the name belongs to another object now.
             ApiError: the API server refuses or does not answer.
         """
         kind, _colon, name = leak.partition(":")
@@ -257,10 +256,10 @@ class LeakFinder:
             raise
 
     def mark(self, found: Object) -> None:
-        """Make tenancy delete the namespace of a removed user, if it has not changed.
+        """Make tenancy delete the namespace of a removed user, unless the namespace has changed.
 
         Raises:
-            Conflict: it has changed.
+            Conflict: the namespace has changed.
             ApiError: the API server refuses or does not answer.
         """
         head = found["metadata"]
@@ -304,7 +303,7 @@ class LeakFinder:
 
 
 def is_left(namespace: Object) -> bool:
-    """Return whether a namespace of a removed user is kept."""
+    """Return whether a namespace belongs to a removed user and is not being deleted."""
     head = namespace["metadata"]
     notes = head.get("annotations") or {}
     going = head.get("deletionTimestamp") or notes.get(REMOVED_DATA) == "true"
@@ -317,7 +316,7 @@ def no_such_leak() -> NotFound:
 
 
 def _may_be(found: Object) -> bool:
-    """Return whether an object has a run's labels, no owner, and is not being deleted."""
+    """Return whether an object has the labels of a run, has no owner, and is not being deleted."""
     head = found["metadata"]
     marks = head.get("labels") or {}
     ours = bool(marks.get(labels.UID)) and bool(marks.get(labels.NAME))

@@ -1,7 +1,7 @@
 """Schedules of a Kubernetes cluster as rows of the console, and how an administrator suspends one.
 
-A suspension with `locked` is set and lifted only by accounts with the right `lock` on
-TFClusterSchedules, such as the console's (see `tfcluster-schedule-locks` in k8s/base).
+Only accounts with the right `lock` on TFClusterSchedules, such as the console's, can set or lift a
+suspension with `locked` (see `tfcluster-schedule-locks` in k8s/base).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def schedule_rows(
 
 
 def pause_of(found: Object) -> Pause | None:
-    """Return the suspension that the spec of a schedule asks for."""
+    """Return the suspension in the spec of a schedule; None if there is none."""
     spec, _problems = schedule_resource.read_spec(found)
     if not spec.suspend:
         return None

@@ -1,9 +1,9 @@
 """One machine as a site of the console: a reader process for each person with runs.
 
-Root opens nobody's folders: each reader runs under its person's account. It starts on demand and
-ends a minute after the last request. If a home directory hangs, only its own rows stay outdated,
-and the answer says so. A reader's rows are validated, and their owner is the person that was asked
-for, whatever the rows say.
+Root opens nobody's folders: each reader runs under its person's account. A reader starts on demand
+and ends a minute after the last request. If a home directory hangs, only the rows of its owner stay
+outdated, and the answer says so. A reader's rows are validated, and the reader's person becomes
+their owner, whatever the rows say.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ReaderProcess:
         self.pid, self._said, self._asked = pid, said, asked
 
     async def ask(self, question: bytes) -> bytes:
-        """Send one line and return one line. Raises OSError."""
+        """Send a request as one line, and return the line of the answer. Raises OSError."""
         self._asked.write(question + b"\n")
         await self._asked.drain()
         line = await self._said.readline()
@@ -69,7 +69,7 @@ class ReaderProcess:
         return line
 
     async def ended(self) -> None:
-        """Close the requests, and wait until the reader has ended."""
+        """Close the stream of requests, and wait until the reader has ended."""
         self._asked.write_eof()
         with contextlib.suppress(OSError):
             while await self._said.read(_MOST_BYTES):
@@ -89,7 +89,9 @@ class ForkServer:
         self._lock = asyncio.Lock()
 
     async def begin(self, person: Person | None) -> ReaderProcess:
-        """Start a reader under a person's account, None for the hub's owner. Raises OSError."""
+        """Start a reader under the account of `person`, or of the hub's owner if None. Raises
+        OSError.
+        """
         begun = asyncio.ensure_future(self._begin(person))
         try:
             return await asyncio.shield(begun)
@@ -189,7 +191,9 @@ class ReaderClient:
             self.schedules = tuple(plans)
 
     async def ask(self, ask: ReaderRequest) -> ReaderAnswer:
-        """Return one answer; raises the error in it, or BackendUnavailable."""
+        """Send a request and return the answer. Raises the error that the answer contains, or
+        BackendUnavailable.
+        """
         async with self._lock:
             try:
                 line = await asyncio.wait_for(self._line(msgspec.json.encode(ask)), ANSWER_SECONDS)
@@ -226,7 +230,7 @@ class ReaderClient:
             self._child = None
 
     async def close(self) -> None:
-        """End the reader; it ends by itself once its requests are closed."""
+        """End the reader by closing its requests; kill it if it does not end within two seconds."""
         if self._listing is not None:
             self._listing.cancel()
             await asyncio.wait([self._listing])
@@ -238,7 +242,7 @@ class ReaderClient:
 
 
 def program(module: str) -> list[str]:
-    """Return the command of one of our modules."""
+    """Return the command that runs one of our modules."""
     return [sys.executable, "-I", "-m", module]
 
 
@@ -254,7 +258,8 @@ UserNames = Callable[[], Awaitable[Iterable[str]]]
 
 
 class LocalSite:
-    """This machine; under root, with all hub users who have a system account.
+    """This machine, with the runs of the hub's owner. If root runs the hub, all hub users with a
+    system account are included.
 
     Args:
         owner: the hub user whose account runs the hub.
@@ -371,7 +376,7 @@ class LocalSite:
     async def _all(
         self, ask: ReaderRequest
     ) -> tuple[list[tuple[str, ReaderAnswer]], tuple[Missed, ...]]:
-        """Return the answers of all readers, and which ones failed."""
+        """Return the answers of all readers, and the users whose readers failed."""
         readers = list(self._readers.values())
         asked = (reader.ask(ask) for reader in readers)
         answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -433,7 +438,7 @@ class LocalSite:
         return self._readers[owner]
 
     async def _people(self) -> None:
-        """Update the readers to the hub's current users."""
+        """Make readers for new users of the hub, and close those of removed users."""
         self._used_at = time.monotonic()
         if os.geteuid() != 0:
             return

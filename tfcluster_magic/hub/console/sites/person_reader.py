@@ -1,9 +1,9 @@
 """The reader process of one person's runs and schedules, and the fork server that starts readers.
 
-A reader answers each line of JSON with one line, and ends with its console. It runs under the
+A reader answers each line of JSON with one line, and ends when its console ends. It runs under the
 person's own account, so every file and symlink in their folders is opened with their rights only.
-The console does not trust what it says about owners. The fork server is started by `python -I -m
-tfcluster_magic.hub.console.sites.person_reader FD`.
+The console does not trust what a reader says about owners. The console starts the fork server with
+`python -I -m tfcluster_magic.hub.console.sites.person_reader FD`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from .base import (
 MOST_LINES = 1000
 _LONGEST_LINE = 4000
 _YOUNG = 60.0
-"""Maximum seconds for which a folder without a record may belong to a launch in progress."""
+"""Age in seconds up to which a folder without a record may belong to a launch in progress."""
 Stamp = tuple[state_files.Stamp | None, ...]
 
 
@@ -212,7 +212,8 @@ class RunsReader:
 
     def _orphans(self) -> Iterator[Leak]:
         """Yield processes of runs that no supervisor and no record owns."""
-        snapshot = processes.snapshot()  # before the records, so that later launches are not in it
+        # Taken before the records are read: a newer launch must not look like an orphan.
+        snapshot = processes.snapshot()
         of_runs: dict[str, list[int]] = {}
         for pid in snapshot:
             if uid := processes.run_of(pid):
@@ -296,7 +297,7 @@ def _is_free(path: Path) -> bool:
 def answer_requests(asked: BinaryIO, out: BinaryIO) -> None:
     """Answer requests until the console ends."""
     paths.state_dir()
-    # A clock needs the person's limits, which are not in this environment.
+    # Start no clock: it would need the person's limits, which are not in this environment.
     os.environ[NO_CLOCK] = "1"
     reader, decoder = RunsReader(), msgspec.json.Decoder(ReaderRequest)
     for line in asked:
@@ -307,14 +308,16 @@ def answer_requests(asked: BinaryIO, out: BinaryIO) -> None:
 # -- fork server
 # The fork server loads the modules that all readers need once. Readers of hundreds of people then
 # start within seconds and take a MiB or two each. A reader first switches to its person's account
-# for good. The fork server kills only its own readers that have not ended.
+# permanently. The fork server kills only readers that it has started and that have not ended.
 
 LONGEST_COMMAND = 256 * 1024
 """Maximum bytes of a command; environments are the largest part."""
 
 
 class StartReader(Model, frozen=True):
-    """Start a reader; `uid` None keeps our account. The socket for its answers is sent along."""
+    """Start a reader. If `uid` is None, the reader keeps our account. The message also carries the
+    socket for requests and answers.
+    """
 
     environ: dict[str, str]
     uid: int | None = None
@@ -355,7 +358,7 @@ def _run_reader(wanted: StartReader, answers: int) -> None:
         code = 0
     except (BrokenPipeError, ConnectionResetError):  # the console has ended
         code = 0
-    except BaseException:  # noqa: BLE001 - whatever it is, no fork goes on as the fork server
+    except BaseException:  # noqa: BLE001 - the fork must end, whatever fails
         traceback.print_exc()
     finally:
         os._exit(code)
@@ -393,7 +396,7 @@ def fork_readers(channel: socket.socket) -> None:
 
 
 def main() -> None:
-    """Serve on the socket with the given file descriptor."""
+    """Run the fork server on the socket whose file descriptor is the first argument."""
     os.dup2(2, 1)  # keep stray prints out of the answers
     _warm()
     with socket.socket(fileno=int(sys.argv[1])) as channel:
