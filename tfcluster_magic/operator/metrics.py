@@ -153,7 +153,7 @@ class StateCollector(Collector):
         for each in self._informers:
             kind = each.where.rpartition("/")[2]
             ages[kind] = max(ages.get(kind, 0.0), time.monotonic() - each.heard)
-        text = "Age of the last news of a kind of objects; up to 60 seconds is usual."
+        text = "Seconds since the API server last sent news of a kind; up to 60 are usual."
         yield labelled_metric("watch_age_seconds", text, "kind", ages)
 
     def _of_pods(self, now: float) -> Iterator[Metric]:
