@@ -94,7 +94,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         needs = _needs(item)
         if unknown := needs - clusters.ABILITIES.keys() - PROGRAMS.keys():
             raise pytest.UsageError(
-                f"{item.nodeid} needs {', '.join(unknown)}: no such word in support/kube/cluster_description.py"
+                f"{item.nodeid} needs {', '.join(unknown)}: no such word in cluster_description.py"
             )
         lacking = needs - theirs[1].can if theirs else needs & OPTIONS.keys() - asked_for()
         lacking = (lacking - PROGRAMS.keys()) | {
