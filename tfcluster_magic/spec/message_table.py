@@ -154,11 +154,11 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "These runs wait for each other, so none of them can start: {runs:commas}."
         ),
         "StartWithoutWaiting": mark("To start it without waiting: `tfcluster rerun {name}`"),
-        "AwaitedDone": mark("{runs:and} did what this run waited for."),
+        "AwaitedDone": mark("{runs:and} succeeded or ended, as this run required."),
         "QueuePlace": mark("{what} (place {place} in the queue)"),
         "QueuePlaceWithin": mark("{what} (among the next {place} in the queue)"),
         "QueueTimeout": mark(
-            "No room within {time:duration}: it waited for {what}. Ask for less, or raise "
+            "No room within {time:duration}: the run waited for {what}. Ask for less, or raise "
             "--queue-timeout."
         ),
         "Starting": mark("Starting {count} tasks."),
@@ -896,7 +896,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "PayloadAtMost": mark(
             "environment, arguments and a program inside the record may have {limit} KiB together: "
             "keep large values in a file of your workspace and pass its path, and launch a large "
-            "program with `tfcluster launch`, which puts it there"
+            "program with `tfcluster launch`, which stores the program in your workspace"
         ),
         "InterpreterPath": mark("name a Python by its full path"),
         "PlainPath": mark("write the path without '.', '..', a doubled '/' or one at the end"),
