@@ -263,7 +263,7 @@ it('says in words what a graph shows, and names the outliers', async () => {
   });
   const picture = host.querySelector('svg[role=img]');
   expect(picture?.getAttribute('aria-label')).toBe(
-    'CPU: 1.5 at the end; between 0.2 and 2; asked for 4; differ from the others: worker-1'
+    'CPU: last value 1.5; lowest 0.2, highest 2; asked for 4; differ from the others: worker-1'
   );
   expect(host.textContent).toContain('asked for 4 CPU, used 1.5');
   expect(host.textContent).toContain('peak of memory 2 of 8 GiB (worker-3)');

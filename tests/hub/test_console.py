@@ -164,7 +164,7 @@ def test_an_administrator_pauses_a_schedule_and_its_owner_cannot_resume_it(
     assert f"nightly is paused by admin {OWNER}: {HTML}" in shown
     refused_to_owner = shell(hub, "schedule", "resume", "nightly")
     assert refused_to_owner.returncode == 5
-    assert "only an administrator resumes it" in refused_to_owner.stderr
+    assert "only an administrator can resume it" in refused_to_owner.stderr
     listed = shell(hub, "admin", "schedules", "--state", "Paused")
     assert f"paused by admin {OWNER}" in listed.stdout and "data repair" in listed.stdout
     others = shell(hub, "admin", "resume", f"{OWNER}/hourly")

@@ -130,7 +130,7 @@ def test_an_administrator_pauses_a_schedule_and_resumes_it(
     assert (row()["by"], row()["reason"]) == (f"admin {console.visitor.name}", REASON)
     resume = json.dumps({"spec": {"suspend": False, "suspension": None}})
     owner = as_(f"system:serviceaccount:{ada.name}:notebook")
-    with pytest.raises(NodeError, match="only an administrator resumes it"):
+    with pytest.raises(NodeError, match="only an administrator can resume it"):
         ada.kubectl("patch", "tfcs", "nightly", "--type=merge", "-p", resume, owner)
     told = console.ask("POST", "schedules/resume", json=chosen).json()
     assert told["results"][0]["ok"], told

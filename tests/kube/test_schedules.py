@@ -160,7 +160,7 @@ def test_only_an_administrator_resumes_what_one_has_locked(home: Tenant) -> None
 
     by_owner = f"--as={user}"
     lock = {"by": "admin eve", "reason": "an exam", "locked": True}
-    with pytest.raises(NodeError, match="only an administrator resumes it"):
+    with pytest.raises(NodeError, match="only an administrator can resume it"):
         patch({"suspend": True, "suspension": lock}, by_owner)
     patch({"suspend": True, "suspension": {"by": "", "reason": "mine"}}, by_owner)
     patch({"suspend": True, "suspension": lock})
@@ -172,7 +172,7 @@ def test_only_an_administrator_resumes_what_one_has_locked(home: Tenant) -> None
         {"suspension": {"reason": "another"}},
         {"suspension": None},
     ):
-        with pytest.raises(NodeError, match="only an administrator resumes it"):
+        with pytest.raises(NodeError, match="only an administrator can resume it"):
             patch(lifted, by_owner)
     with pytest.raises(NodeError, match="leave it out of a schedule that is not suspended"):
         patch({"suspend": False})

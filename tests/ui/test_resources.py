@@ -163,7 +163,7 @@ def test_the_logs_of_a_run_that_stalls_have_its_stacks(lab: LabPage) -> None:
     expect(row(lab, "hangs-1")).to_contain_text("Nothing has happened since", timeout=150_000)
     lab.execute("tfcluster:logs", name="hangs-1")
     fold = lab.page.locator(".tfc-Log-stacks")
-    fold.get_by_text("The line at which each task stands still").click()
+    fold.get_by_text("The line at which each task hangs").click()
     expect(fold.locator("pre")).to_contain_text("line 6 in <module>")
     found = Findings(lab)
     found.look(".tfc-Log", "stalled")

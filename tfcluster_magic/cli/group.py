@@ -196,7 +196,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "tensorboard": ("tfcluster_magic.cli.runs", mark("open TensorBoard on a run or on all")),
     "render": (
         "tfcluster_magic.cli.render",
-        mark("print a run or a launch as documents, task by task"),
+        mark("print the record of a run or a launch, and how each task starts"),
     ),
     "import": (
         "tfcluster_magic.cli.launch",

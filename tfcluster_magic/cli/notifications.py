@@ -33,7 +33,8 @@ def notify_command() -> None:
     """Get a message by webhook or mail when a run fails, ends or waits.
 
     Messages are also sent while every shell and notebook is closed: on this machine by the clock
-    process, on Kubernetes by the notifier. Each one is tried for a day.
+    process, on Kubernetes by the notifier. A message that
+    cannot be sent is tried again for a day.
     """
 
 

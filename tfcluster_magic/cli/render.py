@@ -61,7 +61,7 @@ def _policy_for(terminal: Terminal, spec: Spec, file: str) -> Policy:
     """
     if file:
         return _read_policy(file)
-    place, why = None, _("no cluster is in use")
+    place, why = None, _("no Kubernetes cluster is in use")
     try:
         place = terminal.manager.backend.kubectl_place(spec)
     except TFClusterError as error:
@@ -109,7 +109,7 @@ LAYOUTS = (TFCLUSTER, "native", "per-task")
 @click.option(
     "--layout",
     type=click.Choice(LAYOUTS),
-    help="for Kubernetes: the TFCluster, the operator's objects, or a Service and a "
+    help="for Kubernetes: print the TFCluster, the operator's objects, or a Service and a "
     "Job for each task [native]",
 )
 @click.option("--template", type=click.Path(), help="for Kubernetes: a Jinja template of your own")

@@ -530,7 +530,7 @@ def window_options(command: grammar.F) -> grammar.F:
     "--by",
     type=click.Choice(["cluster", "day", "group"]),
     default="cluster",
-    help="one row for each value of this [cluster]",
+    help="what each row sums up [cluster]",
 )
 @grammar.output_option(HOURS_FORMS)
 @grammar.backend_option

@@ -252,7 +252,7 @@ def delete_command(terminal: Terminal, name: str, yes: bool) -> None:
 def backfill_command(
     terminal: Terminal, name: str, start: str, end: str, parallel: int, yes: bool, form: str
 ) -> None:
-    """Run past due times of NAME, oldest first; those that succeeded are left out.
+    """Run NAME for earlier due times, oldest first; those that succeeded are left out.
 
     It runs in the background; `tfcluster schedule show NAME` has its progress.
     """

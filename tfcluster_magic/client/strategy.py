@@ -66,8 +66,9 @@ def prepare_channels() -> None:
         warnings.warn(
             _(
                 "TensorFlow was connected to a cluster before this client was made and keeps its "
-                "first gRPC options: a lost machine may hang this process, and http_proxy applies. "
-                "To avoid that, restart the kernel and connect first, or set {variable}={wanted}"
+                "first gRPC options: this process may hang when a machine is lost, and it connects "
+                "through http_proxy. To avoid that, restart the kernel and connect first, or set "
+                "{variable}={wanted}"
             ).format(variable=GRPC_OPTIONS, wanted=wanted),
             RuntimeWarning,
             stacklevel=3,

@@ -182,7 +182,7 @@ OPTIONS: tuple[Option, ...] = (
         "Server",
         ("server",),
         Kind.WORD,
-        "in-graph: TensorFlow's C API, or tf.distribute.Server [native]",
+        "in-graph: server of each task, TensorFlow's C API or tf.distribute.Server [native]",
         _enum_values(ServerKind),
         only=Mode.IN_GRAPH,
     ),
@@ -241,8 +241,8 @@ OPTIONS: tuple[Option, ...] = (
         "Success",
         ("lifecycle", "successPolicy"),
         Kind.WORD,
-        "tasks whose success ends the run; a chief that you name here also ends the workers at "
-        "once [chief if there is one, else all]",
+        "tasks whose success ends the run; if you set chief, the workers end at once, too [chief "
+        "if there is one, else all]",
         _enum_values(SuccessPolicy),
         only=Mode.BETWEEN_GRAPH,
     ),

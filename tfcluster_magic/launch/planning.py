@@ -376,7 +376,9 @@ def _put_program(draft: LaunchDraft, source: ProgramSource) -> programs.Findings
         allowed = _("it is the checksum of a program from a URL: name the URL")
         values.problems.append(Problem("--sha256", source.sha256, allowed))
     if source.path is not None and source.cell is not None:
-        allowed = _("the cell is the program here: leave it out, or use %tfcluster for a file")
+        allowed = _(
+            "the cell is the program here: leave out the file name, or run the file with %tfcluster"
+        )
         values.problems.append(Problem("program", source.path, allowed))
         return nothing
     if source.path is None and source.cell is None:

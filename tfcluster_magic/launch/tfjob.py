@@ -99,7 +99,9 @@ def read_tfjobs(
         called = f"{kind} {_name_of(document)}"
         if kind in _MISSING:
             notes.problem(
-                called, version, _("not imported yet: {why}").format(why=_(_MISSING[kind]))
+                called,
+                version,
+                _("jobs of this kind cannot be imported yet: {why}").format(why=_(_MISSING[kind])),
             )
         elif kind == TFJOB and version != API:
             allowed = _("only TFJobs of {version} can be imported: convert it first")

@@ -261,7 +261,9 @@ class Delivery(Model, frozen=True, kw_only=True):
     occasion: Occasion
     title: str
     sentence: str
-    locked: Annotated[bool, Meta(description="only an administrator resumes the schedule")] = False
+    locked: Annotated[
+        bool, Meta(description="whether only an administrator can resume the schedule")
+    ] = False
     task: Annotated[str, Meta(description="the task that printed the lines")] = ""
     lines: Annotated[tuple[str, ...], Meta(description="the last printed lines")] = ()
     options: Annotated[str, Meta(description="options of the rerun that it advises")] = ""

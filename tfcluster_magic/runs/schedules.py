@@ -607,7 +607,7 @@ def _check_not_paused(name: str, pause: Pause | None) -> None:
 
 
 def _locked(name: str, pause: Pause) -> NotAllowed:
-    text = _("{name} was paused by {by}, and only an administrator resumes it: {why}")
+    text = _("{name} was paused by {by}, and only an administrator can resume it: {why}")
     words = {"by": pause.by, "why": pause.reason or _("no reason was given")}
     return NotAllowed(text.format(name=name, **words))
 

@@ -190,8 +190,8 @@ def folder_checksum(folder: str) -> str:
         listed.append(os.fsencode(path))
         if path == "-" or re.search(r"[\\\n\r]", path):
             raise ConfigError(
-                f"the folder {folder} holds {path!a}, a name that sha256sum writes in another way: "
-                "rename it",
+                f"the folder {folder} holds {path!a}, a name that sha256sum does not print "
+                "unchanged: rename it",
                 code="NameWithoutChecksum",
                 folder=folder,
                 name=ascii(path),

@@ -242,19 +242,22 @@ class Pause(Model, frozen=True, kw_only=True):
     """The pause of a schedule: since when, by whom, and why."""
 
     resource_forms: ClassVar[Mapping[str, Form]] = {
-        "reason": any_form("reason", "Why; a message if the schedule paused itself."),
+        "reason": any_form(
+            "reason", "The reason: a text, or a message if the schedule paused itself."
+        ),
     }
 
     at: Annotated[float, Meta(description="since when")]
     by: Annotated[str, Meta(max_length=300, description="who paused it; empty: its owner")] = ""
     reason: Annotated[
-        Message | str, Meta(description="why; a message if the schedule paused itself")
+        Message | str,
+        Meta(description="the reason: a text, or a message if the schedule paused itself"),
     ] = ""
     locked: Annotated[bool, Meta(description="only an administrator may resume it")] = False
 
 
 class Backfill(Model, frozen=True, kw_only=True):
-    """A request to run past due times."""
+    """A request to run earlier due times."""
 
     resource_forms: ClassVar[Mapping[str, Form]] = {
         "start": time_form("startTime"),

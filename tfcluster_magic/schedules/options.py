@@ -190,7 +190,10 @@ SCHEDULE_OPTIONS: tuple[ScheduleOption, ...] = (
         "--advised",
         mark("Apply advice"),
         ScheduleKind.SWITCH,
-        mark("launch each run with what the usage of earlier runs advises, within a factor of 2"),
+        mark(
+            "launch each run with the options that the usage of earlier runs advises, changed by "
+            "at most a factor of 2"
+        ),
     ),
     ScheduleOption(
         "--track",

@@ -77,7 +77,7 @@ class SchedulePauseBody(Model, frozen=True):
 
 
 class BackfillBody(Model, frozen=True, kw_only=True):
-    """Run past due times, oldest first; those that succeeded are left out."""
+    """Run a schedule for earlier due times, oldest first; those that succeeded are left out."""
 
     start: Annotated[str, Meta(max_length=64)]
     end: Annotated[str, Meta(max_length=64)]

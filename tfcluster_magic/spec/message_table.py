@@ -259,8 +259,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
     },
     "Where a run writes, and what it found": {
         "WritesElsewhere": mark(
-            "It writes to {folder}: TensorBoard and progress read that folder, and `tfcluster "
-            "delete` does not remove it."
+            "It writes to {folder}: TensorBoard and the progress display read that folder, and "
+            "`tfcluster delete` does not remove it."
         ),
         "WritesLost": mark(
             "{task} writes to {folder} on the disk of its pod, which is lost with the pod. "
@@ -319,7 +319,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "--chief"
         ),
         "ServersUnused": mark(
-            "{why}, which has no parameter servers and fails in them: launch it without --ps"
+            "{why}, a strategy that does not use parameter servers, so they would fail. Launch it "
+            "without --ps"
         ),
         "TakesFlag": mark("line {line} of {file} takes {name}"),
         "UsesName": mark("line {line} of {file} uses {name}"),
@@ -354,13 +355,13 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
     },
     "What a launch took from a project": {
         "FromProject": mark(
-            "{file} sets {settings:commas}; an option of the launch overrides it{replaced}"
+            "{file} sets {settings:commas}. An option of the launch overrides the file{replaced}"
         ),
         "FromConfiguration": mark(
-            "{file} with its configuration {config} sets {settings:commas}; an option of the "
-            "launch overrides it{replaced}"
+            "{file} with its configuration {config} sets {settings:commas}. An option of the "
+            "launch overrides the file{replaced}"
         ),
-        "ReplacedHere": mark(", as here {settings:commas}"),
+        "ReplacedHere": mark(" (overridden here: {settings:commas})"),
     },
     "Programs that tasks read when they start": {
         "ProgramNotPinned": mark(
@@ -378,8 +379,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "the task may not read {path}: allow its user to read the file and to enter its folders"
         ),
         "NameWithoutChecksum": mark(
-            "the folder {folder} holds {name}, a name that sha256sum writes in another way, so no "
-            "checksum can be compared: rename it"
+            "the folder {folder} holds {name}, a name that sha256sum does not print unchanged, so "
+            "no checksum can be compared: rename it"
         ),
         "ProgramNotFetched": mark(
             "{url} cannot be fetched: {why}. A pod reaches only the networks that `egress` of the "
@@ -519,7 +520,10 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         ),
         "ClientGoesOn": mark("the client goes on, or opens a new session"),
         "OthersGoOn": mark("the others go on meanwhile"),
-        "NothingSaved": mark("no checkpoint was found, so what was not saved starts again"),
+        "NothingSaved": mark(
+            "no checkpoint was found, so training starts from the beginning unless the program "
+            "saved its state elsewhere"
+        ),
         "ResumesFrom": mark("training resumes from {place}"),
         "NewestCheckpoint": mark("its newest checkpoint, if it saves any"),
         "CheckpointAtStep": mark("the checkpoint at step {step}"),
@@ -568,7 +572,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "SupervisorKilled": mark("Its supervisor was killed from outside"),
         "SaidNothing": mark("it printed nothing"),
         "LeftoversEnded": mark("{what}; its remaining tasks ended, too."),
-        "StoppedUnsaid": mark("Stopped. {what} before it could record the stop."),
+        "StoppedUnsaid": mark("Stopped. {what}, so the end of the run was not recorded in time."),
         "SupervisorLost": mark(
             "{what}; its tasks ended with it. Logs are kept; "
             "start again with `tfcluster rerun {name}`."
@@ -1063,12 +1067,12 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         ),
         "AdviceHangs": mark_plural(
             "{tasks:and} hangs: it has done nothing for {time:duration}. See the line at which it "
-            "stands: `tfcluster stack {run} {task}`",
+            "hangs: `tfcluster stack {run} {task}`",
             "{tasks:and} hang: they have done nothing for {time:duration}. See the line at which "
-            "each stands: `tfcluster stack {run}`",
+            "each hangs: `tfcluster stack {run}`",
         ),
         "AdviceHangsAt": mark(
-            "{task} hangs: it has done nothing for {time:duration} and stands at line {line} of "
+            "{task} hangs: it has done nothing for {time:duration} and is stuck at line {line} of "
             "{file}, in {function}. See all its threads: `tfcluster stack {run} {task}`"
         ),
         "AdviceThrottled": mark(

@@ -374,7 +374,8 @@ def _cores_by_type(node: Schema) -> Schema:
 
 
 def _milliseconds(node: Schema) -> Schema:
-    return _told(_typed(node, type="integer", format="int64"), "In milliseconds.")
+    told = node["description"].replace("in seconds", "in milliseconds")
+    return _typed(node, type="integer", format="int64", description=told)
 
 
 def _map_of(convert: Convert) -> Convert:

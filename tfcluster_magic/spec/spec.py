@@ -272,8 +272,8 @@ class Program(Model, frozen=True):
     `url`.
 
     A launch takes a snapshot instead: a small one (up to 64 KiB) is in `files`, a larger one under
-    `<workspace>/.tfcluster/code/<sha256>/`. A program read from a record always has `kind` and
-    `source` (see `program.snapshots.completed`).
+    `<workspace>/.tfcluster/code/<sha256>/`. When a record is read,
+    `kind` and `source` are filled in if they are absent.
     """
 
     inline: (
@@ -329,7 +329,7 @@ class Program(Model, frozen=True):
         ]
         | None
     ) = None
-    kind: Annotated[ProgramKind, Meta(description="origin of the program")] | None = None
+    kind: Annotated[ProgramKind, Meta(description="how the program was given")] | None = None
     source: Annotated[
         ShortText, Meta(description="what the user launched: a path, a URL, or 'cell'")
     ] = ""
@@ -356,7 +356,10 @@ class Program(Model, frozen=True):
     files: (
         Annotated[
             dict[str, LongText],
-            Meta(max_length=MOST_FILES, description="contents in base64, by path"),
+            Meta(
+                max_length=MOST_FILES,
+                description="contents of the program's files in base64, by path",
+            ),
         ]
         | None
     ) = None
@@ -474,10 +477,13 @@ class Lifecycle(Model, frozen=True):
         | None
     ) = None
     restarts: Annotated[
-        int, Meta(ge=0, le=100, description="most retries of a failing program")
+        int, Meta(ge=0, le=100, description="maximum number of retries of a failing program")
     ] = 0
     heals: Annotated[
-        int, Meta(ge=0, le=100, description="most disruptions after which tasks start again")
+        int,
+        Meta(
+            ge=0, le=100, description="maximum number of disruptions after which tasks start again"
+        ),
     ] = 3
     reclaim_after: Annotated[
         Seconds, Meta(description="time that ps and evaluator stay after success")
@@ -498,7 +504,8 @@ class Lifecycle(Model, frozen=True):
         86400.0
     )
     idle_timeout: Annotated[
-        PositiveSeconds, Meta(description="In-Graph: longest time without use")
+        PositiveSeconds,
+        Meta(description="In-Graph: longest time in which no notebook uses the run"),
     ] = 3600.0
     stall_timeout: (
         Annotated[

@@ -134,9 +134,9 @@ class TaskExit(Model, frozen=True):
         | None
     ) = None
     signal: Annotated[int, Meta(description="signal that ended it, as a number")] | None = None
-    follows: Annotated[bool, Meta(description="its last lines report the loss of another task")] = (
-        False
-    )
+    follows: Annotated[
+        bool, Meta(description="whether its last lines report the loss of another task")
+    ] = False
     last_lines: Annotated[tuple[str, ...], Meta(description="the last lines of its output")] = ()
     error: Annotated[str, Meta(description="the error in its output, such as an exception")] = ""
     file: Annotated[str, Meta(description="the user's file that raised `error`")] = ""
@@ -220,7 +220,7 @@ class Reclaimed(Model, frozen=True):
 
 
 class Usage(Model, frozen=True):
-    """The time for which tasks have reserved their resources; see `quota.ledger`."""
+    """The time for which tasks have reserved their resources."""
 
     at: Annotated[float, Meta(description="time up to which `days` counts")]
     holding: Annotated[
@@ -242,7 +242,9 @@ class Usage(Model, frozen=True):
         Annotated[
             float,
             Meta(
-                description="CPU seconds used by all tasks; known once no task reserves resources"
+                description=(
+                    "CPU time used by all tasks, in seconds; known once no task reserves resources"
+                )
             ),
         ]
         | None
@@ -277,7 +279,9 @@ class Status(Model, frozen=True):
     reason: Reason
     message: Annotated[str, Meta(description="why the run is in this phase, in English")] = ""
     messages: Annotated[tuple[Message, ...], Meta(description=_BY_CODE)] = ()
-    attempt: Annotated[int, Meta(description="attempt of all tasks together; 1 is the first")] = 1
+    attempt: Annotated[
+        int, Meta(description="number of the attempt of all tasks together; 1 is the first")
+    ] = 1
     queued_at: Annotated[float, Meta(description="time at which the run was first seen")] | None = (
         None
     )
@@ -287,8 +291,8 @@ class Status(Model, frozen=True):
     started_at: (
         Annotated[float, Meta(description="time at which the run was admitted and started")] | None
     ) = None
-    running_at: Annotated[float, Meta(description="time at which all tasks ran")] | None = None
-    finished_at: Annotated[float, Meta(description="time of the end")] | None = None
+    running_at: Annotated[float, Meta(description="time at which all tasks were up")] | None = None
+    finished_at: Annotated[float, Meta(description="time at which the run ended")] | None = None
     released_at: (
         Annotated[float, Meta(description="time at which the last task was gone")] | None
     ) = None
@@ -303,13 +307,14 @@ class Status(Model, frozen=True):
     restarts: Annotated[dict[str, int], Meta(description="restarts by task, if it had any")] = {}
     window_opened_at: (
         Annotated[
-            float, Meta(description="time of the first of the failures that are judged together")
+            float,
+            Meta(description="time of the first of the failures whose common cause is sought"),
         ]
         | None
     ) = None
     failures: Annotated[
         tuple[TaskFailure, ...],
-        Meta(description="failures that are judged together now, or that ended the run"),
+        Meta(description="failures whose common cause is sought now, or that ended the run"),
     ] = ()
     culprit: Annotated[str, Meta(description="the task that failed first")] | None = None
     evaluator: TaskFailure | None = None

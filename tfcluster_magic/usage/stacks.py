@@ -36,9 +36,7 @@ PROBLEMS = {
         "`-S` or with another PYTHONPATH, or it has closed all of its files"
     ),
     "HandlerReplaced": mark("the program has replaced or reset the signal handler of the hook"),
-    "NoAnswer": mark(
-        "it did not answer: it is stopped, waits in the kernel for a volume, or blocks signals"
-    ),
+    "NoAnswer": mark("it did not answer: it is stopped, waits for a volume, or blocks signals"),
     "Busy": mark("it computes, and reading its stacks could crash it; ask again when it hangs"),
 }
 

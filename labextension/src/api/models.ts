@@ -5,7 +5,7 @@
  */
 export type Mode = 'between-graph' | 'in-graph';
 /**
- * origin of the program
+ * how the program was given
  */
 export type ProgramKind = 'cell' | 'command' | 'file' | 'folder' | 'inline' | 'link' | 'path' | 'url';
 /**
@@ -277,8 +277,8 @@ export interface Replicas3 {
  *     `url`.
  *
  *     A launch takes a snapshot instead: a small one (up to 64 KiB) is in `files`, a larger one under
- *     `<workspace>/.tfcluster/code/<sha256>/`. A program read from a record always has `kind` and
- *     `source` (see `program.snapshots.completed`).
+ *     `<workspace>/.tfcluster/code/<sha256>/`. When a record is read,
+ *     `kind` and `source` are filled in if they are absent.
  */
 export interface Program {
   inline?: string | null;
@@ -335,11 +335,11 @@ export interface Program {
 export interface Lifecycle {
   successPolicy?: SuccessPolicy | null;
   /**
-   * most retries of a failing program
+   * maximum number of retries of a failing program
    */
   restarts?: number;
   /**
-   * most disruptions after which tasks start again
+   * maximum number of disruptions after which tasks start again
    */
   heals?: number;
   /**
@@ -360,7 +360,7 @@ export interface Lifecycle {
    */
   maxDuration?: number;
   /**
-   * In-Graph: longest time without use
+   * In-Graph: longest time in which no notebook uses the run
    */
   idleTimeout?: number;
   stallTimeout?: number | null;
@@ -497,7 +497,7 @@ export interface Status {
    */
   messages?: Message1[];
   /**
-   * attempt of all tasks together; 1 is the first
+   * number of the attempt of all tasks together; 1 is the first
    */
   attempt?: number;
   queuedAt?: number | null;
@@ -527,7 +527,7 @@ export interface Status {
   };
   windowOpenedAt?: number | null;
   /**
-   * failures that are judged together now, or that ended the run
+   * failures whose common cause is sought now, or that ended the run
    */
   failures?: TaskFailure[];
   culprit?: string | null;
@@ -609,7 +609,7 @@ export interface TaskExit {
   exitCode?: number | null;
   signal?: number | null;
   /**
-   * its last lines report the loss of another task
+   * whether its last lines report the loss of another task
    */
   follows?: boolean;
   /**
@@ -776,7 +776,7 @@ export interface Reclaimed {
   gpu?: number;
 }
 /**
- * The time for which tasks have reserved their resources; see `quota.ledger`.
+ * The time for which tasks have reserved their resources.
  */
 export interface Usage {
   /**

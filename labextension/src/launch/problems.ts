@@ -182,7 +182,9 @@ export const whyNoRepeat = (
   trans: TranslationBundle
 ): string | null =>
   draft.mode === 'in-graph'
-    ? trans.__('A schedule runs a program; here a notebook is the client.')
+    ? trans.__(
+        'This launch cannot be repeated: a schedule runs a program, but here a notebook is the client.'
+      )
     : null;
 
 function shownInputs({

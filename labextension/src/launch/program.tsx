@@ -115,7 +115,9 @@ function Configuration(props: IProgramProps): React.JSX.Element | null {
       {...props}
       option="config"
       label={trans.__('Configuration')}
-      help={trans.__('Which options of tfcluster.yaml the launch begins with')}
+      help={trans.__(
+        'The configuration in tfcluster.yaml whose options the launch uses'
+      )}
     >
       <select
         {...attributes(props, 'config')}

@@ -80,7 +80,8 @@ function Python(props: IOptionsProps): React.JSX.Element | null {
         label={trans.__('Python of kernel')}
         help={trans.__('Tasks run with the Python of this kernel')}
         below={
-          ofProject && trans.__('The project chooses another: %1', ofProject)
+          ofProject &&
+          trans.__('The project chooses another Python: %1', ofProject)
         }
       >
         <select

@@ -47,7 +47,7 @@ export function Stacks({
         }
       }}
     >
-      <summary>{trans.__('The line at which each task stands still')}</summary>
+      <summary>{trans.__('The line at which each task hangs')}</summary>
       {problem && <p role="alert">{problem}</p>}
       {found && found.tasks.length === 0 && (
         <p role="status">

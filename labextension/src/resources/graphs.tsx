@@ -365,7 +365,7 @@ function graphWords({ graph, title, top, trans }: IPlotProps): string {
   const outliers = lines.filter(({ outlier }) => outlier);
   return [
     trans.__(
-      '%1: %2 at the end; between %3 and %4',
+      '%1: last value %2; lowest %3, highest %4',
       title,
       words(all[all.length - 1]),
       words(Math.min(...known(low))),

@@ -166,7 +166,7 @@ function Row(props: IRowProps): React.JSX.Element {
             icon={isPaused ? runIcon : pauseIcon}
             label={
               isLocked
-                ? trans.__('Only an administrator resumes %1', name)
+                ? trans.__('Only an administrator can resume %1', name)
                 : isPaused
                   ? trans.__('Resume %1', name)
                   : trans.__('Pause %1', name)

@@ -81,7 +81,7 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
           properties: {
             name: {
               type: 'string',
-              description: trans.__('A run whose row is opened')
+              description: trans.__('The run whose row the sidebar expands')
             }
           }
         }

@@ -359,7 +359,9 @@ def test_event_files_are_followed_to_where_the_program_writes(
     run("launch", "curves.py", "--workers", "1", "--wait", "--", content)
     shown = run("status", "curves").out
     assert "progress: step 7 · loss 0.5" in shown
-    assert f"It writes to {here}/logs: TensorBoard and progress read that folder" in shown
+    assert (
+        f"It writes to {here}/logs: TensorBoard and the progress display read that folder" in shown
+    )
 
 
 def test_a_run_that_had_nothing_left_to_do_says_so(run: Run, here: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_launch_says_what_came_from_the_file(digits: Path, run: Run) -> None:
     told = run("launch", "--dry-run", "digits", "--config", "quick", "--workers", "2")
     assert told.code == 0, told.err
     assert f"{digits}/tfcluster.yaml with its configuration quick sets" in told.err
-    assert "as here workers" in told.err
+    assert "overridden here: workers" in told.err
     refused = run("launch", "digits", "--config", "quik")
     assert refused.code == 2
     assert "did you mean quick?" in refused.err

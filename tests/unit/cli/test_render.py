@@ -130,5 +130,5 @@ def test_what_the_account_may_not_create_is_said(
 def test_without_a_cluster_the_default_policy_is_named(run: Run) -> None:
     """Without a cluster, the message says that the manifests follow the default policy."""
     done = run("render", "--layout", "native", "hello.py")
-    assert "the manifests use the default policy (no cluster is in use)" in done.err
+    assert "the manifests use the default policy (no Kubernetes cluster is in use)" in done.err
     assert "--policy" in done.err

@@ -165,7 +165,14 @@ def test_long_lists_are_shortened() -> None:
     [
         ("ps-0", "model.ckpt-278", "training resumes from the checkpoint at step 278."),
         ("ps-0", "ckpt-3", "training resumes from its checkpoint ckpt-3."),
-        ("ps-0", None, "no checkpoint was found, so what was not saved starts again."),
+        (
+            "ps-0",
+            None,
+            (
+                "no checkpoint was found, so training starts from the beginning unless the program "
+                "saved its state elsewhere."
+            ),
+        ),
         ("worker-0", "model.ckpt-278", "training resumes from the checkpoint at step 278."),
         ("worker-1", "model.ckpt-278", "the others go on meanwhile."),
     ],

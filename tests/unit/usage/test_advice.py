@@ -212,8 +212,8 @@ def test_a_deadlock_names_its_line(cause: str, number: int) -> None:
     (found,) = advised(seen, samples).advice
     planted = CAUSES[cause]
     source = (PROGRAMS / planted.program).read_text().splitlines()
-    line = 1 + next(n for n, text in enumerate(source) if "it waits here for ever" in text)
-    assert f"stands at line {line} of {planted.program}" in found.message
+    line = 1 + next(n for n, text in enumerate(source) if "waits for ever" in text)
+    assert f"is stuck at line {line} of {planted.program}" in found.message
     assert found.message.endswith(f"`tfcluster stack digits-2 {planted.task}`.")
     # Without parameter servers, all workers stood still, so the run was reported as stalled.
     assert (seen.reason is Reason.STALLED) == (TaskType.PS not in seen.replicas.counts)

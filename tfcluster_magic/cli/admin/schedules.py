@@ -117,7 +117,7 @@ def pause_command(
 ) -> None:
     """Pause any user's schedules, with a reason that each owner sees. Runs go on.
 
-    Only an administrator resumes them.
+    Only an administrator can resume them.
     """
     meant = [{"owner": owner, "name": name} for owner, name in map(owner_and_schedule, schedules)]
     api = HubAPI.of(hub, token_file)

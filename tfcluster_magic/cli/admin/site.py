@@ -36,7 +36,7 @@ from .hub_api import (
 
 @click.group("override", cls=AdminGroup)
 def override_command() -> None:
-    """Override the limits of a user's group for a time."""
+    """Override the group's limits for one user, for a time."""
 
 
 @override_command.command("set", cls=Command)
@@ -171,7 +171,7 @@ def _site_hours(
     "--by",
     type=click.Choice(GROUPINGS),
     default="user",
-    help="one row for each value of this [user]",
+    help="what each row sums up [user]",
 )
 @grammar.output_option(HOURS_FORMS)
 @hub_options
@@ -204,7 +204,7 @@ def hours_command(
     "--by",
     type=click.Choice(GROUPINGS),
     default="user",
-    help="one row for each value of this [user]",
+    help="what each row sums up [user]",
 )
 @grammar.output_option(HOURS_FORMS)
 @hub_options

@@ -82,7 +82,7 @@ class Suspension(Model, frozen=True, kw_only=True):
 
 
 class BackfillRequest(Model, frozen=True, kw_only=True):
-    """A request to run past due times."""
+    """A request to run earlier due times."""
 
     resource_forms: ClassVar[Mapping[str, Form]] = {
         "requestedAt": time_form("requestTime"),
@@ -155,14 +155,17 @@ class ScheduleSpec(ScheduleRules, frozen=True, kw_only=True):
         Meta(
             max_length=MOST_REQUESTS,
             description=(
-                "requests for a run besides the due times: add the current time. A request "
-                "from before the schedule's creation, as in a copied manifest, is ignored"
+                "times at which a run besides the due times was requested: to request one, add "
+                "the current time. A request from before the schedule's creation, as in a "
+                "copied manifest, is ignored"
             ),
         ),
     ] = ()
     backfills: Annotated[
         tuple[BackfillRequest, ...],
-        Meta(max_length=MOST_REQUESTS, description="ranges of past due times to run, oldest first"),
+        Meta(
+            max_length=MOST_REQUESTS, description="ranges of earlier due times to run, oldest first"
+        ),
     ] = ()
     launch_words: Annotated[
         str,

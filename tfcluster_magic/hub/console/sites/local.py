@@ -65,7 +65,7 @@ class ReaderProcess:
         await self._asked.drain()
         line = await self._said.readline()
         if not line:
-            raise OSError(_("its reader has ended; the hub's log may say why"))
+            raise OSError(_("the process that reads them has ended; the hub's log may say why"))
         return line
 
     async def ended(self) -> None:
@@ -113,7 +113,9 @@ class ForkServer:
                     socket.send_fds(channel, [text], [theirs.fileno()])
                 told = await asyncio.get_running_loop().sock_recv(channel, 100)
                 if not told:
-                    raise OSError(_("its reader has ended; the hub's log may say why"))
+                    raise OSError(
+                        _("the process that reads them has ended; the hub's log may say why")
+                    )
             except OSError:
                 ours.close()
                 await self.close()  # the next reader gets a new fork server

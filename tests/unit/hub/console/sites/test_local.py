@@ -179,7 +179,7 @@ def test_schedules_are_read_paused_and_resumed_by_their_own_reader(
         assert seen is not None
         assert (seen.state, seen.by, seen.locked) == ("Paused", "admin eve", True)
         for refused in (verbs.resume, verbs.run_now):
-            with pytest.raises(NotAllowed, match="only an administrator resumes it: an exam"):
+            with pytest.raises(NotAllowed, match="only an administrator can resume it: an exam"):
                 refused("nightly")
         assert verbs.pause("nightly", "mine").status.paused == LOCK
         await here.resume("ada", "nightly", made.uid)
