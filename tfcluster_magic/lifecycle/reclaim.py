@@ -54,8 +54,8 @@ def release_tasks(turn: Turn) -> None:
 
 
 def _reclaim_at(turn: Turn) -> float:
-    """Return when the remaining tasks are reclaimed. That is `reclaim_after` seconds after a
-    success, or at the end itself if the run failed, was stopped, or has a stop request.
+    """Return the time at which the remaining tasks are reclaimed. That is `reclaim_after` seconds
+    after a success, or the end of the run if it failed, was stopped, or has a stop request.
     """
     finished_at: float = turn.get("finished_at")
     if turn.phase is Phase.SUCCEEDED and turn.spec.stop is None:

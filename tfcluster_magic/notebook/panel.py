@@ -301,8 +301,8 @@ def _lost_kernel() -> Any:
 # The panel as one widget
 
 PATIENCE = 1.0
-"""Maximum seconds that a cell waits for the runs. If a backend hangs, the panel opens without
-them.
+"""Maximum seconds that a cell waits for the list of runs. If the backend does not answer in time,
+the panel opens with an empty list.
 """
 
 

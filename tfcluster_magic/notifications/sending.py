@@ -263,7 +263,7 @@ def send_mail(
             if server.username:
                 client.login(server.username, password)
             text = mail(message, server.sender, recipient)
-            client.send_message(text, to_addrs=[recipient])  # not to addresses in its headers
+            client.send_message(text, to_addrs=[recipient])  # else to all addresses in the headers
             with contextlib.suppress(smtplib.SMTPException, OSError):
                 client.quit()  # the mail was accepted, so an error here must not send it again
 

@@ -299,9 +299,11 @@ class Outbox:
     began: float = float("-inf")
     """When the last attempt began (monotonic)."""
     own: Object | None = None
-    """The Secret after our last write, until the cache has it."""
+    """The Secret as our last write left it; None once the cache has this state."""
     refused: dict[str, str] = field(default_factory=dict)
-    """The last text for the annotation of each run, written or refused, by the run's uid."""
+    """By the uid of a run: the text that was last sent for its annotation, whether the API accepted
+    or refused it. The same text is not sent again.
+    """
     problem: str = ""
     """The logged reason why the Secret cannot be read."""
 
@@ -426,7 +428,7 @@ class Notifier:
             if str(error) != box.problem:
                 log.warning("%s: %s", namespace, error)
             box.problem = str(error)
-            self._forget(box, results)  # the deliveries of these results cannot be read
+            self._forget(box, results)  # the results cannot be written to an unreadable Secret
             return None
         box.problem = ""
         now = self._now()

@@ -87,8 +87,8 @@ class PodGroupEvents:
 
 @dataclass
 class _Answer:
-    """An answer (`found`), the time at which it was read, and the time since which it has not
-    changed.
+    """The answer of the API to a question (`found`), the time at which it was read (`at`), and the
+    time since which it has not changed (`since`).
     """
 
     since: float
@@ -98,8 +98,8 @@ class _Answer:
 
 @dataclass
 class _RunAnswers:
-    """The answers for one run, by question; `uid` distinguishes the run from an earlier run of its
-    name.
+    """The answers about one run, by question, such as the events of a pod. `uid` distinguishes the
+    run from an earlier run of its name.
     """
 
     uid: str
@@ -312,8 +312,8 @@ class PendingTaskDiagnosis:
         known.answers[question] = _Answer(since, self._clock(), found)
 
     def _round(self) -> float:
-        """Return the seconds in which all known questions can be asked again at half of the allowed
-        rate. The other half is left for new questions.
+        """Return the seconds that it takes to ask all known questions again at half of the allowed
+        rate; the other half is left for new questions. Return 0 for few questions.
         """
         asked = sum(len(known.answers) for known in list(self._known.values()))
         return 2 * asked / READS_A_SECOND if asked > READS_A_SECOND else 0.0

@@ -1,8 +1,8 @@
 """The actions that apply a lifecycle decision to the cluster: objects, Service, Jobs, pods.
 
 If requests for one kind of object are refused, the other kinds are still handled: tasks are stopped
-even if their Service cannot be changed. Obstacles are collected as text. This module decides
-nothing and writes no status.
+even if their Service cannot be changed. The reasons of refusals are collected as text
+(`RunActions.obstacle`). This module decides nothing and writes no status.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ class Scheduler:
         caches: our own objects and the nodes.
         policy: the administrator's policy.
         leads: whether this process may act.
-        wake: called with each run that a change belongs to.
+        wake: called, after each change of an object, with the run to which the object belongs.
         unwatched: returns for how many seconds no operator acted before this one.
     """
 

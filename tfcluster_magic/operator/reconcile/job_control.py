@@ -110,8 +110,9 @@ class JobControl:
                 self._restart_unrelated(task_type, decision, seen)
                 self._set_suspended(job, task_type, suspend=True, attempt=0)
             elif over:
-                # This Job may create pods that no cache has yet. Running servers are released when
-                # the decision says so.
+                # Suspend this Job although it has no known task: it may have created pods that no
+                # cache has yet. A Job with running tasks, such as parameter servers, is suspended
+                # only when the decision says so.
                 counted = status.counts.get(task_type.value)
                 succeeded = 0 if counted is None else counted.succeeded
                 if task_type not in alive and not is_job_complete(job, succeeded):
@@ -142,8 +143,8 @@ class JobControl:
     def _restart_unrelated(
         self, task_type: TaskType, decision: Decision, seen: Observation
     ) -> None:
-        """Count tasks that stop only because their Job is suspended as the previous attempt, so
-        that their end is no failure.
+        """Mark the running tasks that the decision does not stop, but that end because their whole
+        Job is suspended. They count as a previous attempt, so that their end is no failure.
         """
         if decision.status.phase.is_final or decision.status.stop_at is not None:
             return

@@ -31,8 +31,8 @@ from .object_creation import ObjectCreator, delete_owned, find_owned
 from .status_writer import StatusWriter
 
 OBJECTS_STAY = 3540.0
-"""Seconds from a run's end to the deletion of its objects: a minute less than the TTL of Jobs,
-because Jobs that still exist show that objects are left.
+"""Seconds from a run's end to the deletion of its objects. This is a minute less than the TTL after
+which Kubernetes deletes the Jobs, because existing Jobs show the operator that objects are left.
 """
 SPREAD = 3600.0
 """Seconds over which a new operator spreads its search for leftovers of runs without Jobs."""
@@ -74,8 +74,8 @@ def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float
 SPARE = 0.1
 """Fraction of the limit that is kept free for simultaneous launches."""
 SEEN_AFTER = 600.0
-"""Seconds for which the record of an ended run is kept for its readers, as long as half of `SPARE`
-is free.
+"""Seconds for which the record of an ended run is not deleted, so that users can read it, unless
+less than half of `SPARE` is free.
 """
 MOST_AT_ONCE = 20
 """Maximum number of records that one turn deletes, so that the turns of other runs need not wait

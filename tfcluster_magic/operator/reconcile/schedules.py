@@ -11,9 +11,10 @@ recorded the creation, and the run is deleted before the next operator starts. A
 turn only at its due times, when one of its runs ends, and when the schedule or a schedule that it
 waits for changes.
 
-If a schedule takes advice (`advised`), the usage of a run is examined when all its tasks are gone,
-or at the next launch if that comes first. If the advice would prevent a launch, the run is launched
-without the advice.
+If a schedule is `advised`, its next run gets the CPU, memory and other options that suit the usage
+of its last run. That usage is examined when all tasks of the last run are gone, or at the next
+launch if that comes first. If the advised options would prevent a launch, the run is launched
+without them.
 """
 
 from __future__ import annotations
@@ -115,8 +116,9 @@ class ScheduleController:
         pods: the cache of the pods of all tasks.
         leads: whether this process may act.
         last_number: returns the highest number of a deleted run, by namespace and name.
-        why_not: returns, for a namespace, a spec and a changed spec, the reason why only the
-            changed spec would be refused or have to wait; None if there is none.
+        why_not: called with a namespace, a spec and the spec with advised options. Returns the
+            reason why the second spec would be refused or have to wait, but not the first; None if
+            there is no such reason.
         clock: the time.
     """
 
@@ -321,7 +323,7 @@ class ScheduleController:
             with self._lock:
                 if not any(key in each for each in self._awaiting.values()):
                     return schedule
-        self._await(key, [each.schedule for each in rules.after])  # first, to miss no change
+        self._await(key, [each.schedule for each in rules.after])  # first, to miss no later change
         loop = circle_of(key[1], rules, find)
         if not loop or schedule.status.problem:
             return schedule
@@ -560,7 +562,9 @@ class ScheduleController:
             now = self._clock.now()
             if error.reason == "AlreadyExists":
                 there = find_object(self._api, path("tfclusters", *run))
-                if there is None:  # deleted just now; the watch will show whether it was ours
+                if there is None:
+                    # The run was deleted just now. The next turn knows from the watch whether it
+                    # was the run of this due time.
                     raise ScheduleConflict from None
                 if not _is_launch(there, body):
                     after = 1 + _number_of(occurrence.run)
@@ -569,9 +573,8 @@ class ScheduleController:
                 occurrence = _as_launched(
                     occurrence, custom_resource.read_scheduled(there["metadata"])
                 )
-            elif (
-                error.unanswered or error.status == 409
-            ):  # 409: for example, the quota changed at the same time
+            elif error.unanswered or error.status == 409:
+                # 409 is a conflict, for example if the quota changed at the same time: try again.
                 raise
             else:
                 why = self._refusal(key, error)
@@ -579,7 +582,7 @@ class ScheduleController:
                 told = Message("ScheduleNotLaunched", {"why": why})
                 occurrence = replace(occurrence, advice=None)
                 if error.status in (401, 403, 404) and not _is_denied(error):
-                    # an exceeded quota or a missing right, which may change
+                    # a later try may succeed: a quota is exceeded, or a right is missing
                     return no_room(status, occurrence, told, now), True
                 return failed(schedule.rules, status, occurrence, told, now), True
         now = self._clock.now()

@@ -94,9 +94,9 @@ def phase_of(found: Object) -> str:
 AT_ONCE = 30
 """Maximum number of runs of one namespace that may begin at once after a pause."""
 EVERY = 1.0
-"""Seconds after which one more run may begin."""
+"""Seconds until one more run may begin when `AT_ONCE` runs have begun."""
 NEARLY = 6
-"""The pace counts as delaying the queue while fewer runs than this may begin at once."""
+"""Threshold: `is_holding` returns True while fewer runs than this may begin at once."""
 
 
 class LaunchPace:

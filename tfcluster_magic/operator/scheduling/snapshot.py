@@ -91,7 +91,7 @@ class Snapshotter:
     @property
     def settled(self) -> bool:
         """Whether each kind of object has been listed once or is known to be forbidden. Before
-        that, resources of nodes that are not listed yet would count as missing.
+        that, runs would be refused because nodes that are not listed yet seem not to exist.
         """
         nodes = self._caches.nodes
         settled = self._cluster_state.settled and self.pod_groups.known

@@ -46,7 +46,7 @@ class PodGroups(InformerGroup):
     Args:
         api: the connection.
         namespace: the namespace to watch; empty for all.
-        wake: called with each run that a change belongs to.
+        wake: called, after each change of a PodGroup, with the run to which the PodGroup belongs.
     """
 
     def __init__(self, api: Api, namespace: str, wake: Callable[[Key], None]) -> None:
