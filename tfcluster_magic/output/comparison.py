@@ -31,7 +31,7 @@ CELL_COLUMNS = 32
 
 
 class RowGroup(enum.Enum):
-    """The subject of a row."""
+    """The part of the table to which a row belongs."""
 
     RUN = "run"
     ARGUMENTS = "arguments"

@@ -1,6 +1,6 @@
 """Reports of a run as text: after a launch, in `status` and in `list`.
 
-`run_card` has the forms of a run for a page.
+The module `run_card` formats a run as JSON and HTML for pages.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _entry(label: str, value: str) -> str:
 
 
 def _label(key: str, columns: int = 0) -> str:
-    """Return the label of one of a run's folders: `output`, `logs`."""
+    """Return the translated label of a folder of a run: of `output` or `logs`."""
     return pad({"output": _("output"), "logs": _("logs")}.get(key, key), columns)
 
 
@@ -174,7 +174,7 @@ def status(
 
 
 def _advised(cluster: TFCluster) -> Sequence[AdvisedOption]:
-    """Return what usage advice changed in a run of a schedule."""
+    """Return the options of a schedule's run that were changed by advice on its earlier runs."""
     scheduled = cluster.metadata.scheduled
     return (scheduled.advised or ()) if scheduled is not None else ()
 

@@ -144,7 +144,7 @@ def _without_files(cluster: TFCluster, whole: bool) -> TFCluster:
     return replace(cluster, spec=spec, status=status)
 
 
-# HTML of a run in a notebook. All strings are escaped except the fixed ones.
+# HTML of a run in a notebook. All strings are escaped, except constants of this module.
 
 # The colours of the card in JupyterLab follow the theme, with fallbacks for a white page.
 _WAITING = "var(--jp-warn-color1, #b26a00)"
@@ -302,8 +302,8 @@ def run_bundle(
 
 
 def _kept_text(cluster: TFCluster, notes: Sequence[str], at: float) -> str:
-    """Return the text of a run for a stored notebook: its time, and the last lines of a failed
-    task.
+    """Return the text of a run for a stored notebook. It says at what time its facts were read, and
+    has the last lines of a failed task.
     """
     beside = [f"{task_words(cluster)} · {_as_of(at)}", *map(one_line, notes)]
     if printed := last_lines(cluster):

@@ -48,11 +48,11 @@ _READABLE = {"red": 160, "green": 28, "yellow": 130, "cyan": 30}
 
 
 class Paint:
-    """Paint words in colours; with colours off, words stay unchanged.
+    """A painter of words in colours; without colours, it returns words unchanged.
 
     Args:
-        enabled: whether there are colours.
-        in_terminal: whether a terminal shows the words, not the output of a cell.
+        enabled: whether to use colours.
+        in_terminal: true if the words are shown in a terminal, false for the output of a cell.
     """
 
     def __init__(self, enabled: bool, *, in_terminal: bool = False) -> None:

@@ -177,8 +177,8 @@ def _is_installed(name: str, cwd: Path) -> bool:
     """Return whether this interpreter finds `name` outside of its working directory."""
     if name in sys.stdlib_module_names:
         return True
-    # A task starts in another folder, so it does not find modules that are found here by '' or the
-    # working directory at the head of sys.path.
+    # Leave out '' and the working directory at the head of sys.path: a task starts in another
+    # folder, so it does not find the modules that these entries find here.
     mine = {"", str(cwd)}
     if given := os.environ.get("PYTHONPATH"):
         mine -= set(given.split(os.pathsep))

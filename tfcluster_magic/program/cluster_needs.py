@@ -2,8 +2,9 @@
 
 A program needs a parameter server if it places variables on a parameter server, a chief if nothing
 trains without a chief, and an evaluator if it has code for evaluators. Only code that runs when the
-program is started counts, and a program that sets up its own cluster needs nothing. Another module
-decides how many tasks a launch gets; the user may override that.
+program is started counts, and a program that sets up its own cluster needs nothing. This module
+only finds the needs. The planning of a launch turns them into numbers of tasks, unless the user
+sets these.
 """
 
 from __future__ import annotations
@@ -126,8 +127,9 @@ class _Uses:
         return next((self.names[n] for n in _COLLECTIVE if n in self.names), None)
 
     def wanted(self) -> tuple[dict[TaskType, Evidence], Evidence | None]:
-        """Return the task types that the program needs besides workers, and, if the need is
-        unclear, the line that makes it unclear.
+        """Return the task types that the program needs besides workers, each with the line that
+        shows the need. If the program has strategies both with and without parameter servers,
+        the need is unclear: then also return the line that uses the one with parameter servers.
         """
         alone = self.serves_alone and not (self.flags or self.reads_tf_config)
         if alone or self.replaces_tf_config:
@@ -299,8 +301,8 @@ def _is_server(node: ast.AST) -> bool:
 
 
 def _passed_over(code: RunningCode) -> set[int]:
-    """Return the ids of nodes that are no evidence: code that writes TF_CONFIG only under a test of
-    TF_CONFIG, and the tests of branches that do nothing.
+    """Return the ids of syntax nodes that do not show what the program needs: accesses to the
+    environment inside an `if` that tests TF_CONFIG, and the tests of `if`s that do nothing.
     """
     found: set[int] = set()
     for _path, node in code.nodes():

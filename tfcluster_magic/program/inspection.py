@@ -320,9 +320,9 @@ def _catches_import(handler: ast.ExceptHandler) -> bool:
     return any(isinstance(e, ast.Name) and e.id in _ANY_FAILURE for e in elements)
 
 
-# Syntax trees, on every Python that runs here. Parsing should fail only because of the text. But
-# Python before 3.11.8 and 3.12.2 has a single counter of tree depth for the whole process. So a
-# second thread that parses, as a traceback does, makes the first thread fail with SystemError:
+# Parsing that works around a bug of Python. Before 3.11.8 and 3.12.2, Python has a single counter
+# of tree depth for the whole process. So when a second thread parses, for example to show a
+# traceback, the first one may fail with SystemError although its text is correct:
 # https://github.com/python/cpython/issues/106905
 
 _ATTEMPTS = 20

@@ -182,8 +182,8 @@ class RunningCode:
             name = self._first_name(module.path, left)
 
     def _file_of(self, root: str, name: str) -> tuple[_Module, str] | None:
-        """Return the file with the longest module name with which a full name begins, and the rest
-        of the full name.
+        """Return the file of the module in a full name such as `lab.model.build`, and the rest of
+        the name after the module. If several modules match, the longest counts.
         """
         parts = name.split(".")
         for folder in _roots(root):
@@ -251,7 +251,9 @@ def _top_level(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _imported_from(module: _Module, node: ast.ImportFrom) -> str:
-    """Return the full name of the module that `from … import` names, below the entry's folder."""
+    """Return the full name of the module that `from … import` names; a relative name is resolved to
+    its path below the folder from which `module` imports.
+    """
     if not node.level:
         return node.module or ""
     inside = posixpath.relpath(posixpath.dirname(module.path) or ".", module.root or ".")

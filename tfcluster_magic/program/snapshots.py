@@ -214,7 +214,7 @@ def written_program(program: Program) -> dict[str, Any]:
 
 def readable_program(program: Program) -> dict[str, Any]:
     """Return a program as a person would write it. A single text file is shown as text, without the
-    fields that tasks find out by themselves.
+    fields that can be derived from it, such as the checksum.
     """
     if program.by_hand:
         return written_program(program)
@@ -231,7 +231,9 @@ def readable_program(program: Program) -> dict[str, Any]:
 
 
 def _text_of(content: str) -> str | None:
-    """Return a file of the record as text; None if the resource may not hold the file as text."""
+    """Return a base64 file of the record as text. Return None if it is empty, too large, or binary,
+    so that a TFCluster could not have it as text.
+    """
     try:
         text = base64.b64decode(content).decode()
     except (binascii.Error, UnicodeDecodeError):
@@ -240,7 +242,9 @@ def _text_of(content: str) -> str | None:
 
 
 def unpinned_messages(program: Program | None) -> tuple[Message, ...]:
-    """Return the messages of a status about a program that is not a snapshot."""
+    """Return the message for a run's status that its program is not a snapshot, so that it may
+    change between tasks; empty if it is a snapshot.
+    """
     if program is None or program.is_pinned:
         return ()
     return (Message("ProgramNotPinned", {"source": program.path or program.url or ""}),)
@@ -398,7 +402,7 @@ def keep_snapshot(
     A snapshot that another launch uses, or may be about to use, always stays.
 
     Raises:
-        TFClusterError: the workspace is not writable, or `workspace` found none.
+        TFClusterError: the workspace is not writable, or `workspace()` raised the error.
     """
     if program is None or not program.is_stored:
         yield

@@ -274,7 +274,9 @@ def source_name(source: str, cwd: Path) -> str:
 
 
 def _with_packages(needed: ImportClosure, beside: OnDisk, files: Tree) -> tuple[Tree, list[str]]:
-    """Return the single files and all files of the packages, within the limit."""
+    """Return `files` together with all files of the packages that the program needs, and the paths
+    below the packages that were skipped. Refuse more than the limit.
+    """
     sizes = {path: len(file.content) for path, file in files.items()}
     skipped: list[str] = []
     for package in sorted(needed.packages):

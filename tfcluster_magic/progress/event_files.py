@@ -115,7 +115,9 @@ class EventFile:
 
 
 def _find_header(data: bytes, start: int) -> tuple[int, bool]:
-    """Return (position of the next header, True), or (position to resume from, False)."""
+    """Return the position of the next record's header in `data`, and True. If none is found, return
+    the position at which the search has to continue, and False.
+    """
     tried = 0
     for match in _LENGTH_TOP_BYTE.finditer(data, start):
         for at in range(match.start(), match.start() - 3, -1):

@@ -5,9 +5,10 @@ bars, `step 145/1000` and similar lines. A line counts as progress only if it ha
 training metric, or contains nothing except the step: `Step 1: load the data` does not count.
 Validation metrics are never taken for training metrics.
 
-One read costs a `stat` for each of at most 16 logs (in a run of more tasks, some of the logs are
-checked in turn), 64 KiB for each of at most 8 logs that have grown, and 300 parsed lines. No file
-is kept open, and no content of a file raises an error.
+One read calls `stat` for at most 16 logs. It then reads at most 64 KiB from each of at most 8 logs
+that have grown, and parses at most 300 lines. In a run of more tasks, each read checks some of the
+logs always and some of the others in turn. No file is kept open, and no content of a file raises an
+error.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ _QUALITY = re.compile(
     r"|recall",
     re.IGNORECASE,
 )
-# Names of counters and times.
+# Names of counters, times and numbers of tasks, which are not metrics.
 _NO_METRIC = re.compile(
     r"(?:global_?)?(?:step|iter(?:ation)?|batch|epoch)s?|eta|time|sec|secs|seconds|elapsed|took"
     r"|duration|global_step/sec|it|speed|rank|worker|task|index|port|seed",
@@ -153,7 +154,7 @@ def _plain_line(line: str) -> PrintedStep | None:
     if not (tells or all_tasks or any(match[2] for match in found)):
         rest = line[max(match.end() for match in found) :]
         if re.search(r"[A-Za-z]", rest) or (step and "batch" in step[0].lower()):
-            return None  # the line may have another meaning
+            return None  # other words follow, so the line may be about something else
     elif not tells and re.search(r"[:.]\s+[A-Za-z]", line[max(m.end() for m in found) :]):
         return None  # `step 2/5: build the vocabulary`
     (count, total), (number, epochs) = _counted(step), _counted(epoch)
@@ -294,8 +295,9 @@ class PrintedTrack:
 
     @property
     def count(self) -> int:
-        """The steps since the start if the length of an epoch is known; otherwise the printed
-        count.
+        """The number of steps since the start of the training, if the steps of an epoch are known;
+        otherwise the printed step, which may count from the start of an epoch. Without any step,
+        the epoch.
         """
         if self.step is None:
             return self.epoch or 0
@@ -480,8 +482,8 @@ class PrintedLogs:
         return [log.track.own_step for log in self._logs]
 
     def _turn(self) -> list[PrintedLog]:
-        """Return the logs to check now: a few logs with progress, the first logs, and in turn a few
-        of the others.
+        """Return the logs to check now: a few logs that have shown progress, the first logs, and a
+        few of the others, which change with each call.
         """
         speaking = [log for log in self._logs if log.track.known][: LOGS_READ // 2]
         first = [*speaking, *(log for log in self._logs[:LOGS_READ] if log not in speaking)]

@@ -204,8 +204,9 @@ _LOST_BYTES = 16 << 10
 
 
 def lost_writes(output: str) -> list[tuple[str, str, str]]:
-    """Return tuples of a task, a folder to which it writes and which will be lost, and the folder
-    with copies of its files, as runtime/writes.py reports them.
+    """Return the folders whose files will be lost with their pods, as runtime/writes.py reports
+    them. Each tuple has a task, the folder to which it writes, and the folder with copies of its
+    files.
     """
     found: list[tuple[str, str, str]] = []
     try:
@@ -239,7 +240,7 @@ def silence(cluster: TFCluster, now: float) -> str | None:
     for task_type in (TaskType.CHIEF, TaskType.WORKER):
         counts = cluster.status.counts.get(task_type.value)
         if counts is None or counts.running < counts.desired:
-            continue  # some tasks have finished, so the silence of the others means nothing
+            continue  # some tasks have ended, and the others may rightly wait in silence
         for task in (task_name(task_type, i) for i in range(counts.desired)):
             try:
                 last = os.stat(os.path.join(folder, f"{task}.log")).st_mtime

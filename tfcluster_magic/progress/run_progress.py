@@ -107,9 +107,9 @@ _CREATED = re.compile(r"tfevents\.(\d{9,11})\.")
 class Progress:
     """The progress of a run at `at` (seconds since 1970, by the program's clock).
 
-    `step` and `total` count `unit`s: "step", or "epoch" if the program reports only epochs or only
-    the number of epochs is known; `steps_per_second` counts the same unit. `eta_seconds` is the
-    time left at `at`. `loss` is NaN if the training has diverged. `history` is at most 60 pairs
+    `unit` is what `step`, `total` and `steps_per_second` count: "step", or "epoch" if the program
+    reports only epochs, or if only the total of epochs is known. `eta_seconds` is the time left at
+    `at`. `loss` is NaN if the training has diverged. `history` is at most 60 pairs
     (step, loss), oldest first. `metrics` are other metrics under the program's names. `source` is
     `program` (reports by `tfcluster.progress`), `eventFiles` or `printedLines`.
     """
@@ -170,8 +170,8 @@ class ProgressReader:
         newest = max(found.values(), default=0.0)
 
         def worth(path: str) -> tuple[bool, float]:
-            # prefer known files that are still written: the files of 600 tasks must not replace
-            # each other at each listing
+            # Keep known files that are still written. Otherwise, in a run with more files than
+            # are kept, other files would be chosen at each listing.
             return path in self._sources and found[path] >= newest - 60, found[path]
 
         keep = sorted(found, key=worth, reverse=True)[:_KNOWN_FILES]
@@ -216,7 +216,7 @@ class ProgressReader:
         rate = track.per_second or (speaker.written_rate if unit == STEP else None)
         total = self._totals[unit]
         if total is not None and total < track.count:
-            total = None  # the total counts another unit
+            total = None  # the step is above it, so the total must count something else
         history, loss = _loss_curve([speaker, *sorted(current, key=lambda w: -w.last)], writers)
         return Progress(
             step=track.count,

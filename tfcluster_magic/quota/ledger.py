@@ -48,11 +48,11 @@ def update_usage(
 ) -> Usage | None:
     """Return `before` updated to `now`; the same object if no task began or ended since then.
 
-    A span without a beginning uses nothing. But if it has ended, it may be a task that `before`
-    counts and whose start is no longer known. Such a span is counted from the time of `before`, for
-    at most as many tasks as `before` counts. `cores` are the cores that a task of each type
-    requests. `used` are the CPU seconds of ended processes; they are stored only when no task is
-    left, because then they cover all counted time.
+    Each span is one task. A task without a start counts no time. The exception is an ended task
+    whose start is no longer known although `before` counts it as running: its time is counted from
+    the time of `before`. There are at most as many such tasks as `before` counts. `cores` are the
+    cores that a task of each type requests. `used` are the CPU seconds of ended processes; they are
+    stored only when no task is left, because then they cover all counted time.
     """
     every, until = list(spans), before.at if before else 0.0
     known = [(kind, since, ended) for kind, since, ended in every if since is not None]
@@ -184,8 +184,8 @@ HoursByDay = dict[str, dict[str, dict[str, Hours]]]
 
 class AccountedRun(Model, frozen=True):
     """A run as the ledger needs it. `gpus` is the number of GPUs of one task, by type. `until` is
-    when the run released all resources. `metered` are the used CPU seconds, and the CPU seconds
-    requested in the same time.
+    when the run released all resources. `metered` is a pair for the time in which usage was
+    measured: the CPU seconds that were used, and those that were requested.
     """
 
     cluster: str
@@ -200,9 +200,10 @@ class AccountedRun(Model, frozen=True):
 class Ledger(Model, frozen=True):
     """The ledger of one user.
 
-    `days` has the hours of ended runs. `counted` has the uids of these runs and when their hours
-    were recorded. `begun` has runs without a recorded end, as they were when they began. `numbers`
-    has the highest run number of each name, so that no number is used again.
+    `days` has the hours of ended runs. `counted` has, by the uids of these runs, the times at which
+    their hours were recorded. `begun` has, by uid, the runs whose start is recorded but not their
+    end, in their state at the start. `numbers` has the highest run number of each name, so that no
+    number is used again.
     """
 
     days: HoursByDay = {}
@@ -375,9 +376,9 @@ def hours_rows(
     by: Grouping,
     order: Order = "reserved",
 ) -> list[HoursRow]:
-    """Return the hours from the day `first` to the day `last`. The rows with the most reserved
-    hours come first; by another `order`, the rows with the most measured unused hours. Days stay in
-    order.
+    """Return the hours from the day `first` to the day `last`, summed by user, group, cluster or
+    day (`by`). Days are in their order. Other rows are sorted by reserved hours, or with the
+    `order` "unused" by the reserved hours that measurements show as unused, the most first.
 
     The key of a cluster includes its user, because two users may use the same name. If there is
     only one user, whose name is empty, the key has only the cluster.

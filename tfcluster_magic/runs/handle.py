@@ -43,7 +43,7 @@ class Cluster:
     def __repr__(self) -> str:
         try:
             record = self.record
-        except TFClusterError as gone:  # the run was deleted; IPython shows a raised error 3 times
+        except TFClusterError as gone:  # not raised: IPython would show three tracebacks
             return f"<Cluster {self.name}: {gone}>"
         return f"<Cluster {self.name} {record.status.phase.value} {ready_count(record)}>"
 

@@ -87,7 +87,7 @@ ENDING_TIMEOUT = 30.0
 """Seconds after the grace period at which a run that was asked to end should be gone."""
 
 EARLIER_EVERY = 60.0
-"""Seconds after which a run's earlier runs are listed again."""
+"""Seconds for which the list of a run's earlier runs is cached."""
 MOST_EARLIER = 8
 """Maximum earlier runs whose samples are read."""
 

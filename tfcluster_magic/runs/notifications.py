@@ -169,7 +169,7 @@ def _occasions(on: Sequence[str], problems: list[Problem]) -> set[Occasion]:
     for word in on:
         try:
             found.add(Occasion(word))
-        except ValueError:  # noqa: PERF203 - each has its own problem
+        except ValueError:  # noqa: PERF203 - each wrong word is a problem of its own
             allowed = _("use {words}").format(words=", ".join(each.value for each in Occasion))
             problems.append(Problem("--on", word, allowed))
     return found or {Occasion.FAILED}
