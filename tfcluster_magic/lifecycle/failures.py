@@ -221,7 +221,7 @@ def handle_evaluators(turn: Turn) -> set[str]:
     for task in turn.evaluators:
         seen = turn.current(task)
         if turn.is_given_up(task):
-            turn.stop.append(task)  # otherwise its Job would create another pod
+            turn.stop.append(task)  # otherwise the evaluator's Job would create another pod
         elif seen is not None and seen.exit is not None and not turn.succeeded(task):
             ended = TaskFailure(task=task, attempt=seen.attempt, exit=_as_failed_exit(seen.exit))
             if not (_heal_evaluator(turn, ended) or _retry_evaluator(turn, ended, waits)):

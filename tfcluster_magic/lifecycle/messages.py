@@ -56,7 +56,7 @@ def english(parts: Iterable[Clause]) -> str:
 
 
 def english_clause(what: Clause) -> str:
-    """Return one message in English, without a full stop of its own."""
+    """Return one message in English, as a part of a sentence, so without a full stop at its end."""
     with language(ENGLISH):
         return str(what)
 
@@ -734,7 +734,7 @@ NO_IMAGE = (
     "ImageNotOnNode",
     "ImageOtherProcessor",
 )
-"""Problems of an image that waiting does not solve."""
+"""Codes of the problems of an image that do not end by themselves, so that waiting is useless."""
 
 
 def no_image(tasks: Sequence[str], why: Message, words: str, limit: float) -> Sentences:

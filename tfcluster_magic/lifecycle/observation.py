@@ -113,7 +113,7 @@ class Observation(Model, frozen=True):
 
 
 class StartTask(Model, frozen=True):
-    """A request to start this task as this attempt. Any older attempt is known to be gone."""
+    """A request to start a task as its attempt number `attempt`. Its older attempts are gone."""
 
     task: str
     attempt: int
@@ -123,9 +123,9 @@ class Decision(Model, frozen=True):
     """The next status, and what to do.
 
     `start` and `stop` are level-triggered: each turn repeats them until the observation shows that
-    they were carried out. So carrying them out twice must be harmless. `done` means that nothing is
-    left to do, ever. `wake_at` (epoch seconds) is the next moment at which the passing of time
-    changes something.
+    they were carried out. So carrying them out twice must be harmless. `done` means that the run
+    needs no further turn. `wake_at` (epoch seconds) is the time by which the next turn is due even
+    if no observation changes, for example because a limit is reached.
     """
 
     status: Status

@@ -211,7 +211,8 @@ def run(shell: Any, manager: ClusterManager, line: str, body: str | None) -> Clu
 
     Raises:
         TFClusterError: the command failed; IPython shows only the message.
-        KeyboardInterrupt: the user interrupted something other than watching a run.
+        KeyboardInterrupt: the user interrupted the command. An interrupt while the cell watches a
+            run only stops watching, and raises nothing.
     """
     terminal = Cell(shell, manager, body)
     words = _split_line(line)

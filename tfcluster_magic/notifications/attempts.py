@@ -41,11 +41,11 @@ DELAYS = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 """Seconds from each failed attempt to the next one; the last number repeats."""
 
 TEST_FOR = 600.0
-"""Seconds for which a request for a test is valid."""
+"""Seconds for which a user's request for a test message is valid."""
 
 
 def concerns(rule: NotificationRule, event: NotableEvent) -> bool:
-    """Return whether a rule reports an event."""
+    """Return whether a rule has to report an event, by its occasions, run names and creation."""
     return (
         not event.occasions.isdisjoint(rule.on)
         and event.at >= rule.created_at

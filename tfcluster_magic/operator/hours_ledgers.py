@@ -67,7 +67,7 @@ class Accountant(BackgroundThread):
         home: the operator's own namespace.
         caches: the runs.
         cluster_state: the namespaces, with their user and budget.
-        leads: whether this process may write.
+        leads: returns whether this process is the leader, which alone may write.
         unwatched: returns for how many seconds no operator acted before this one.
     """
 

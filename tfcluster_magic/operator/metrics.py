@@ -124,7 +124,7 @@ class StateCollector(Collector):
 
     Args:
         caches: runs and pods.
-        informers: the caches whose last update is reported, by kind of object.
+        informers: the caches of objects; the time of the last update of each is a metric.
         numbers: counters (`…_total`) and gauges by name.
     """
 

@@ -36,7 +36,7 @@ class UsageSampler(BackgroundThread):
         api: the connection.
         namespace: the namespace of the pods; empty for all.
         caches: the pods, with their requests.
-        leads: whether this process may act.
+        leads: returns whether this process is the leader, which alone may act.
     """
 
     def __init__(

@@ -176,8 +176,8 @@ def _read(url: str, limit_bytes: int, deadline: Deadline, silence: float) -> tup
             text = _("it has {size}, and {too_large}")
             raise program_refusal(url, text.format(size=format_size(length), too_large=too_large))
         content = bytearray()
-        # `read1` returns the bytes that have arrived so far; `read` would wait for all 64 KiB, however
-        # slowly they arrive.
+        # `read1` returns the bytes that have arrived so far; `read` would wait for all 64 KiB,
+        # however slowly they arrive.
         while block := response.read1(64 * 1024):
             content += block
             if len(content) > limit_bytes:

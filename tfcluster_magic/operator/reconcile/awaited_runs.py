@@ -56,7 +56,8 @@ class AwaitedRuns:
                 self._awaited[key] = keys
                 for each, sight in sights.items():
                     self._waiting.setdefault(each, {})[key] = sight
-            # A change before the registration has caused no turn, so the states are compared again.
+            # If a state changed before this run was registered, the change has woken nobody, so
+            # compare the states again.
             if sights == {each: self._sight(each) for each in keys}:
                 return {each[1]: sight for each, sight in sights.items() if sight is not None}
 

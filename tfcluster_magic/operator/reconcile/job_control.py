@@ -34,9 +34,11 @@ from ...spec.names import parse_task
 def completed_jobs(
     cluster: TFCluster, status: Status, gone: Iterable[TaskType], *, unseen: float, now: float
 ) -> dict[TaskType, Object]:
-    """Return the missing Jobs whose tasks all succeeded, each in its presumed final state. `unseen`
-    is the number of seconds for which no operator acted before this one; 0 if this operator has
-    seen the Jobs.
+    """Return the missing Jobs whose tasks all succeeded, each in its presumed final state.
+
+    `unseen` is the number of seconds for which no operator acted before this one; 0 if this
+    operator has seen the Jobs. If it is longer than the TTL after which Kubernetes deletes ended
+    Jobs, missing Jobs of `types_served_by_ps` are presumed to have succeeded.
     """
     found = {}
     for task_type in gone:
@@ -196,10 +198,10 @@ def report_deleted_pods(
 ) -> None:
     """Report the end of pods that are being deleted, if Kubernetes does not report it.
 
-    Pods on a lost node are marked as failed, because their kubelet will not report their end. A pod
-    that somebody deleted is marked as disrupted, so that its end does not count as a failure, even
-    if the operator does not observe the end. The Job replaces the pod 10 s after the pod's end in
-    either case. `going` has the types that are not being stopped, `away` the lost nodes. If a
+    Pods on a lost node are marked as failed, because the node's kubelet will not report their end.
+    A pod that somebody deleted is marked as disrupted, so that its end does not count as a failure,
+    even if the operator does not observe the end. The Job replaces the pod 10 s after the pod's end
+    in either case. `going` has the types that are not being stopped, `away` the lost nodes. If a
     report is refused, the other pods are still reported, and the next turn tries again. Raises
     ApiError if the API does not answer.
     """

@@ -144,8 +144,8 @@ class ObjectCreator:
         *,
         asks: bool,
     ) -> bool:
-        """Return whether tasks that are not in `seen` may still appear. With `asks`, Jobs that are
-        not in `jobs` are read from the API. Raises ApiError.
+        """Return whether tasks that are not in `seen` may still appear. If `asks` is true, Jobs
+        that are not in `jobs`, the cached Jobs, are read from the API. Raises ApiError.
         """
 
         def find_job(task_type: TaskType) -> Object | None:

@@ -114,7 +114,7 @@ class ScheduleController:
         namespace: the namespace of the schedules; empty for all.
         runs: the cache of all runs.
         pods: the cache of the pods of all tasks.
-        leads: whether this process may act.
+        leads: returns whether this process is the leader, which alone may act.
         last_number: returns the highest number of a deleted run, by namespace and name.
         why_not: called with a namespace, a spec and the spec with advised options. Returns the
             reason why the second spec would be refused or have to wait, but not the first; None if

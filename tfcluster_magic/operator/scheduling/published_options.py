@@ -53,7 +53,7 @@ class OptionsPublisher(BackgroundThread):
     Args:
         namespace: the only namespace to publish in; empty for all tenants' namespaces.
         enforced: whether NetworkPolicies are enforced; None if unknown.
-        leads: whether this process may write.
+        leads: returns whether this process is the leader, which alone may write.
         hours: returns, as JSON, the used hours and the budget of a namespace.
         home: the operator's own namespace, where its Lease is.
     """
