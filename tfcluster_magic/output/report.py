@@ -48,8 +48,8 @@ LEAST_HOURS = 0.01
 
 
 def replica_summary(cluster: TFCluster, mode: str = "") -> str:
-    """Return the mode and tasks of a run: `between-graph · 2 workers, 1 ps`. `mode` is shown
-    instead of the mode's name in the options.
+    """Return the mode and tasks of a run: `between-graph · 2 workers, 1 ps`. If `mode` is not
+    empty, it is shown in place of `between-graph` or `in-graph`.
     """
     counts = cluster.spec.replicas.counts
     parts = [task_count(t, n) for t, n in counts.items()]
@@ -142,8 +142,8 @@ def status(
     now: float | None = None,
     most: int | None = None,
 ) -> str:
-    """Return all facts about one run; `notes` are lines that are not in the record, such as
-    progress or silence.
+    """Return all facts about one run. `notes` are lines about facts that are not in the record,
+    such as the progress, or tasks that print nothing.
     """
     now = time.time() if now is None else now
     state = cluster.status

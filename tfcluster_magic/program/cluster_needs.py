@@ -48,8 +48,8 @@ class Findings:
         flags: the program's flags, both passed and left out.
         wanted: for each type that the program needs besides workers, the line that shows the need.
         replaces_tf_config: file and line that overwrite TF_CONFIG, if any.
-        unclear: a line that uses a strategy with parameter servers, if the program has several
-            strategies.
+        unclear: a line that uses a strategy with parameter servers, if the program also has one
+            without them.
         collective: a line that uses a strategy without parameter servers, in a program that needs
             no parameter servers.
     """
@@ -87,7 +87,9 @@ _INDEX_WORDS = re.compile(r"index|task_id|\bid\b|rank|chief", re.IGNORECASE)
 
 
 class _Uses:
-    """The uses of TensorFlow's cluster in a program's running code."""
+    """The places in a program's running code that concern the tasks of a cluster, such as the names
+    of strategies, tests of the task type, and accesses to TF_CONFIG.
+    """
 
     def __init__(self, code: RunningCode, flags: Sequence[Flag]) -> None:
         self.code = code
@@ -107,8 +109,9 @@ class _Uses:
 
     @property
     def replaces_tf_config(self) -> tuple[str, int] | None:
-        """The file and line that write TF_CONFIG without reading it first; None if there is none,
-        or if address flags are passed.
+        """The file and line that set TF_CONFIG before reading it, so that the program replaces the
+        addresses of the launch. None if there is none, or if the program gets the addresses by
+        flags.
         """
         if "worker_hosts" in self.flags or "ps_hosts" in self.flags:
             return None
@@ -202,7 +205,7 @@ class _Uses:
         if not isinstance(node.ctx, ast.Load):
             return
         meaning = self.code.meaning(path, node)
-        # the name was not imported
+        # a name that was not imported, so it belongs to the program itself
         own = isinstance(node, ast.Name) and "." not in meaning
         last = node.attr if isinstance(node, ast.Attribute) else meaning.rpartition(".")[2]
         estimator = meaning.endswith("estimator.train_and_evaluate")
@@ -223,7 +226,7 @@ class _Uses:
                 if zero:
                     self.first_worker_leads |= bool(_INDEX_WORDS.search(text))
                 elif isinstance(op, (ast.In, ast.NotIn)) and _CLUSTER_WORDS.search(text):
-                    self.optional |= _type_names(said)  # `"chief" in cluster_spec`
+                    self.optional |= _type_names(said)  # such as `"chief" in cluster_spec`
                 elif _TASK_WORDS.search(text):
                     for name in _type_names(said):
                         found = Evidence("AsksType", path, node.lineno, name)

@@ -28,7 +28,7 @@ SERVING_NAMES = frozenset(
         "ParameterServerStrategyV2",
         "MultiWorkerMirroredStrategy",
         "CollectiveAllReduceStrategy",
-        "train_and_evaluate",  # used with estimators, in images with TensorFlow 2.15 or older
+        "train_and_evaluate",  # of estimators, which TensorFlow has up to 2.15
     }
 )
 """Names that make a task listen on its own port if the cluster has more than one task."""
@@ -36,8 +36,8 @@ _OWNERS = {
     "Server": frozenset({"train", "distribute", "server_lib"}),
     "train_and_evaluate": frozenset({"estimator"}),
 }
-"""Programs also use these names for their own functions. So a name counts only as an attribute of
-one of these modules, or as an import from one of them.
+"""Modules by name. Programs also use these names for functions of their own, so such a name counts
+only as an attribute of one of these modules, or as an import from one of them.
 """
 
 
@@ -219,7 +219,8 @@ def import_closure(folder: ImportRoot, entry: str, entry_file: File | None = Non
     used as the content of `entry`.
     """
     found = ImportClosure()
-    # Files that surely run come first, so that a file in both queues counts as sure.
+    # The first queue has the files that surely run, the second those that may run. The first is
+    # emptied first, so that a file in both queues counts as one that surely runs.
     pending: tuple[deque[tuple[str, str]], ...] = (deque(), deque())
     pending[0].append((entry, posixpath.dirname(entry)))
     while pending[0] or pending[1]:

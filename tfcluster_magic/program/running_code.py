@@ -20,8 +20,8 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _MOST_ALIASES = 16
-"""Maximum number of renamings to follow. The limit ends a circle of modules that import a name from
-each other.
+"""Maximum number of imports and assignments through which one name is followed. The limit ends
+circles, in which modules import a name from each other.
 """
 
 
@@ -215,7 +215,9 @@ def _roots(root: str) -> Sequence[str]:
 
 
 def _learn_names(module: _Module) -> None:
-    """Record the functions, classes, imports and plain renamings of a file, wherever they are."""
+    """Record the names that a file gives to functions, classes and imports, and those that it gives
+    by an assignment of another name, such as `flags = tf.app.flags`.
+    """
     top_level = list(_top_level(module.tree.body))
     for statement in top_level:
         if isinstance(statement, _DEFINITIONS):
@@ -273,8 +275,8 @@ def _dotted(node: ast.AST) -> str:
 def _running_nodes(
     roots: Sequence[ast.AST], is_entry: bool, whole: bool = False
 ) -> Iterator[ast.AST]:
-    """Yield the nodes below `roots` that run. In a function, only decorators and defaults run. If
-    `whole`, all code in functions runs, too.
+    """Yield the nodes below `roots` that run. When a function is defined, only its decorators and
+    defaults run. If `whole` is true, all code in functions counts as running.
     """
     pending: deque[ast.AST] = deque(roots)
     while pending:

@@ -145,8 +145,8 @@ def checksum_problems(program: Program | None) -> list[Problem]:
 
 
 def _checksum_of(kind: ProgramKind | None, tree: Tree) -> str:
-    """Return the checksum; for a program text written by hand, the checksum that `sha256sum`
-    prints.
+    """Return the checksum of a program's files. For a single text in the record, this is the
+    SHA-256 of the text, which users can compute with `sha256sum`.
     """
     if kind is ProgramKind.INLINE and len(tree) == 1:
         (file,) = tree.values()
@@ -159,9 +159,9 @@ INLINE_ENTRY = "program.py"
 
 
 def completed(program: Program | None) -> Program | None:
-    """Return a hand-written program with the fields that a snapshot also has: `kind` and `source`,
-    and for a program text also its file and checksum. A checksum that the program already has is
-    not compared here; `load` compares it.
+    """Return a program of a hand-written TFCluster with the fields that a snapshot has: `kind` and
+    `source`, and for a program text also its file and checksum. If the user wrote a checksum, it is
+    not compared here, but in `load`.
     """
     if program is None:
         return None
@@ -189,7 +189,7 @@ def completed(program: Program | None) -> Program | None:
         return replace(program, kind=kind, source=source)
     try:
         sha256 = _checksum_of(kind, _decode(program.files, program.executables))
-    except InvalidRequest:  # `load` reports it
+    except InvalidRequest:  # invalid base64, which `load` reports
         sha256 = ""
     return replace(program, kind=kind, source=source, sha256=sha256)
 
@@ -360,7 +360,7 @@ def _set_modes(folder: Path, mode: int) -> None:
 
 
 def _put_aside(folder: Path) -> None:
-    """Remove a folder whose content does not match its name."""
+    """Remove the folder of a stored snapshot whose content does not match its name, a checksum."""
     aside = Path(tempfile.mkdtemp(prefix=".old-", dir=folder.parent))
     with contextlib.suppress(FileNotFoundError):  # another process was faster
         folder.rename(aside / folder.name)
@@ -421,7 +421,9 @@ def keep_snapshot(
                 shutil.rmtree(final, ignore_errors=True)
             raise
         with suppress(OSError):
-            os.utime(final)  # marks it as in use, so that no refused launch removes it
+            # The new time shows to other launches that the snapshot is in use: a launch that is
+            # refused removes a snapshot only if it has not changed since that launch stored it.
+            os.utime(final)
 
 
 @contextmanager

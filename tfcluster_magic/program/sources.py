@@ -329,9 +329,9 @@ def _skipped(paths: list[str]) -> list[str]:
 
 
 def _close_names(path: Path, cwd: Path) -> str:
-    """Return the question whether the user meant one of the similar names in the folder of `path`;
-    "" if there are none. If `cwd` has a file of this name, the question is about this file: a user
-    who is in `examples/` may have typed `examples/train.py`.
+    """Return the question whether the user meant one of the similar names in the folder of `path`,
+    which does not exist; "" if there are none. If `cwd` has a file with the last part of the name,
+    the question is about this file: a user in `examples/` may have typed `examples/train.py`.
     """
     try:
         there = os.listdir(path.parent)

@@ -300,8 +300,9 @@ _LOSSES = tuple(
 
 
 class TagMeaning(NamedTuple):
-    """The meaning of a tag. `unit` is the unit of its count. `loss` is its rank among losses (0 is
-    best), or None. `is_rate` marks a rate in steps per second.
+    """The meaning of a scalar's tag. `unit` is what the scalar's step counts: steps or epochs.
+    `loss` is the tag's rank among the names of losses (0 is best); None if it is no loss. `is_rate`
+    marks a rate in steps per second.
     """
 
     unit: str
@@ -342,7 +343,7 @@ class StepTrack:
         self._by_tag: dict[str, int] = {}
 
     def add(self, tag: str, wall: float, count: int) -> bool:
-        """Record `count` for `tag`; return True if the count went back."""
+        """Record `count` for `tag`; return True if it is lower than the tag's last count."""
         known = self._by_tag.get(tag)
         back = known is not None and count < known
         if back:

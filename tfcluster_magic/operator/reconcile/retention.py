@@ -135,8 +135,8 @@ def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
     """Delete the leftovers of a run that has no Jobs, because the Jobs were refused or have been
     deleted.
 
-    Return the seconds until the search is due. Each operator searches once, at different times for
-    different runs.
+    Return the seconds until the search for leftovers is due. An operator searches once for each
+    run, at a random time in the hour after it sees the run first (`SPREAD`).
     """
     now = context.clock()
     due = context.cleanup_at.setdefault(uid, now + random.uniform(0.0, SPREAD))
@@ -152,8 +152,9 @@ def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
 
 
 def _tell_generation(context: ReconcileContext, found: Object) -> None:
-    """Report in the status that a change after the run's end, such as a stop, was observed; other
-    tools wait for this report. Raises ApiError, StatusConflict.
+    """Write `observedGeneration` into the status if the spec was changed after the run's end, for
+    example by a stop. Other tools wait until this field shows that the operator saw the change.
+    Raises ApiError, StatusConflict.
     """
     told = found["status"].get("observedGeneration")
     if told is not None and told != found["metadata"].get("generation"):
@@ -161,7 +162,7 @@ def _tell_generation(context: ReconcileContext, found: Object) -> None:
         whole = find_object(context.api, path("tfclusters", head["namespace"], head["name"]))
         if whole is None or whole["metadata"]["uid"] != head["uid"]:
             return
-        status = custom_resource.read_status(whole)  # caches keep only a part of ended runs
+        status = custom_resource.read_status(whole)  # the cache has only a part of an ended run
         StatusWriter(context.api, whole, context.metrics, context.write_limit).write(status, status)
 
 
@@ -196,9 +197,9 @@ def _remove_objects(context: ReconcileContext, key: Key, uid: str) -> None:
 
 # Orphans: leftovers of runs whose record was deleted. Kubernetes deletes a record's objects
 # together with the record, except if the deletion uses the orphan policy: then the objects have no
-# owner, and tasks would run for ever. The API is asked whether the run is really gone. Only Jobs
-# without an owner show orphans, and only objects with the run's name and uid are deleted. The run's
-# data stays. Ref:
+# owner, and tasks would run for ever. Orphans are found by their Jobs, which have no owner. Before
+# a deletion, the API is asked whether the run is really gone, and only objects with the run's name
+# and uid are deleted. The run's data stays. Ref:
 # https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents
 
 

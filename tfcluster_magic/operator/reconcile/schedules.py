@@ -77,7 +77,9 @@ from .usage_reports import UsageReports
 
 RESOURCE = "tfclusterschedules"
 LONGEST_SLEEP = 60.0
-"""Maximum seconds until the clock is read again, because the system clock may be set."""
+"""Maximum seconds for which a schedule waits before it reads the clock again, because the system
+clock may be set to another time.
+"""
 AGAIN = 0.05
 """Seconds until a turn is repeated after another client changed the schedule."""
 NAME_TRIES = 5
@@ -306,7 +308,8 @@ class ScheduleController:
                 return self._rest(wake_at)
         self._idle.pop(key, None)  # if this turn fails, the next turn must not be skipped
         found = schedule_resource.whole(cached)
-        find = functools.cache(lambda name: self._find(key[0], name))  # read once per turn
+        # This turn reads each other schedule once.
+        find = functools.cache(lambda name: self._find(key[0], name))
         schedule = self._checked(key, schedule_resource.read(found, now), find)
         if schedule.status.problem:
             found = self._write(key, found, schedule, now)
@@ -315,8 +318,8 @@ class ScheduleController:
         return self._follow(key, found, schedule, now, find)
 
     def _checked(self, key: Key, schedule: Schedule, find: FindSchedule) -> Schedule:
-        """Return the schedule. If it waits for itself, directly or through other schedules, its
-        status has a problem.
+        """Return the schedule. If it waits for itself, directly or through other schedules, add a
+        problem to its status.
         """
         rules = schedule.rules
         if not rules.after:
@@ -426,9 +429,9 @@ class ScheduleController:
     # -- runs --------------------------------------------------------------------------------------
 
     def _judged(self, key: Key, schedule: Schedule, turn: ScheduleTurn) -> ScheduleStatus:
-        """Return the status of a turn, with the advice from the usage of the newest ended run. The
-        usage is examined once the run's tasks are gone or the next run is about to be launched.
-        Raises ApiError.
+        """Return the status of a turn, with new advice (options for the next run) if the usage of
+        the newest ended run can be examined now: once the run's tasks are gone, or when the next
+        run is about to be launched. Raises ApiError.
         """
         status = turn.status
         run = run_to_judge(schedule.rules, status)

@@ -1,5 +1,5 @@
-"""Pure rules with which the operator completes an observation or a decision. They concern waiting
-runs, tasks that may do nothing, and the time of a success.
+"""Pure rules for what the operator adds to an observation or a status: the reason why a run waits,
+the tasks that do nothing, obstacles, and the time of a success.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ One run is admitted at a time, and its resources are reserved until its record s
 two launches never share the last free resources. A run that can never begin is refused with every
 problem at once. A waiting run gets the reason why it waits and its place in the launch queue. A
 brief change of the published options does not cause the refusal of a waiting run. This module
-writes nothing, and no run waits for another run's API requests.
+writes nothing, and the decision on one run does not wait for the API requests of another run.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ returns the run's CPU cores.
 
 
 class Admission:
-    """Decides on queued runs.
+    """Decides which queued runs may begin, must wait, or are refused.
 
     Args:
-        snapshotter: the current state and the reservations.
-        cluster_state: reads quotas once more before a run is admitted.
+        snapshotter: the current runs and nodes, and the reservations of admitted runs.
+        cluster_state: reads the quotas from the API just before a run is admitted.
         enforced: whether NetworkPolicies are enforced; None if unknown.
         spent: returns the reasons why the user's budget does not allow the run; None if unknown.
     """
