@@ -448,8 +448,8 @@ class TrainingScalars:
 
     @property
     def loss_tag(self) -> str | None:
-        """The tag of the training loss with the best rank in this file; if several tags have this
-        rank, the tag found first.
+        """The tag of the loss that is shown: the one whose name has the best rank (`TagMeaning`) in
+        this file; if several tags have this rank, the one found first.
         """
         ranks = [(what.loss, tag) for tag in self.losses if (what := tag_meaning(tag)) is not None]
         ranked = [(rank, tag) for rank, tag in ranks if rank is not None]

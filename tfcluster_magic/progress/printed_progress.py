@@ -241,7 +241,8 @@ class PrintedTrack:
         self._from_zero |= line.epoch == 0
         self._done = False
         if self.total and line.step is None:
-            # A line with metrics ends an epoch; a line without metrics begins one.
+            # A line that names the epoch and has metrics was printed at the end of the epoch, one
+            # without metrics at its start.
             self._summed_up = bool(line.metrics)
             self.step = self.total if self._summed_up else 0
 
@@ -268,7 +269,7 @@ class PrintedTrack:
 
     @property
     def own_step(self) -> int | None:
-        """The task's last step; None if its lines have no step."""
+        """The number of the task's own last step, not of all tasks; None if its lines have none."""
         if self.step is None:
             return None
         return self.count if self._own_step is None else self._own_step
@@ -290,7 +291,7 @@ class PrintedTrack:
 
     @property
     def unit(self) -> str:
-        """The unit of `count`."""
+        """The unit of `count`: "step", or "epoch" if no line has a step."""
         return EPOCH if self.step is None else STEP
 
     @property
@@ -386,7 +387,9 @@ class PrintedLog:
         self._offset = 0
 
     def size_of(self) -> tuple[str, os.stat_result] | None:
-        """Return the path and `stat` of the log if it has grown since it was read."""
+        """Return the path and the `stat` result of the log, if it has grown since it was last read;
+        else None.
+        """
         for place in self._places:
             try:
                 seen = os.stat(place)
@@ -418,8 +421,8 @@ class PrintedLog:
         if cut:
             pieces = pieces[1:]
         told = [piece for piece in pieces if _MAYBE.search(piece)][-_LINES:]
-        # A bar is complete even without a line end; a plain line without a line end may be
-        # incomplete.
+        # The text after the last line end is used only if it is a progress bar: any other line may
+        # be incomplete.
         for text in (each.decode("utf-8", "replace") for each in told):
             if (line := parse_line(text)) is not None:
                 self.track.add(line)
@@ -430,8 +433,8 @@ class PrintedLog:
         self.track.look(seen.st_mtime)
 
     def _look_back(self, fd: int, before: int) -> None:
-        """Find the epoch of a series of bars in the 2 MiB before the offset `before`. Called only
-        while the epoch is unknown.
+        """Find the line `Epoch 2/10` above a series of Keras' bars, in the 2 MiB before the offset
+        `before`. Called only while the epoch is unknown.
         """
         earlier = os.pread(fd, min(_LOOK_BACK, before), max(0, before - _LOOK_BACK))
         for match in list(_KERAS_EPOCH.finditer(earlier))[-1:]:
@@ -439,8 +442,8 @@ class PrintedLog:
 
 
 class PrintedLogs:
-    """The logs of a run's tasks. `places` has the possible paths of each log; the leading task
-    comes first.
+    """The logs of a run's tasks. `places` has, for each task, the possible paths of its log; the
+    task that leads the training comes first.
     """
 
     def __init__(
@@ -457,8 +460,8 @@ class PrintedLogs:
         return self._furthest.total_of(unit) if self._furthest else None
 
     def read(self) -> Progress | None:
-        """Read new lines; return the progress of the furthest task among those that have printed
-        lately.
+        """Read new lines. Return the progress of the task with the most steps, among those that
+        have printed in the last half minute before the newest line.
         """
         grown = [(log, found) for log in self._turn() if (found := log.size_of()) is not None]
         for log, (place, _seen) in grown[:LOGS_READ]:
@@ -504,7 +507,9 @@ _MOST_REPORTS = 64
 
 
 class ReportedProgress:
-    """The reports in a run's folder; runtime/site/tfcluster.py writes them."""
+    """The progress reports in a run's folder, which `tfcluster.progress()` writes
+    (runtime/site/tfcluster.py).
+    """
 
     def __init__(self, folder: str) -> None:
         self._folder = os.path.join(folder, _REPORTS)

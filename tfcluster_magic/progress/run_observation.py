@@ -83,8 +83,9 @@ def _all_readable(_folder: str) -> str | None:
 class RunReader:
     """All sources of one run's progress.
 
-    The program's reports by `tfcluster.progress` come first, then its event files, then its printed
-    lines. A total that the event files lack is taken from the lines.
+    The program's reports by `tfcluster.progress` take precedence over its event files, and these
+    over its printed lines. If the event files count, but show no total number of steps, the total
+    is taken from the lines.
     """
 
     def __init__(self, cluster: TFCluster, output: str, logs: str | None) -> None:
@@ -129,8 +130,8 @@ class RunReader:
 
 
 class Observer:
-    """The progress and silence of runs; use one observer for each manager, so that each file is
-    read only once.
+    """Finds the progress and the silent tasks of runs. Use one observer for each manager, so that
+    each file is read only once.
 
     Args:
         unseen: returns why a folder of runs' output cannot be read here (`Backend.unseen`): then

@@ -142,8 +142,8 @@ class ProgressReader:
 
     The file that was written last counts for the run. If several files are written at the same time
     (by several tasks, or for separate scalars), the file with the furthest progress counts.
-    Validation and evaluation are left out. The caller passes the totals, for example from the
-    program's arguments.
+    Event files of validation and evaluation are left out. The caller passes the total steps and
+    epochs, for example from the program's arguments.
     """
 
     def __init__(
@@ -252,7 +252,9 @@ def _created_at(path: str) -> float | None:
 def _loss_curve(
     best_first: list[TrainingScalars], writers: list[TrainingScalars]
 ) -> tuple[tuple[tuple[int, float], ...], float | None]:
-    """Return the loss curve, including the files of earlier attempts, and the newest loss."""
+    """Return the loss curve as pairs (step, loss), and the newest loss. The curve begins with the
+    files of earlier attempts of the task.
+    """
     speaker = next((w for w in best_first if w.loss_tag), None)
     if speaker is None or speaker.loss_tag is None:
         return (), None
@@ -268,7 +270,7 @@ def _loss_curve(
 
 
 MOST_METRICS = 3
-"""Maximum metrics, apart from the loss, in the line for users."""
+"""Maximum metrics, apart from the loss, that `progress_text` shows."""
 
 
 def progress_text(progress: Progress, *, succeeded: bool = False) -> str:

@@ -84,7 +84,7 @@ def update_usage(
 
 
 def seconds_by_day(usage: Usage, now: float) -> SecondsByDay:
-    """Return the seconds by day (`2026-11-22`, UTC) and task type until `now`."""
+    """Return the task seconds until `now`, by day (`2026-11-22`, UTC) and task type."""
     found = {day: dict(types) for day, types in usage.days.items()}
     for task_type, tasks in usage.holding.items():
         _add_seconds(found, task_type, usage.at, now, tasks)
@@ -92,7 +92,7 @@ def seconds_by_day(usage: Usage, now: float) -> SecondsByDay:
 
 
 def seconds_by_type(usage: Usage | None, now: float) -> dict[str, float]:
-    """Return the seconds by task type of all days until `now`."""
+    """Return the task seconds of all days until `now`, by task type."""
     found: defaultdict[str, float] = defaultdict(float)
     for types in seconds_by_day(usage, now).values() if usage else ():
         for task_type, seconds in types.items():
@@ -143,7 +143,7 @@ def _fold_days(found: SecondsByDay) -> SecondsByDay:
 FULL_DAYS = 92
 """Number of newest days with hours for each cluster; older days have one entry for all clusters."""
 MOST_LEDGER_DAYS = 732
-"""Number of days that are kept; the hours of older days are added to the oldest of them."""
+"""Number of days that a ledger keeps; the hours of older days are added to the oldest of them."""
 MOST_CLUSTERS = 20
 """Maximum number of clusters that are listed for a day. The clusters with the fewest hours are
 summed in one entry with an empty name.
@@ -308,8 +308,8 @@ def end_run(ledger: Ledger, uid: str, run: AccountedRun | None, now: float) -> L
 
 
 def remember_number(ledger: Ledger, cluster: str, run: int) -> Ledger:
-    """Return the ledger with `run` as the highest run number of a name; the same ledger if a number
-    as high is known.
+    """Return the ledger with `run` recorded as the highest run number of the name `cluster`. Return
+    the same ledger if it has this number or a higher one.
     """
     if run <= ledger.numbers.get(cluster, 0):
         return ledger
@@ -320,8 +320,8 @@ def remember_number(ledger: Ledger, cluster: str, run: int) -> Ledger:
 
 
 def forget_runs(ledger: Ledger, there: Collection[str], now: float) -> Ledger:
-    """Return the ledger without the old uids of runs that have no record any more; `there` has the
-    uids of all recorded runs.
+    """Return the ledger without the uids in `counted` whose runs have no record any more and were
+    counted more than `UID_RETENTION` ago. `there` has the uids of all runs that have a record.
     """
     kept = {u: at for u, at in ledger.counted.items() if u in there or now < at + UID_RETENTION}
     return ledger if len(kept) == len(ledger.counted) else replace(ledger, counted=kept)
@@ -363,7 +363,9 @@ def daily_sums(days: HoursByDay) -> DailyHours:
 
 
 def remaining_budget(account: HoursAccount, now: float) -> tuple[str, ...]:
-    """Return texts: the remaining hours of the budget, and warnings; empty without a budget."""
+    """Return sentences for users: the remaining hours of the budget, and warnings if it is nearly
+    used up; none without a budget.
+    """
     held = daily_sums(account.days)
     told = budgets.remaining_text(account.budget, held, now)
     return ((told,) if told else ()) + tuple(budgets.warnings(account.budget, held, now))
