@@ -2,7 +2,7 @@
 
 Paths are absolute and depend only on the environment, so processes with the same environment agree.
 An empty variable counts as unset. This module reads no file, and creates folders only in `private`.
-Each of its other functions returns the first of these paths whose variable is set:
+Its other functions return these paths, where "else" means that the variable before it is unset:
 
   state_dir()   $TFCLUSTER_STATE_DIR, else $XDG_STATE_HOME/tfcluster,
                 else ~/.local/state/tfcluster

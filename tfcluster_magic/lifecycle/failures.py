@@ -25,8 +25,8 @@ code 0.
 
 
 def record_failures(turn: Turn) -> None:
-    """Record each needed task that newly ended without success; the first one opens the window in
-    which failures are collected.
+    """Record each new end without success of a task that the run needs (not of evaluators). The
+    first one opens the window in which failures are collected.
     """
     ledger: list[TaskFailure] = list(turn.get("failures"))
     known = {(f.task, f.attempt) for f in ledger}

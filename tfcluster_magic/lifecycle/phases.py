@@ -91,7 +91,7 @@ def _say_current(turn: Turn) -> None:
         return
     wanted = turn.wanted
     missing = [t for t in wanted if not turn.is_up(t)]
-    # In the phase Running too, tasks are not up while they restart.
+    # Tasks may not be up in the phase Running either, because they restart.
     if turn.phase is Phase.STARTING or missing:
         reason = Reason.STARTING if turn.phase is Phase.STARTING else Reason.RUNNING
         told = messages.starting(missing, len(wanted))

@@ -54,8 +54,9 @@ def release_tasks(turn: Turn) -> None:
 
 
 def _reclaim_at(turn: Turn) -> float:
-    """Return the time at which the remaining tasks are reclaimed. That is `reclaim_after` seconds
-    after a success, or the end of the run if it failed, was stopped, or has a stop request.
+    """Return the time at which the remaining tasks are reclaimed: `reclaim_after` seconds after the
+    end of a run that succeeded; the end itself if the run failed, was stopped, or has a stop
+    request.
     """
     finished_at: float = turn.get("finished_at")
     if turn.phase is Phase.SUCCEEDED and turn.spec.stop is None:

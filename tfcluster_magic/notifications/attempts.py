@@ -45,7 +45,9 @@ TEST_FOR = 600.0
 
 
 def concerns(rule: NotificationRule, event: NotableEvent) -> bool:
-    """Return whether a rule has to report an event, by its occasions, run names and creation."""
+    """Return whether a rule has to report an event: its occasions and run names include that of the
+    event, and the rule is older than the event.
+    """
     return (
         not event.occasions.isdisjoint(rule.on)
         and event.at >= rule.created_at

@@ -263,7 +263,7 @@ def send_mail(
             if server.username:
                 client.login(server.username, password)
             text = mail(message, server.sender, recipient)
-            client.send_message(text, to_addrs=[recipient])  # else to all addresses in the headers
+            client.send_message(text, to_addrs=[recipient])  # whatever its headers say
             with contextlib.suppress(smtplib.SMTPException, OSError):
                 client.quit()  # the mail was accepted, so an error here must not send it again
 

@@ -242,8 +242,8 @@ def _text_of(content: str) -> str | None:
 
 
 def unpinned_messages(program: Program | None) -> tuple[Message, ...]:
-    """Return the message for a run's status that its program is not a snapshot, so that it may
-    change between tasks; empty if it is a snapshot.
+    """Return the message for a run's status that its program is not a snapshot, so that tasks that
+    start later may run something else. Return no message for a snapshot.
     """
     if program is None or program.is_pinned:
         return ()
