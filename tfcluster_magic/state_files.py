@@ -245,7 +245,8 @@ def write(
     if len(content) > MOST_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     # One temporary name for each thread, so that two writers of one file (readers that repair a
-    # record, requests to stop a run) do not collide. The main thread's id is the process id.
+    # record, requests to stop a run) do not collide. Thread ids are unique among all processes of
+    # the machine.
     beside = path.with_name(f".{path.name}.{'half' if alone else get_native_id()}")
     try:
         try:

@@ -98,7 +98,7 @@ class IdleWatch:
             try:
                 answers = socket.getaddrinfo(host, None)
             except OSError:
-                # A task without an address has no connection either.
+                # A task whose host has no address yet cannot be connected to this server.
                 continue
             found |= {socket.inet_pton(answer[0], str(answer[4][0])) for answer in answers}
         return found

@@ -29,8 +29,8 @@ GO_ON = 30.0
 # task has an address, or ten seconds after the first task has one (`operator/reconcile/`).
 NAMES_QUIET_SECONDS = 12.0
 SAMPLE = 32
-"""Number of names in the random sample that must exist before the common parent name is asked for;
-a smaller cluster has all its names in the sample.
+"""Number of names in a random sample; the common parent name is asked for only once all of them
+exist. In a smaller cluster, the sample contains all names.
 """
 
 

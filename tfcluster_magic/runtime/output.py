@@ -163,8 +163,9 @@ def thinned(records: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
     """
     pairs = zip(records, records[1:])
     span = sum(max(0, b - a) for (_, a), (_, b) in pairs if a and b)
-    # Intervals are powers of two milliseconds, so intervals of an earlier thinning are halves,
-    # quarters etc. of new ones, and thinning again loses no more accuracy than the new interval.
+    # The length of an interval is a power of two milliseconds. So each interval of an earlier
+    # thinning lies within one new interval, and repeated thinning loses no more accuracy than
+    # the newest thinning alone.
     least = (span // most).bit_length()
     kept = records
     for power in range(least, least + 8):

@@ -148,7 +148,7 @@ def translate_settings() -> bool:
 # folder of `tfcluster` and this server's `python`.
 
 SHELLS = ("bash", "zsh", "fish", "ksh", "dash", "ash", "sh")
-"""Shells that read their profile with `-l -c` and expand "$PATH" with colons."""
+"""Shells in which `login_shell` works: `-l -c` reads the profile, and "$PATH" has colons."""
 
 BASH_LOGIN_FILE = Path(__file__).with_name("terminal_login.bash")
 """Commands that read a login shell's files, then put TFCLUSTER_TERMINAL_PATH in front of PATH."""
@@ -178,7 +178,8 @@ def login_shell(environ: Mapping[str, str], programs: Path) -> list[str] | None:
     found = os.pathsep.join(front)
     if name == "bash":
         variables = [f"ENV={BASH_LOGIN_FILE}", f"TFCLUSTER_TERMINAL_PATH={found}"]
-        if "ENV" in environ:  # other shells read this file too; bash gets it back
+        if "ENV" in environ:
+            # The user's own ENV is a file for other shells: BASH_LOGIN_FILE restores the variable.
             variables.append(f"TFCLUSTER_TERMINAL_ENV={environ['ENV']}")
         return ["env", *variables, shell, "--posix", "-l"]
     becomes = f'exec env PATH={shlex.quote(found)}:"$PATH" {shlex.quote(shell)}'

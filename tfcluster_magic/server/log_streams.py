@@ -39,11 +39,11 @@ HANGS_AFTER = 2.0
 """A stream counts as hanging if its thread still runs this many seconds after its end."""
 
 MOST_SEARCHED = 20_000
-"""Maximum characters of a line that are searched."""
+"""Maximum characters at the start of a line that a search examines."""
 MOST_AROUND = 20_000
-"""Maximum lines before and after a line."""
+"""Maximum lines that `around` yields."""
 MOST_CHARACTERS_AROUND = 8 << 20
-"""Maximum characters before and after a line, not counting the first and last line."""
+"""Maximum characters of the lines that `around` yields, not counting the first and last line."""
 LOOK_UP = 0.3
 """Seconds after which a reader that skips lines checks whether it is still needed."""
 
@@ -137,7 +137,7 @@ class LogStream:
                 if not self._put(batch):
                     return
             self._put(None)
-        except BaseException as error:  # noqa: BLE001 - handed to whoever reads
+        except BaseException as error:  # noqa: BLE001 - `next` raises it
             self._put(error)
 
     def _put(self, batch: bytes | BaseException | None) -> bool:

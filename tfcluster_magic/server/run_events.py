@@ -34,7 +34,9 @@ LOOK_EVERY = 1.0
 
 
 def register_schema(logger: EventLogger) -> None:
-    """Register the event schema. Pages that subscribe before that receive no events."""
+    """Register the schema of our events with Jupyter Server's event logger. Pages that subscribe
+    before that receive no events.
+    """
     if SCHEMA_ID not in logger.schemas:
         logger.register_event_schema(SCHEMA)
 

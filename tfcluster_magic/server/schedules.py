@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..runs.schedules import ScheduleVerbs
 
 NEXT = 10
-"""Number of next due times of a schedule."""
+"""Number of next due times that an answer has for each schedule."""
 LISTED = 10
 """Number of newest past due times of each schedule in a list. A list with all past due times would
 be too long, because a thousand schedules may have 500 each.
@@ -330,7 +330,7 @@ class ScheduleVerbHandler(ScheduleRoute):
     """`/schedules/{name}/<verb>`."""
 
     def initialize(self, verb: str) -> None:
-        """Serve this verb."""
+        """Let this handler apply `verb`, a key of `SCHEDULE_VERBS`."""
         self._verb = verb
 
     @guarded

@@ -115,7 +115,7 @@ class _ThreadLimit:
                 settle: Callable[[], None]
                 result = context.run(function, *args, **words)
                 settle = lambda: answer.set_result(result)  # noqa: E731
-            except BaseException as raised:  # noqa: BLE001 - handed to whoever asked
+            except BaseException as raised:  # noqa: BLE001 - the caller gets it
                 error = raised
                 settle = lambda: answer.set_exception(error)  # noqa: E731
             try:

@@ -1,7 +1,7 @@
 """The spec of a TFCluster, its desired state: mode, replicas, program, pods, lifecycle.
 
-It has shapes, bounds and defaults; no rules between fields. Durations are in seconds. Memory is a
-Kubernetes quantity ("512Mi", "2Gi").
+This module defines the fields, their bounds and their defaults; rules about several fields are in
+`launch.validation`. Durations are in seconds. Memory is a Kubernetes quantity ("512Mi", "2Gi").
 """
 
 from __future__ import annotations

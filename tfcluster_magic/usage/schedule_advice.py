@@ -38,7 +38,8 @@ def judge(
     samples: Mapping[str, Sequence[Attempt]],
     cores: float | None = None,
 ) -> ScheduleStatus:
-    """Return the status with the changes of later runs that the usage of a run advises.
+    """Return the status with the options that later runs should change, judged by the usage of
+    `run`.
 
     Args:
         status: the schedule's status.

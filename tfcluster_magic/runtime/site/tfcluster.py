@@ -43,7 +43,9 @@ def _number(value):
 
 
 class _Report:
-    """The newest call of `progress`, and the file in the run's folder for the reports."""
+    """The arguments of the newest call of `progress`, and the file in the run's folder that has
+    them.
+    """
 
     def __init__(self):
         folder, task = os.environ.get("TFCLUSTER_OUTPUT_DIR"), os.environ.get("TFCLUSTER_TASK")
@@ -61,7 +63,9 @@ class _Report:
         self.lock, self.writing = threading.Lock(), threading.Lock()
 
     def note(self, step, total, metrics):
-        """Store a call. A thread writes it, so that a hanging volume does not delay the program."""
+        """Keep the arguments of a call of `progress` in memory. A thread writes them to the file,
+        so that a hanging volume does not delay the program.
+        """
         if not self.path:
             return
         with self.lock:
@@ -87,7 +91,9 @@ class _Report:
         last.join(2.0)
 
     def write(self):
-        """Replace the file by the newest call, if there is one."""
+        """Write the arguments of the newest call to the file, unless they have been written
+        already.
+        """
         with self.writing:
             with self.lock:
                 newest, self.newest = self.newest, None
