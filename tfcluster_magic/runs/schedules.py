@@ -242,7 +242,8 @@ class ScheduleVerbs:
         return self._change(name, go_on)
 
     def run_now(self, name: str) -> Schedule:
-        """Make a schedule due now, in addition to its due times. Its overlap rules apply.
+        """Make a schedule due now, in addition to its due times. Its rules for runs that
+        overlap apply, as at any due time.
 
         Raises:
             Conflict: the schedule is paused, or one of its runs is active and its rules forbid

@@ -262,8 +262,8 @@ class Report:
         self._waiting: list[bytes] = []
 
     def event(self, event: str, **fields: object) -> None:
-        """Report one event. Never blocks: an event that the full pipe does not take now is sent
-        with the next event.
+        """Send the event `event`, such as "ready", to the backend. Never blocks: an event that the
+        full pipe does not take now is sent with the next event.
         """
         self._waiting.append(_encode({**self._head, "event": event, **fields}) + b"\n")
         self._flush(0)

@@ -106,7 +106,8 @@ class LineTimes:
 
     def _open(self) -> None:
         try:
-            os.mkdir(os.path.dirname(self._path), mode=0o755)  # never recreates the output folder
+            # mkdir, not makedirs: a deleted output folder is not created again.
+            os.mkdir(os.path.dirname(self._path), mode=0o755)
         except FileExistsError:
             pass
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -238,7 +239,7 @@ class LogCopy:
             if self.problem:
                 self._drop(data)
                 return
-            if self._cut:  # the beginning of this line is already missing
+            if self._cut:  # leave out the rest of a line whose beginning is missing
                 rest = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
                 self._drop(data[: len(data) - len(rest)])
                 data = rest

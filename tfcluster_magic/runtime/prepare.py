@@ -1,4 +1,4 @@
-"""Preparation before the child starts.
+"""Preparation of a task, before its program or server starts as a child process.
 
 The output folder is created and claimed for this run, the program is found, names are resolved, and
 the checkpoints of a resumed run are copied. The preparation runs in a thread, because a volume or a
@@ -47,8 +47,8 @@ RECOVERING = {
 
 
 class Preparation:
-    """The preparation in its thread. `finished` and `problem` are set in the thread of `loop`,
-    which also prints the messages.
+    """The preparation of one task, which runs in a thread. `finished` and `problem` are set in the
+    thread of `loop`, which also prints the messages.
     """
 
     def __init__(self, config: TaskConfig, loop: EventLoop, say: Callable[[str], None]) -> None:

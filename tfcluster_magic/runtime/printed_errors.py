@@ -3,7 +3,7 @@
 The end of the output is kept in memory. Patterns recognize tracebacks (chained, grouped, or one
 inside the message of another), text that TensorFlow and Keras add to messages, crashes of native
 code, and errors of shells and command lines. They also recognize whether a task failed because it
-lost another task. `exit_report` judges exit codes. Standard library only, Python 3.8 syntax.
+lost another task. Exit codes are judged by `exit_report`. Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations

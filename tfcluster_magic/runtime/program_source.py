@@ -118,8 +118,11 @@ def _find_path(config: TaskConfig, patience: float, say: Callable[[str], None]) 
 
 
 def _wait_for(path: str, patience: float, say: Callable[[str], None]) -> os.stat_result:
-    """Return the stat of a path; wait at most `patience` seconds until it exists. Raises
-    ConfigError, OSError.
+    """Return the stat of a path; wait at most `patience` seconds until it exists.
+
+    Raises:
+        ConfigError: the path does not exist by then.
+        OSError: the path cannot be read.
     """
     until, told = time.monotonic() + patience, False
     while True:
@@ -486,7 +489,7 @@ NO_GZIP = "Not a gzipped file"
 
 
 def _damage(error: Exception) -> str:
-    """Return what is wrong with an archive."""
+    """Return in words why an archive cannot be unpacked; `error` is that of Python's library."""
     import gzip
     import tarfile
     import zipfile

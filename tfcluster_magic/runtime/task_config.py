@@ -304,8 +304,8 @@ class TaskConfig:
         return [shell, *tail]
 
     def environment(self, base: dict[str, str]) -> dict[str, str]:
-        """Return the child's environment: `base`, the user's variables, and ours. Of equal names,
-        the later ones count. Raises ConfigError.
+        """Return the child's environment: `base`, the user's variables, and ours. If a variable
+        is in several of these, the last one counts. Raises ConfigError.
         """
         home = {"HOME": self.data["home"]} if self.data.get("home") else {}
         env = {**base, **home, **(self.data.get("env") or {})}

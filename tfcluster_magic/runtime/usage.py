@@ -158,8 +158,8 @@ def _binned(rows: list[list[int]], step: int) -> list[list[int]]:
 
 
 class UsageFile:
-    """The file of one task. Its methods never raise. Intervals that cannot be written are merged
-    into one, which is written by a later call.
+    """The file with the usage samples of one task. Its methods never raise. Intervals that cannot
+    be written are merged into one, which is written by a later call.
     """
 
     def __init__(self, folder: str, task: str, tasks: int) -> None:

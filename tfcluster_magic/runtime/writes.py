@@ -54,7 +54,7 @@ _IGNORED = {".git", ".venv", "node_modules", "__pycache__", ".ipynb_checkpoints"
 
 def files_below(folder: str, but: str = "") -> Iterator[os.DirEntry[str]]:
     """Yield the files in a folder and four levels of folders below it, breadth first. Links are not
-    followed, and the folder `but` is left out. The number of entries is limited.
+    followed, and the folder `but` is left out. At most ENTRIES entries are listed.
     """
     level, left = [folder], ENTRIES
     for _depth in range(DEPTH + 1):
@@ -502,7 +502,7 @@ class WriteWatch:
         try:
             os.symlink(path, link)
         except FileExistsError:
-            # Another task of the run writes to the same folder.
+            # Another task of the run writes to the same folder, and has made the link.
             pass
 
     def _copy(self, path: str, most: int, last: bool) -> int:

@@ -136,10 +136,12 @@ def _refused(field: str, value: object, allowed: str) -> InvalidRequest:
 
 
 def read_zone(name: str) -> zoneinfo.ZoneInfo:
-    """Return a time zone. Raises InvalidRequest with similar names."""
+    """Return the time zone with this IANA name; raise InvalidRequest, with a similar name, if there
+    is none.
+    """
     try:
         return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):  # a folder, such as `Asia`
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):  # OSError: a folder, as `Asia`
         close = difflib.get_close_matches(name, zoneinfo.available_timezones(), 1, cutoff=0.5)
         example = close[0] if close else "Asia/Shanghai"
         text = _("there is no such time zone; write an IANA name, such as {example}")

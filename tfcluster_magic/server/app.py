@@ -114,9 +114,9 @@ class OpenAPIHandler(TFClusterHandler):
 OPENAPI_ROUTES = [(r"openapi\.json", OpenAPIHandler)]
 
 
-# Translations of our settings in JupyterLab. Its server translates settings schemas only with the
-# catalogs of installed language packs, so we register a bundle of our own. If a JupyterLab keeps
-# its bundles elsewhere, these texts stay English.
+# Translations of our settings in JupyterLab. JupyterLab's server translates settings schemas only
+# with the catalogs of installed language packs, so we register a bundle of our own. If a JupyterLab
+# keeps its bundles elsewhere, these texts stay English.
 
 SETTINGS_DOMAIN = "tfcluster"
 """Domain of the page's catalog: locale/<language>/LC_MESSAGES/tfcluster.mo."""
@@ -221,8 +221,9 @@ class TFClusterApp(ExtensionApp):
     ).tag(config=True)
 
     def _link_jupyter_server_extension(self, serverapp: Any) -> None:
-        """Set the shell of terminals, unless it is configured. Jupyter Server links all extensions
-        before it loads any of them.
+        """Set the shell of terminals, unless it is configured. This must be done before the
+        terminals' extension is loaded; Jupyter Server links all extensions before it loads any of
+        them.
         """
         super()._link_jupyter_server_extension(serverapp)
         settings = serverapp.terminado_settings
@@ -248,5 +249,5 @@ class TFClusterApp(ExtensionApp):
         self.settings["tfcluster"].start()
 
     async def stop_extension(self) -> None:
-        """Release everything that this server holds."""
+        """Stop events, log streams and TensorBoards of this server; clusters keep running."""
         await self.settings["tfcluster"].stop()

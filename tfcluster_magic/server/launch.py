@@ -40,7 +40,7 @@ from .service import Service, browsed_file, browsed_path, files_root
 from .worker import LAUNCH_WITHIN
 
 if TYPE_CHECKING:
-    from ..launch.planning import DryRun  # imported with the manager's first plan
+    from ..launch.planning import DryRun  # imported only for the manager's first plan
 
 _LOCAL_PROVISIONERS = ("", "local-provisioner")
 _SERVER_PYTHONS = (

@@ -99,7 +99,7 @@ class LogStream:
         self._taken = threading.Semaphore(2)
         self._closed = threading.Event()
         self._closed_at = math.inf
-        context = contextvars.copy_context()  # keeps the language of the request
+        context = contextvars.copy_context()  # so that messages are in the request's language
         self._thread = threading.Thread(
             target=context.run, args=(self._work,), name="tfcluster-logs", daemon=True
         )

@@ -178,7 +178,7 @@ def _is_telling(text: str) -> bool:
 
 
 MOST_POINTS = 1000
-"""Maximum points of a graph in a request."""
+"""Maximum points of a graph that a request may ask for."""
 
 
 class UsageHandler(TFClusterHandler):

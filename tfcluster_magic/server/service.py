@@ -126,7 +126,7 @@ class Removals:
         self._manager, self._watcher, self._events = manager, watcher, events
         self._worker, self._log = worker, log
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._waiting: Counter[str] = Counter()  # number of callers by run
+        self._waiting: Counter[str] = Counter()  # waiting callers, by the uid of the run
 
     async def remove(self, run: TFCluster, with_logs: bool, within: float) -> bool:
         """Remove a run; return whether it was removed within `within` seconds.
@@ -240,7 +240,7 @@ class Service:
         self.run_events.start()
 
     async def stop(self) -> None:
-        """Release what this server holds; clusters keep running."""
+        """Stop events, log streams and TensorBoards of this server; clusters keep running."""
         self.run_events.stop()
         self.streams.end()
         self.removals.end()
@@ -323,8 +323,8 @@ class Service:
         }
 
     def _look(self) -> None:
-        """Report running clusters to Jupyter Server's idle culler if configured. Called every
-        second.
+        """Report running clusters to Jupyter Server's idle culler if configured.
+        `RunEvents` calls this every second.
         """
         if self._counts_as_activity and any(
             k.cluster.active for k in self.watcher.known().values()

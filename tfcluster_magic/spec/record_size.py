@@ -64,7 +64,9 @@ def stored_bytes(text: str) -> int:
 
 
 def text_bytes(text: str) -> int:
-    """Return how many bytes a text of the table counts, including those around it."""
+    """Return how many bytes a text of the table counts, including its quotation marks and
+    separator.
+    """
     return stored_bytes(text) + AROUND
 
 

@@ -227,7 +227,7 @@ def _constants(values: tuple[str, ...], name: str) -> Form:
     return Form(name, write, read, schema)
 
 
-# Fields with another shape.
+# Fields that have another structure in the resource than in the model.
 
 
 def _write_message(told: Schema) -> Schema:
@@ -351,7 +351,7 @@ def _names_schema(node: Schema) -> Schema:
     return {**node, "items": item}
 
 
-# Which field has which form.
+# The table that says which field has which form.
 
 
 def _same(value: Any) -> Any:
@@ -405,7 +405,7 @@ _OWN: Mapping[tuple[type[Model], str], Form] = {
     (Status, "counts"): Form("counts", _same, _same, by_task_type),
 }
 _WHOLE: Mapping[type[Model], tuple[Convert, Convert]] = {Message: (_write_message, _read_message)}
-"""Models that are converted as a whole."""
+"""Models that two functions convert as a whole, instead of field by field: (write, read)."""
 
 
 @cache

@@ -127,7 +127,7 @@ def main(options: dict[str, Any]) -> int:
 
 
 def _over(idle: float, options: dict[str, Any]) -> str:
-    """Return why the board ends now; empty if it continues."""
+    """Return why the board must end now; empty if it continues."""
     if idle > options["idle"]:
         return f"ends after {idle:.0f} s without a connection"
     until = options["until"]
@@ -155,8 +155,8 @@ def _named(app: Any, shown: str) -> Any:
 
 
 def _or_empty(app: Any, index: str, page: str) -> Any:
-    """Return the application with this package's page as its first page while there is no event
-    file.
+    """Return TensorBoard's application, changed so that its first page is `page` while there is no
+    event file.
     """
     from werkzeug.wrappers import Response
 

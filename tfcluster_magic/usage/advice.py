@@ -564,7 +564,7 @@ def _saturated(
 def _input(
     cluster: TFCluster, workers: Sequence[_Task], servers: Sequence[_Task]
 ) -> Iterator[Finding]:
-    """Yield why workers wait although no parameter server is busy."""
+    """Yield advice for workers that wait for their input, although no parameter server is busy."""
     if cluster.spec.mode is Mode.IN_GRAPH or any(not task.waits for task in servers):
         return
     # Data that tasks send to each other is not input of the training.

@@ -129,7 +129,7 @@ class _Report:
         }
 
     def replace(self, content):
-        """Write the file in one step."""
+        """Replace the file by one with `content`, so that readers never see a partial file."""
         if content is None:
             return
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
