@@ -208,7 +208,7 @@ def downloads(target: Target, drawn: random.Random) -> None:
 
 
 def folders(target: Target, drawn: random.Random) -> None:
-    """A folder is refused, or left out, if it leads outside or contains special files."""
+    """A folder is refused if it leads outside or contains special files."""
 
     def made(_site: Site, here: Path) -> str:
         folder = here / "job"

@@ -57,7 +57,7 @@ def test_saved_and_restored(hub: RealHub, tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     assert command("backup", file, "--state", hub.state).returncode == 1
 
-    hub.visitor("bob")  # made after the backup
+    hub.visitor("bob")  # bob becomes a user of the hub only after the backup
     refused = command("restore", file, "--state", hub.state)
     assert refused.returncode == 1
     assert b"a hub is running on" in refused.stderr

@@ -99,9 +99,10 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
 
 
 def test_a_reset_ends_whatever_is_signed_in(hub: RealHub) -> None:
-    """When the link is printed, sessions, tokens, tokens made with them and open websockets end at
-    the hub and at a notebook. The notebook keeps its kernel. The old password is invalid. A reset
-    while the hub is down takes effect before the hub answers again.
+    """When the reset link is printed, all access to the hub and to a notebook ends: sessions,
+    tokens, tokens that were made with these tokens, and open websockets. The notebook keeps its
+    kernel. The old password is invalid. A reset while the hub is down takes effect before the hub
+    answers again.
     """
     thief = Thief(hub)
     kernel = thief.browser.kernel(thief.own)

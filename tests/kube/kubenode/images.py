@@ -94,7 +94,8 @@ def build(name: str) -> Image:
             buildah(["rm", "--all"])  # leftovers of a killed build
             try:
                 make(image)
-            except NodeError as error:  # package registries fail at times; finished layers are kept
+            except NodeError as error:
+                # Package registries fail at times, and finished layers are kept: try once more.
                 say(f"image {name}: failed, and is tried once more. {error}")
                 make(image)
             # buildah prints a line for each name of the image, such as an earlier tag.

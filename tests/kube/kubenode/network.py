@@ -39,5 +39,5 @@ def plug_in(node: Node, first: Node) -> None:
 
 
 def ip(node: Node, arguments: str) -> None:
-    """Change a node's network by its own `ip`."""
+    """Change a node's network by the program `ip` of the node itself."""
     node.run(["ip", *arguments.split()])

@@ -32,7 +32,7 @@ from tfcluster_magic.spec import (
 
 
 class Chaos(World):
-    """The world and its chaos actions; `in_graph` also allows TensorFlow servers."""
+    """The runs of a `World`, and chaos actions on them; `in_graph` also allows In-Graph runs."""
 
     def __init__(self, folder: Path, in_graph: bool = False) -> None:
         super().__init__(folder)
@@ -137,7 +137,7 @@ class Chaos(World):
             delete = {"verb": "delete", "ref": doomed.metadata.name, "with_logs": True}
             wishes += [delete, delete]
         self.clients(*wishes)
-        self.adopt(step.cluster)  # if a run could not be deleted
+        self.adopt(step.cluster)  # the run still exists if its deletion failed
 
     # -- what happens to programs ------------------------------------------------------------------
 

@@ -56,7 +56,9 @@ class Console:
 
 
 def opened(visitor: Visitor) -> Console:
-    """Open the console in a user's browser. The console starts with the hub."""
+    """Open the console in a user's browser; wait until it answers, because it may still be
+    starting.
+    """
     found: list[Console] = []
 
     def is_open() -> bool:

@@ -75,11 +75,11 @@ def _is_of(process: psutil.Process, uids: Collection[int]) -> bool:
 def entered(
     folder: Path, needed: Sequence[Path] = (), accounts: Mapping[str, int] = UIDS
 ) -> list[str]:
-    """Return the prefix of a command that runs on the machine with more accounts, and keeps its
-    process number.
+    """Return the prefix of a command that runs on the machine with more accounts. The prefix is
+    replaced by the command (exec), so the process id stays.
 
-    `folder` gets the machine's files and `homes` the new homes; `needed` are folders that root's
-    processes still see.
+    The account files and the homes of that machine are created in `folder`. `needed` are folders
+    that root's processes must still see.
     """
     homes = folder / "homes"
     homes.mkdir()

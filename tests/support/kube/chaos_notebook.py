@@ -151,7 +151,9 @@ class Notebook:
 
 
 class WithNotebook(Room):
-    """The room with a notebook in its first namespace, and chaos actions on the notebook."""
+    """The runs of a `Room`, with a notebook in its first namespace, and chaos actions on the
+    notebook.
+    """
 
     notebook: Notebook
 
