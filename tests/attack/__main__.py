@@ -48,7 +48,8 @@ def main() -> int:
             del os.environ[name]
     os.environ["TFCLUSTER_LANGUAGE"] = "en"
     folder = Path(tempfile.mkdtemp(prefix="tfcluster-attack-"))
-    folder.chmod(0o755)  # some cases run as another account, which must enter
+    # Other accounts, as which some cases run, must be able to enter this folder.
+    folder.chmod(0o755)
     target = Target(folder)
     try:
         held = attack(target, chosen, asked.seed, asked.tries, asked.minutes * 60, say)

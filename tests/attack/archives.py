@@ -45,7 +45,7 @@ def _refused(target: Target, source: Callable[[Site, Path], str]) -> None:
             try:
                 program, _ = snapshot(named, workspace=folder / "ws", cwd=here, limit_bytes=LIMIT)
             except TFClusterError as refused:
-                shown = "".join(refused._render_traceback_())  # as a notebook shows it
+                shown = "".join(refused._render_traceback_())  # the refusal as a notebook shows it
                 assert "\x1b" not in shown and "\x07" not in shown, "ESC in the refusal"
             else:
                 raise AssertionError(f"it was taken: {program.entrypoint}")

@@ -134,7 +134,7 @@ def test_a_reset_ends_whatever_is_signed_in(hub: RealHub) -> None:
 
     assert ada.get("hub/home", allow_redirects=False).status_code == 302
     contents = f"{thief.own}/api/contents"
-    wait_until(  # the hub applies the reset after its start, without an event
+    wait_until(  # no event reports when the hub, after its start, has applied the reset
         lambda: ada.get(contents, allow_redirects=False).status_code != 200,
         "the notebook lets no visitor in",
         every=0.1,
@@ -151,7 +151,7 @@ def _notebook(hub: RealHub) -> psutil.Process:
 def _end_proxy(hub: RealHub) -> None:
     """End the proxy, which outlives a killed hub; `make run` would end it too."""
     for one in hub.processes():
-        with suppress(psutil.NoSuchProcess):  # ended meanwhile, or a zombie
+        with suppress(psutil.NoSuchProcess):  # the process has ended, or is a zombie
             if any("configurable-http-proxy" in word for word in one.cmdline()):
                 one.kill()
                 one.wait(60)

@@ -237,13 +237,15 @@ def test_a_file_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
         damage(file, kind)
         with pytest.raises(state_files.Unreadable):
             state_files.load(file, Stop)
-        state_files.write(file, b'{"reason": "enough"}')  # replaces any kind of file at this path
+        # `write` replaces any kind of file at this path.
+        state_files.write(file, b'{"reason": "enough"}')
         assert state_files.load(file, Stop) == Stop(reason="enough")
     link = tmp_path / ".stop.json.link"
     link.symlink_to(tmp_path / "target")
     (tmp_path / "target").write_text("mine")
     link.rename(tmp_path / f".stop.json.{threading.get_native_id()}")
-    state_files.write(file, b"{}")  # does not follow a link at the name of its temporary file
+    # `write` does not follow a link at the name of its temporary file.
+    state_files.write(file, b"{}")
     assert (tmp_path / "target").read_text() == "mine"
 
 

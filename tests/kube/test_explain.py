@@ -147,7 +147,7 @@ def test_each_cause_is_in_the_status(
     with ThreadPoolExecutor(2) as starting:
         for each, _second in tenants:
             starting.submit(each.operator.start)
-        with contextlib.suppress(NodeError):  # the assertion below says more
+        with contextlib.suppress(NodeError):  # after a timeout, the assertion below says more
             wait_until(all_told, "every cause is in a status", seconds=100, every=0.2)
     late = {
         run: round(max(0.0, seen.not_told.get(run, 0.0) - seen.known.get(run, float("inf"))), 1)

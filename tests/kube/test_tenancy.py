@@ -264,7 +264,7 @@ def test_a_private_image_is_pulled_by_the_policys_secret(
     def pulls(account: str) -> Object:
         made = of_user(private, f"pulls-{account}")
         made["spec"] |= {"serviceAccountName": account, "priorityClassName": "tfcluster-task"}
-        # the node may have the image already
+        # pull always, because the node may have the image already
         made["spec"]["containers"][0]["imagePullPolicy"] = "Always"
         return made
 

@@ -311,7 +311,7 @@ def runnable(manifest: Object, name: str, case: Case, image: str) -> Object:
         pod = replicas["template"]["spec"]
         for key in (
             *("schedulerName", "priorityClassName", "nodeSelector", "tolerations", "affinity"),
-            "hostNetwork",  # on one node, the port is taken by the first worker
+            "hostNetwork",  # on the only node, the first worker would take the port
         ):
             pod.pop(key, None)
         pod.setdefault("securityContext", {"runAsUser": workloads.USER, "fsGroup": 100})

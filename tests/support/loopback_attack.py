@@ -59,7 +59,7 @@ print(answered, tried)
 """
 ENDINGS = ("wait", "reset", "close", "shutdown")
 ANY = b""  # any answer
-STATUS_OK = b"grpc-status\x010"  # in the trailers of an answer, as gRPC writes them
+STATUS_OK = b"grpc-status\x010"  # the status OK in the trailers of an answer, as gRPC writes them
 
 
 @dataclass(frozen=True)

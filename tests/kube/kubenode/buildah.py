@@ -61,7 +61,7 @@ def buildah(
         folders["storage"]: "/var/lib/containers/storage",
         # Which layers and digests the registries have.
         folders["cache"]: "/var/lib/containers/cache",
-        folders["tmp"]: "/var/tmp",  # layers in transit are too large for memory
+        folders["tmp"]: "/var/tmp",  # on disk, because layers in transit are too large for memory
         Path("/etc/resolv.conf"): "/etc/resolv.conf",
         **({trusted: CERTIFICATES} if (trusted := certificates()) else {}),
         **(binds or {}),

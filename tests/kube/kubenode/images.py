@@ -31,7 +31,7 @@ from .errors import NodeError
 
 REGISTRY = "registry:5000"
 PRODUCT = ("notebook", "hub", "operator", "proxy")
-GO = ("local-path-provisioner", "pause")  # one Go program each
+GO = ("local-path-provisioner", "pause")  # each contains only one Go program
 NAMES = ("busybox", *GO, *PRODUCT)
 OF_ONE_TEST = ("collector",)  # Go programs whose modules are built only for a long test
 # versions of an image that stay in the cache; a hundred would fill 30 GB there and on the nodes

@@ -53,7 +53,7 @@ RESOURCES: Mapping[str, Mapping[str, tuple[str, Sequence[str]]]] = {
     },
 }
 
-TAGS = {"kubernetes": "selinux,notest,grpcnotrace"}  # as in Kubernetes' own release build
+TAGS = {"kubernetes": "selinux,notest,grpcnotrace"}  # the build tags of Kubernetes' own releases
 # Packages whose version the linker sets; otherwise kubectl and kubelet report v0.0.0.
 VERSIONED = {"kubernetes": ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")}
 

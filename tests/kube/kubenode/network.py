@@ -6,7 +6,8 @@ from .commands import run, wait_until
 from .node import Node
 
 BRIDGE = "nodes"
-SERVICES = "10.96.0.0/16"  # the kernel needs a route before kube-proxy's rules see a packet
+# The kernel needs a route to Services before kube-proxy's rules see a packet.
+SERVICES = "10.96.0.0/16"
 
 
 def make_bridge(node: Node) -> None:

@@ -132,7 +132,7 @@ class Node:
         found = children(entering.pid)
         if not found:
             raise NodeError(f"{server} ended at once:\n{self.last_lines(server)}")
-        entering.kill()  # process 1 of the machine adopts the server
+        entering.kill()  # the server stays, because process 1 of the machine adopts it
         entering.wait()
         note(self._note(server), found[0])
 

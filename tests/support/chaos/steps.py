@@ -119,7 +119,8 @@ class Chaos(World):
         wish = {"verb": "delete", "ref": name, "with_logs": with_logs, **death}
         (result,) = self.clients(wish)
         there = any(r.metadata.name == name for r in self.backend.list())
-        slow = result.get("refused") == "WaitTimeout"  # on a busy machine
+        # The deletion took too long on a busy machine.
+        slow = result.get("refused") == "WaitTimeout"
         assert not there or slow or "died" in result, (name, result)
         if not there:
             self.forget(name)

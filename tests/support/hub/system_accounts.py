@@ -60,7 +60,8 @@ def open_folder(uids: Collection[int]) -> Iterator[Path]:
         yield folder
     finally:
         found = [one for one in psutil.process_iter(["uids"]) if _is_of(one, uids)]
-        _ended, left = psutil.wait_procs(found, timeout=90)  # some processes are ending
+        # Wait, because some processes are still ending.
+        _ended, left = psutil.wait_procs(found, timeout=90)
         for one in left:
             one.kill()
         shutil.rmtree(folder)
