@@ -535,4 +535,4 @@ print(task["type"] == "chief" or task["index"] == 0, task["type"] == "ps")
         types=("ps",),
     ),
 )
-"""One of each kind of public program."""
+"""One program for each kind of program that is found in public repositories."""

@@ -2,9 +2,9 @@
 
 `PYTHONPATH=tests python -m support.planted [CAUSE…]` launches each of them twice on this machine,
 about a minute each, and records the input of advice: the spec, the samples, the steps, earlier
-runs, the stacks of tasks that stand still. Two cores have to be free. With control groups of
-version 1, root gets them before other programs; causes whose `world` is a disk, a link or a limit
-of CPU can be recorded only in that way.
+runs, the stacks of tasks that stand still. Two cores have to be free. Root, on a machine with
+control groups of version 1, gets these cores before other programs; only in that way can the causes
+whose `world` is a slow disk, a slow link or a CPU limit be recorded.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class LabServer:
         return {
             **kept,
             **{name: str(self.folder / where) for name, where in folders.items()},
-            "JUPYTER_PREFER_ENV_PATH": "0",  # the folders above come before the environment's
+            "JUPYTER_PREFER_ENV_PATH": "0",  # search the folders above before Python's own
             "PATH": f"{self.python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "LANGUAGE": "en",
         }

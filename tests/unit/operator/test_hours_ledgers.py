@@ -1,5 +1,5 @@
-"""The operator's ledgers, in which each run counts once, whatever is deleted or restarted; and
-budgets.
+"""The operator's ledgers of hours, in which each run counts exactly once, whatever is deleted or
+restarted; also budgets of hours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reports that the operator does not answer, which never come while it answers."""
+"""Reports that the operator does not answer; while it answers, no such report may appear."""
 
 from __future__ import annotations
 

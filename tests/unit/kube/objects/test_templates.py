@@ -1,4 +1,4 @@
-"""Values in templates, which the YAML output gives back unchanged."""
+"""Values that templates print: a reader of the printed YAML gets them back unchanged."""
 
 from __future__ import annotations
 

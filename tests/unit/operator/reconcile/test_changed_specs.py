@@ -1,5 +1,5 @@
-"""Records that became invalid because their spec was changed, and started runs, which a stricter
-policy does not end.
+"""Records that became invalid because their spec was changed; and runs that have started, which a
+stricter policy does not end.
 """
 
 from __future__ import annotations
