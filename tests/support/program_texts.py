@@ -11,11 +11,11 @@ ADDRESSES = ("ps_hosts", "worker_hosts", "job_name", "task_index")
 
 @dataclass(frozen=True)
 class ProgramText:
-    """A program and the result of its launch.
+    """A program and the expected result of its launch.
 
-    `files` are files next to the entry. `passed` are the flags that it gets; `left_out` are the
-    flags that it does not get, each with the message that gives the reason. `types` are the task
-    types besides workers.
+    `files` are files next to the entry. `passed` are the flags that the program gets from
+    TFCluster; `left_out` are the flags that it does not get, each with the message that gives the
+    reason. `types` are the task types besides workers.
     """
 
     name: str

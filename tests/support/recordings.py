@@ -1,9 +1,9 @@
 """Recordings of real runs in `tests/data/replay/`, without data of one machine.
 
-They are written only if RECORDINGS is a folder: `RECORDINGS=tests/data/replay pytest
-tests/integration/test_faults.py`. Then each run whose cluster is named in `WANTED` is written
-there. If only the texts of messages have changed, `PYTHONPATH=tests python -m support.recordings`
-replays and rewrites the recordings in `tests/data/replay/`.
+They are written only if the environment variable RECORDINGS names a folder:
+`RECORDINGS=tests/data/replay pytest tests/integration/test_faults.py`. Then each run whose cluster
+is named in `WANTED` is written there. If only the texts of messages have changed, `PYTHONPATH=tests
+python -m support.recordings` replays and rewrites the recordings in `tests/data/replay/`.
 """
 
 from __future__ import annotations

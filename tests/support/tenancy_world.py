@@ -34,7 +34,9 @@ CLASS = path("storageclasses", "", "fast")
 
 
 class Cluster(KubeServer):
-    """Objects, with the immediate effects of controllers: quotas count, claims are bound."""
+    """A server that also does at once what Kubernetes' controllers do: it counts the use of quotas
+    and binds claims.
+    """
 
     binds = True
     counts = True

@@ -131,7 +131,7 @@ def test_a_task_that_does_not_run_gives_no_answer(tmp_path: Path) -> None:
 
 @pytest.fixture
 def task_side(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """Yield the runtime's module as a task imports it."""
+    """Yield the runtime's module `stacks`, imported as in a task."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(RUNTIME))
     import stacks as module  # type: ignore[import-not-found, unused-ignore]

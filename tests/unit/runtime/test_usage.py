@@ -51,7 +51,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 @pytest.fixture
 def usage(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """Yield the runtime's module as a task imports it."""
+    """Yield the runtime's module `usage`, imported as in a task."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(RUNTIME))
     import usage as module  # type: ignore[import-not-found, unused-ignore]
@@ -421,8 +421,8 @@ print(json.dumps(told))
 def test_limits_and_throttling_of_an_own_control_group(
     tmp_path: Path, lines: str, files: dict[str, str]
 ) -> None:
-    """The figures are read from the task's own control group, in both versions of control groups. A
-    group that the task shares with other processes does not count.
+    """The throttled time and the limits are read from the task's own control group, in both
+    versions of control groups. A group that the task shares with other processes does not count.
     """
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -77,7 +77,7 @@ def test_the_policy_counts_the_same(text: str) -> None:
 
 
 def test_every_field_of_the_table_has_a_case() -> None:
-    """Every field of PAYLOAD has a case, which is tested here and on Kubernetes."""
+    """Every field of PAYLOAD has a spec in SPECS, which is tested here and on Kubernetes."""
     assert set(SPECS) == {each.path for each in sizes.PAYLOAD}
 
 
@@ -106,7 +106,7 @@ def test_what_is_counted_is_what_is_stored(path: str) -> None:
 
 
 def counted(path: str) -> int:
-    """Return the number of bytes that are counted for the field of a case."""
+    """Return the number of bytes that are counted for the field `path` of its spec in SPECS."""
     return sizes.payload_sizes(msgspec.convert(SPECS[path], Spec))[path]
 
 
@@ -382,5 +382,7 @@ def test_what_people_write_about_a_run_leaves_room_for_other_annotations() -> No
 
 
 def test_the_text_of_the_cases_has_characters_of_all_kinds() -> None:
-    """The text of the cases has a control character of six bytes, and a character of four bytes."""
+    """The text in the specs of SPECS has characters of each size: some take one, two, three or four
+    bytes, a control character takes six.
+    """
     assert {len(as_in_go(character).encode()) - 2 for character in TEXT} == {1, 2, 3, 4, 6}

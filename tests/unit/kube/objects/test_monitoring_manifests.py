@@ -46,7 +46,7 @@ def rules() -> list[dict[str, Any]]:
 
 
 def queries() -> Iterator[tuple[str, str]]:
-    """Yield each query with its place."""
+    """Yield the place and the text of each query: its dashboard and panel, or its rule."""
     for file in DASHBOARDS:
         for panel in panels(file):
             yield from ((f"{file}: {panel['title']}", each["expr"]) for each in panel["targets"])
