@@ -1,8 +1,8 @@
 """Real runs for tests, observed from outside: records through the manager; processes, sockets and
 control groups through the kernel.
 
-Every run is recorded. `close` replays each recording; the lifecycle must then decide as it did
-live.
+The observations and decisions of every run are recorded. `close` replays each recording; the
+lifecycle must then make the same decisions again.
 """
 
 from __future__ import annotations

@@ -130,4 +130,4 @@ CAUSES: Mapping[str, Planted] = {
         ("--seconds", "600", "--locked", "1"), "AdviceHangsAt", "worker-1", SMALL, hangs=True
     ),
 }
-"""The causes by name. Balanced runs have no cause, and must get no advice."""
+"""The causes by name. Runs named "balanced" have no cause, and must get no advice."""

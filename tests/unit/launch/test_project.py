@@ -73,7 +73,7 @@ def asked(folder: Path, **words: Any) -> LaunchRequest:
 
 
 def launched(request: LaunchRequest) -> TFCluster:
-    """Return the run of a request."""
+    """Return the run that a request would launch."""
     return plan_launch(request, 1, Preflight()).cluster
 
 

@@ -157,8 +157,9 @@ WAYS_IN = [
 )
 def test_only_its_own_account_and_root_are_let_in(address: str, kind: str, host: str) -> None:
     """A server that asks for every address, however it got its listening socket, listens on
-    loopback and answers only its own account and root. A neighbour gets nothing. The next client of
-    the server's account is served, also if the client has shut down its sending side.
+    loopback and answers only its own account and root. A client of another account (NEIGHBOUR) gets
+    no answer. The next client of the server's account is served, also if the client has shut down
+    its sending side.
     """
     with serving(address, kind) as (server, port):
         begin(server)

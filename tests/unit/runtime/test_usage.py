@@ -62,12 +62,12 @@ def usage(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 
 def samples(run: Run, task: str = "worker-0") -> list[Attempt]:
-    """Return the attempts of a task."""
+    """Return the samples of a task, by attempt."""
     return read_samples(str(run.output), [task]).get(task, [])
 
 
 def intervals(run: Run) -> list[Interval]:
-    """Return all intervals of worker-0."""
+    """Return the sampled intervals of all attempts of worker-0."""
     return [each for attempt in samples(run) for each in attempt.intervals]
 
 
@@ -319,7 +319,7 @@ int nvmlDeviceGetMemoryInfo(void *device, unsigned long long room[3]) {
 
 
 def make_driver(folder: Path) -> None:
-    """Build the driver's library in a folder."""
+    """Build a stand-in for the GPU driver's library in `folder`."""
     (folder / "driver.c").write_text(DRIVER)
     library = folder / "libnvidia-ml.so.1"
     made = ["cc", "-shared", "-fPIC", "-o", str(library), str(folder / "driver.c")]

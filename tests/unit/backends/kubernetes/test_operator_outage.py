@@ -74,7 +74,7 @@ def renew(server: KubeServer, where: str = LEASE, ago: float = 0.0) -> None:
 
 
 def launched(server: KubeServer, name: str = "digits-1", **status: Any) -> None:
-    """Create a run."""
+    """Create the object of a run, with these fields in its status."""
     cluster, _dash, run = name.rpartition("-")
     body = custom_resource.write(cluster, int(run), Spec(mode=Mode.IN_GRAPH))
     told = resource_form.write(Status, status)

@@ -143,7 +143,7 @@ def test_a_policy_with_a_mistake_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After a mistake in the policy, the old policy stays, and the log names the line of the
-    mistake. At the start, a mistake is an error.
+    mistake. If the policy has a mistake when the hub starts, this is an error.
     """
     told = Allowances(tmp_path)
     file = tmp_path / "policy.yaml"

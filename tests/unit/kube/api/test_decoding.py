@@ -19,7 +19,7 @@ RECORDED = sorted((DATA / "pods").glob("*.json"))
 
 
 def decoded(shape: decoding.Shape, found: dict[str, Any]) -> dict[str, Any]:
-    """Return an object as a watch sends it."""
+    """Return the parts of `found` that remain if a watch sends it."""
     event = shape.event.decode(json.dumps({"type": "ADDED", "object": found}))
     kept: dict[str, Any] = event.object
     return kept

@@ -40,7 +40,7 @@ def panels(file: str) -> list[dict[str, Any]]:
 
 
 def rules() -> list[dict[str, Any]]:
-    """Return every rule."""
+    """Return every rule for Prometheus: recording rules and alerts."""
     groups = yaml.safe_load((MONITORING / "rules.yaml").read_text())["groups"]
     return [rule for group in groups for rule in group["rules"]]
 

@@ -114,7 +114,7 @@ def test_a_wrong_checksum_fails_a_run_at_once(world: World) -> None:
 
 def test_a_program_that_is_no_snapshot_is_told(world: World) -> None:
     """If a run's program is a path without a checksum, the status warns that the program may
-    change, and says how to avoid that. Text in the record causes no warning.
+    change, and says how to avoid that. A program whose text is in the record causes no warning.
     """
     where = {"program": {"path": "digits/train.py"}}
     world.server.put(f"{RUNS}/digits-1", {"spec": where})
