@@ -106,8 +106,8 @@ def test_hours_outlive_records_and_operators(world: World, book: Book) -> None:
 
 
 def test_a_number_outlives_its_run(world: World, book: Book) -> None:
-    """The highest number of a name stays known after its run is deleted, also for a run that never
-    used resources, and for a new operator.
+    """The highest run number of a name stays known after this run is deleted. This is also true for
+    a run that never used resources, and for a new operator.
     """
 
     def told() -> object:

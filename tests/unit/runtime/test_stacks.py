@@ -171,8 +171,8 @@ def test_each_of_several_requests_is_answered(task_side: ModuleType, tmp_path: P
 def test_a_look_answers_few_requests_and_removes_old_answers(
     task_side: ModuleType, tmp_path: Path
 ) -> None:
-    """At each check, a task answers only a few requests and removes old answers, so a folder full
-    of requests neither keeps it busy nor fills up with answers.
+    """At each check, a task answers only a few requests and removes old answers. So a folder full
+    of requests neither keeps the task busy nor fills up with answers.
     """
     folder = tmp_path / ".tfcluster-stacks"
     folder.mkdir()

@@ -58,8 +58,8 @@ def as_in_go(content: object) -> str:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_texts_count_as_kubernetes_stores_them(text: str) -> None:
-    """A text counts as many bytes as its JSON takes in etcd, never fewer; each line or paragraph
-    separator (U+2028, U+2029) counts one byte more.
+    """A text counts as many bytes as its JSON takes in etcd, never fewer. Only a line or paragraph
+    separator (U+2028, U+2029) counts one byte more than it takes.
     """
     stored = len(as_in_go(text).encode()) - 2
     assert sizes.stored_bytes(text) == stored + text.count("\u2028") + text.count("\u2029")
@@ -305,9 +305,9 @@ def crashed(task: str, line: str) -> TaskFailure:
 def test_of_a_status_that_is_too_large_goes_first_what_people_need_least(
     length: int, first: int, last: int, events: int, words: int
 ) -> None:
-    """A status that is too large first loses the last lines of tasks that failed later, then older
-    events, then the messages of tasks that failed later, and finally the output of the task that
-    failed first.
+    """From a status that is too large, texts are dropped in this order: the last lines of tasks
+    that failed later, older events, the messages of tasks that failed later, and finally the output
+    of the task that failed first.
     """
     status = Status(
         phase=Phase.FAILED,

@@ -97,8 +97,8 @@ def judged(spec: Spec, samples: dict[str, list[Attempt]], **words: Any) -> Sched
 def test_memory_follows_the_peak_within_a_factor_of_two(
     memory: str, peak: int, value: str | None
 ) -> None:
-    """A lower or higher limit is advised as by `top`, but never less than half or more than double
-    the schedule's own value. A limit that fits is not changed.
+    """A schedule gets the memory limit that `top` advises, but never less than half or more than
+    double its own value. A limit that fits is not changed.
     """
     spec = spec_of(memory=memory)
     status = judged(spec, used("worker-0", memory=peak))
