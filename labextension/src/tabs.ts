@@ -173,7 +173,7 @@ export function tabPlugin<W extends Widget>(
           }
           found?.dispose();
           const tab = new MainAreaWidget({ content: content() });
-          tab.toolbar.hide(); // each content has its own
+          tab.toolbar.hide(); // each content has its own toolbar
           tab.id = `${namespace}-${wanted}`;
           let saved = JSON.stringify(args(tab.content));
           changes?.(tab.content).connect(() => {

@@ -60,7 +60,7 @@ export class FakeServer {
   bodies: unknown[] = [];
   /** Responses to requests, except requests for the list, such as `POST /tensorboards`. */
   answers: Record<string, unknown> = {};
-  /** If set, responses wait for it. */
+  /** If set, responses wait for this promise. */
   gate: Promise<void> | null = null;
 
   /** Returns another response to some requests. */

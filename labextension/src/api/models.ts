@@ -471,7 +471,7 @@ export interface Stop {
    */
   reason?: string;
   /**
-   * the person who asked
+   * the person who requested the stop
    */
   by?: string;
   /**
@@ -671,7 +671,7 @@ export interface FoundCheckpoint {
    */
   run?: string;
   /**
-   * steps that the program still trained
+   * steps that the program trained after it restored the checkpoint
    */
   steps?: number;
 }

@@ -38,7 +38,7 @@ import type {
 const API = 'tfcluster/api';
 /**
  * Milliseconds after which a list request is given up. The server answers within 3 s even without
- * its backend, and a lost network reports nothing.
+ * its backend, and a lost network causes no error.
  */
 const PATIENCE = 8_000;
 

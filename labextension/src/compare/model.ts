@@ -19,7 +19,10 @@ export interface IComparisonState {
   readonly problem: ServerProblem | null;
 }
 
-/** Minimum milliseconds between two requests; otherwise each step of a training would cause one. */
+/**
+ * Minimum milliseconds between two requests; otherwise each step of a training would cause a
+ * request.
+ */
 const PACE = 2_000;
 
 export class ComparisonModel implements IDisposable {

@@ -53,7 +53,8 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
       return;
     }
     if (!state.current && !state.away) {
-      pressed.current = state.draft; // the response for the current input decides
+      // launch later, if the response for the current input has no problems
+      pressed.current = state.draft;
       return;
     }
     model.tried();

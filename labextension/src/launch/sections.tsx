@@ -128,7 +128,7 @@ export function Section(
       className="tfc-Section"
       open={state.openSections.has(name) || wrong > 0}
     >
-      {/* React alone opens the section: an error can open it too, but only a click of the user is remembered */}
+      {/* React opens it, not the browser: an error can open it too, but only clicks are remembered */}
       <summary
         onClick={event => {
           event.preventDefault();
@@ -145,7 +145,7 @@ export function Section(
   );
 }
 
-/** Options in rows; with `explains` each has its help below. */
+/** Options in rows; with `explains`, the help of each option is below it. */
 export function Rows(
   props: IFormProps & {
     readonly fields: ReadonlyArray<IField>;

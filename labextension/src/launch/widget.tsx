@@ -169,7 +169,7 @@ export function launchTab(
   tab.title.label = trans.__('Launch a TFCluster');
   tab.title.icon = clusterIcon;
   tab.title.closable = true;
-  tab.toolbar.hide(); // the tab would be empty
+  tab.toolbar.hide(); // the toolbar would be empty
   return tab;
 }
 

@@ -9,7 +9,7 @@ import type { Rows } from './rows';
 import { expression, IQuery, NO_QUERY, Range, ranges } from './search';
 
 const SLICE = 8;
-/** Lines between checks of the clock. */
+/** Number of lines that are searched between two checks of the clock. */
 const STRIDE = 500;
 export const MOST_OCCURRENCES = 100_000;
 
@@ -27,9 +27,12 @@ export class Searcher implements IDisposable {
     private readonly _changed: () => void
   ) {}
 
-  /** Counts how often the user moved to another match. */
+  /** Counts how often the view had to move to a match: after a step, or for a new search. */
   moves = 0;
-  /** Whether typing selected the current match; false after a step or a change of the lines. */
+  /**
+   * Whether typing selected the current match; false after a step to another match or a change of
+   * the lines.
+   */
   isTyped = false;
   query: IQuery = NO_QUERY;
   /** What is wrong with the query; empty if it is valid. */

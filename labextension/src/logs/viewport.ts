@@ -62,8 +62,8 @@ export class Viewport {
     private readonly _element: HTMLElement,
     private readonly _onFollow: (follows: boolean) => void
   ) {
-    // A scroll by wheel or key takes some frames to leave the last row. Meanwhile each new line
-    // would move it back.
+    // A scroll by wheel or key takes some frames to leave the last row. Until then, each new line
+    // would move the view back to the end.
     const leave = (isUp: boolean): void => {
       if (isUp && this.top > 0) {
         _onFollow(false);
@@ -166,7 +166,8 @@ export class Viewport {
   }
 
   /**
-   * Jump there even during a scroll: an instant scroll ends the smooth scroll of a key or wheel.
+   * Jump to a position even during a scroll: an instant scroll ends the smooth scroll of a key or
+   * wheel.
    */
   private _jump(top: number): void {
     this._element.scrollTo({ top, behavior: 'smooth' });
@@ -189,7 +190,7 @@ export class Viewport {
   }
 
   /**
-   * The line from which a search starts: the one at which typing began, or the one at the upper
+   * The line from which a search starts: the line at which typing began, or the line at the upper
    * edge.
    */
   get begin(): number {

@@ -34,7 +34,10 @@ export function heightsOf(graph: IGraph): ReadonlyArray<number> {
   return [0, top / 2, top];
 }
 
-/** Return the next of 1, 1.5, 2, 3, 4, 5, 6, 8 at or above a value, times a power of ten. */
+/**
+ * Return the lowest number at or above `value` that is 1, 1.5, 2, 3, 4, 5, 6 or 8 times a power of
+ * ten.
+ */
 export function rounded(value: number): number {
   if (value <= 0) {
     return 0;

@@ -12,7 +12,7 @@ import { type ITaskLines, type TaskLines, TaskUsage } from '../api/taskUsage';
 import type { IRun } from '../api/types';
 import { cores, sizePair, sizeWords } from './quantities';
 
-/** Registers the element of a task's row; null when the row goes. */
+/** Registers the element of a task's row; null when the row is removed. */
 export type Observe = (task: string, row: Element | null) => void;
 
 /** Return the lines of the tasks of a run, and what the rows register with. */
@@ -72,7 +72,7 @@ export const Uses = React.memo(
     // the processes may have ended before the last sample; then the memory is 0
     const memory = sampled.filter(size => size > 0);
     const size = ended
-      ? usage.memoryPeak || undefined // it ended before its first measurement
+      ? usage.memoryPeak || undefined // 0 if the task ended before its first measurement
       : now
         ? now.memory || memory[memory.length - 1]
         : undefined;

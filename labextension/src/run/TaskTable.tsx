@@ -1,6 +1,6 @@
 /**
- * The tasks of a run: a table for each type, tasks that need attention first, and most others of a
- * large run folded.
+ * The tasks of a run: a table for each type, with tasks that need attention first. In a large run,
+ * most of the other tasks are folded.
  *
  * One tab stop, arrow keys from task to task; Enter shows a task's output. It draws the data of
  * `TaskRows`.

@@ -62,7 +62,7 @@ class Ticker {
 
 const ticker = new Ticker();
 
-/** Return `text` for the current time; the component is redrawn only when it changes. */
+/** Return `text` for the current time; the component is redrawn only when that text changes. */
 export const useTicking = (text: (now: number) => string): string =>
   useSyncExternalStore(ticker.subscribe, () => text(ticker.now));
 
@@ -106,14 +106,16 @@ interface IServerListProps<T> {
   readonly watched: string;
   /** The number of refreshes that the user has requested. */
   readonly refreshed?: number;
-  /** Whether another `ask` is called at once, since the user waits for it. */
+  /**
+   * Whether the list is requested without a pause when `ask` changes, because the user waits for
+   * it.
+   */
   readonly eager?: boolean;
 }
 
 /**
- * Return a list of the server other than the list of runs; null until the server has answered. It
- * is loaded again when the runs change, so that nothing else is polled. A failure keeps the last
- * answer.
+ * Return a list of the server other than the list of runs; null until the server has answered. The
+ * list is loaded again when `watched` changes, and is not polled. A failure keeps the last answer.
  */
 export function useServerList<T>({
   ask,

@@ -85,7 +85,10 @@ export function clock(at: number, now = Date.now(), seconds = false): string {
     : `${when.getFullYear()}-${two(when.getMonth() + 1)}-${two(when.getDate())} ${time}`;
 }
 
-/** Format a time in a time zone and a language, with the zone where it is not the reader's. */
+/**
+ * Format a time in a time zone and a language, with the zone's name if the zone is not the
+ * reader's.
+ */
 export function moment(at: number, timeZone: string, language: string): string {
   const date = new Date(at * 1000);
   const form = { dateStyle: 'medium', timeStyle: 'short' } as const;

@@ -147,7 +147,7 @@ export const RunRow = React.memo(
           )}
           {!expanded && progress}
         </div>
-        {/* above all content that appears or grows, so that no button moves away from the mouse */}
+        {/* above everything that grows, so that no button moves away from the mouse */}
         {(expanded || active || hovered) && (
           <div
             role="gridcell"

@@ -23,7 +23,7 @@ export interface ISidebarProps {
   readonly commands: CommandRegistry;
   readonly trans: TranslationBundle;
   readonly filterRef: React.RefObject<HTMLInputElement>;
-  /** A run to show, with its row open; a new object shows it again. */
+  /** A run to show, with its row open; a new object shows the run again. */
   readonly revealed: { readonly name: string } | null;
   /** Called once the sidebar looks for this run. */
   onRevealed(): void;

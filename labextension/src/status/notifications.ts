@@ -2,9 +2,9 @@
  * Notifications of runs that end while this page is open, and of requests that failed after their
  * response.
  *
- * Ends within a short time share one notification, which closes automatically and disappears with
- * its runs. A stop that was requested on this page is not reported, nor is an end before the page
- * was opened.
+ * Runs that end in the same way within a short time share one notification, which closes
+ * automatically and disappears with its runs. A stop that was requested on this page is not
+ * reported, nor is a run that ended before the page was opened.
  */
 import { Notification } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -21,7 +21,7 @@ import { CommandIDs } from '../tokens';
 /** Milliseconds for which a notification is shown; afterwards it is in JupyterLab's list. */
 const SHORT = 8_000;
 const LONG = 15_000;
-/** Milliseconds in which ends of the same kind share a notification. */
+/** Milliseconds in which runs that end in the same way share a notification. */
 const TOGETHER = 60_000;
 
 export interface INotifying {

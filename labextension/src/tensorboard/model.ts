@@ -2,9 +2,9 @@
  * The state of one TensorBoard tab: starting, open, refused, or stopped.
  *
  * It has one immutable state and one signal. When the server is reachable again, the tab repeats
- * its request. While an active run has no curves, the tab waits for its first point: TensorBoard
- * would choose another dashboard, stay there, and not reload. It owns no process: the server
- * starts, shares and ends boards.
+ * its request. While an active run has no curves, the tab waits for the first point: otherwise
+ * TensorBoard would choose another dashboard, stay there, and not reload. The tab owns no process:
+ * the server starts, shares and ends boards.
  */
 import { URLExt } from '@jupyterlab/coreutils';
 import type { IDisposable } from '@lumino/disposable';
@@ -96,7 +96,8 @@ export class BoardModel implements IDisposable {
         this._set(
           this._mayWait ? { kind: 'starting' } : { kind: 'starting', url }
         );
-        board = await rest.openBoard(caller, request); // reports why if it does not start
+        // waits for the board; the response says why a board does not start
+        board = await rest.openBoard(caller, request);
       }
       this._looksLeft = LAST_LOOKS;
       const waits =

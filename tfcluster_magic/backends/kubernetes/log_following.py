@@ -155,7 +155,7 @@ class TimeSorter:
 REPORT_AFTER = 3.0
 """Seconds without an answer before the first notice."""
 REPORT_AGAIN_AFTER = 30.0
-"""Minimum seconds between a notice and the next one, which names further tasks."""
+"""Minimum seconds between two notices; new unreadable tasks cause the second one."""
 OWN_PREFIX = "tfcluster: "
 """Prefix of lines that TFCluster itself adds to the output; the runtime in the tasks uses this
 prefix, too.
