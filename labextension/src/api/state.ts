@@ -13,7 +13,10 @@ import type {
   ITaskList
 } from './types';
 
-/** `live`: the state is current. `stale`: it was current at `at`, and `problem` is the reason. */
+/**
+ * `live`: the state is current. `stale`: the state was current at `at`, and `problem` is the
+ * reason.
+ */
 export interface IClustersState {
   readonly state: 'loading' | 'live' | 'stale';
   /**

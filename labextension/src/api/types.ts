@@ -92,7 +92,7 @@ export interface IRates {
   readonly sent: number;
 }
 
-/** What one task uses: `current` while it runs, `average` once it was sampled. */
+/** What one task uses: `current` while it runs, `average` once the task was sampled. */
 export interface ITaskUsage {
   readonly name: string;
   readonly current: IRates | null;
@@ -212,8 +212,8 @@ export interface IRunList {
 }
 
 /**
- * A pushed change. `failed`: a request on the run failed after its response. `(un)available` says
- * for all runs whether their events arrive.
+ * A pushed change. `failed`: a request on the run failed after the server had answered.
+ * `(un)available` says for all runs whether their events arrive.
  */
 export interface IRunEvent {
   readonly type: 'changed' | 'removed' | 'failed' | 'unavailable' | 'available';

@@ -2,8 +2,8 @@
  * The data of a comparison tab: loaded when the tab is visible, and again when one of the runs
  * changes.
  *
- * It has one immutable state and one signal. While the server is unreachable, it keeps the last
- * state, with the reason.
+ * The model has one immutable state and one signal. While the server is unreachable, it keeps the
+ * last state, with the reason.
  */
 import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';

@@ -113,7 +113,7 @@ function Python(props: IOptionsProps): React.JSX.Element | null {
 /** A part of the form that most launches do not need. */
 export function Section(
   props: IFormProps & {
-    /** The key under which its open state is remembered. */
+    /** The key under which the form remembers whether the section is open. */
     readonly name: string;
     readonly title: string;
     readonly fields: ReadonlyArray<IField>;

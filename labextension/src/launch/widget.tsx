@@ -58,7 +58,7 @@ export class LaunchContent extends ReactWidget {
 
   /**
    * Focus the first input only at the first activation: later clicks activate the widget too, and
-   * must keep the focus.
+   * must not move the focus.
    */
   protected override onActivateRequest(): void {
     if (this.node.contains(document.activeElement) && this._entered) {

@@ -1,8 +1,8 @@
 /**
  * The newest lines of all tasks of one run, limited in number and size.
  *
- * It owns the lines and their numbers: line 0 is the first that ever arrived, and a kept line never
- * changes its number. Old lines make room for new ones; `dropped` counts them.
+ * The buffer owns the lines and their numbers: line 0 is the first that ever arrived, and a kept
+ * line never changes its number. Old lines make room for new ones; `dropped` counts them.
  */
 import { plain, settled } from './ansi';
 import { isNoise } from './noise';

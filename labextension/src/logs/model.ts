@@ -1,8 +1,8 @@
 /**
  * The output of one run for a tab: its lines, the shown ones, the search, and the stream.
  *
- * It owns the buffer and the stream; views read `buffer` and `rows` and draw the visible part.
- * State is replaced, never changed, and one signal reports it, at most 20 times a second.
+ * The model owns the buffer and the stream; views read `buffer` and `rows` and draw the visible
+ * part. State is replaced, never changed, and one signal reports it, at most 20 times a second.
  */
 import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';

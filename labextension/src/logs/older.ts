@@ -10,7 +10,7 @@ import type { LineBuffer, TaskLine } from './buffer';
 import type { IQuery } from './search';
 import { messages, StreamLost } from './stream';
 
-/** Milliseconds after the last keystroke until the server is asked. */
+/** Milliseconds after the last keystroke until the server begins to search. */
 const PAUSE = 400;
 export const MOST_OLDER = 5000;
 

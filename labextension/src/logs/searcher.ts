@@ -1,7 +1,7 @@
 /**
  * A search in the shown lines, a few milliseconds at a time, continued as lines arrive.
  *
- * It owns the matches and the current one.
+ * The searcher owns the matches and the position of the current match.
  */
 import type { IDisposable } from '@lumino/disposable';
 import type { LineBuffer } from './buffer';
@@ -99,7 +99,7 @@ export class Searcher implements IDisposable {
     this._scan();
   }
 
-  /** Continue after lines arrived, or `gone` old ones were dropped. */
+  /** Continue after new lines have arrived, or after `gone` old lines were dropped. */
   more(gone: number): void {
     this._scanned = Math.max(0, this._scanned - gone);
     const first = this._buffer.first;

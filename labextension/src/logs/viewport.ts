@@ -1,10 +1,10 @@
 /**
  * The window over many rows: which lines it covers, and how it moves when lines arrive and go.
  *
- * It owns the scroll position. While it follows, the end stays in view; scrolling up stops this,
- * scrolling to the end resumes it. A search starts from the position at which typing began, and
- * returns there if nothing matches. So the position depends on the whole word and not on the speed
- * of typing.
+ * The viewport owns the scroll position. While it follows the output, the end stays in view;
+ * scrolling up stops this, and scrolling to the end resumes it. A search starts from the position
+ * at which typing began, and returns there if nothing matches. So the position depends on the whole
+ * word and not on the speed of typing.
  */
 import type { Rows } from './rows';
 

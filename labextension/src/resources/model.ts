@@ -1,8 +1,8 @@
 /**
  * The data of a Resources tab: loaded while the tab is visible, and again until the run has ended.
  *
- * It has one immutable state and one signal. While the server is unreachable, it keeps the last
- * state, with the reason.
+ * The model has one immutable state and one signal. While the server is unreachable, it keeps the
+ * last state, with the reason.
  */
 import type { IDisposable } from '@lumino/disposable';
 import { Poll } from '@lumino/polling';

@@ -15,7 +15,7 @@ import { cores, sizePair, sizeWords } from './quantities';
 /** Registers the element of a task's row; null when the row is removed. */
 export type Observe = (task: string, row: Element | null) => void;
 
-/** Return the lines of the tasks of a run, and what the rows register with. */
+/** Return the lines of a run's tasks, and the function by which rows register. */
 export function useTaskLines(
   clusters: IClusters,
   run: IRun

@@ -420,8 +420,8 @@ const STEPS: Readonly<Record<string, number>> = {
 };
 
 /**
- * Move the focus between buttons by arrow keys; at the first and last button, the key is left to
- * the element around.
+ * Move the focus between buttons by arrow keys; at the first and the last button, the surrounding
+ * element gets the key.
  */
 function moveFocus(event: React.KeyboardEvent<HTMLElement>): void {
   const step = STEPS[event.key];

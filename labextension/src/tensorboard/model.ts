@@ -1,10 +1,10 @@
 /**
  * The state of one TensorBoard tab: starting, open, refused, or stopped.
  *
- * It has one immutable state and one signal. When the server is reachable again, the tab repeats
- * its request. While an active run has no curves, the tab waits for the first point: otherwise
- * TensorBoard would choose another dashboard, stay there, and not reload. The tab owns no process:
- * the server starts, shares and ends boards.
+ * The model has one immutable state and one signal. When the server is reachable again, the tab
+ * repeats its request. While an active run has no curves, the tab waits for the first point:
+ * otherwise TensorBoard would choose another dashboard, stay there, and not reload. The tab owns no
+ * process: the server starts, shares and ends boards.
  */
 import { URLExt } from '@jupyterlab/coreutils';
 import type { IDisposable } from '@lumino/disposable';

@@ -54,7 +54,7 @@ const LOOK = 2_000;
 /** Reloads after the end of a run: TensorBoard reads the last data up to five seconds later. */
 const LAST_RELOADS = 2;
 
-/** The button of TensorBoard's page that reloads its data; absent while it reloads. */
+/** The button of TensorBoard's page that reloads its data; absent while the page reloads. */
 const RELOAD_BUTTON = '.reload-button:not(.loading)';
 
 /** The title of the dashboard with curves, which is hidden until the page knows of curves. */
