@@ -28,7 +28,7 @@ export class ServerProblem extends Error {
     return [0, 424, 429].includes(this.status) || this.status >= 502;
   }
 
-  /** Whether the user must sign in again; false if they only lack the permission. */
+  /** Whether the user must sign in again; false if the user only lacks the permission. */
   get isSignedOut(): boolean {
     const isRefused = this.status === 401 || this.status === 403;
     return isRefused && this.problem.title !== NOT_ALLOWED;

@@ -1,9 +1,9 @@
 /**
  * The watcher of the server's runs: receives events and, as a safety net, lists runs every 45 s.
  *
- * It has one immutable state and one signal, sent within a moment of a change. While the server is
- * unreachable, the watcher keeps its last state and the time of this state. The watcher changes no
- * run.
+ * The watcher has one immutable state and one signal, sent within a moment of a change. While the
+ * server is unreachable, the watcher keeps its last state and the time of this state. The watcher
+ * changes no run.
  */
 import { Event, ServiceManager } from '@jupyterlab/services';
 import { Poll, Throttler } from '@lumino/polling';

@@ -143,7 +143,7 @@ export interface IRunGraphs {
   readonly restarts: ReadonlyArray<readonly [number, string]>;
   readonly events: ReadonlyArray<Event>;
   readonly advice: ReadonlyArray<IAdvice>;
-  /** Why there is no advice, if it cannot be given. */
+  /** Why no advice can be given; empty if advice was possible. */
   readonly noAdvice: string;
 }
 

@@ -11,8 +11,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 export type Client = 'strategy' | 'session';
 
 /**
- * `fit()` of Keras 3 does not work on a cluster. This variable selects Keras 2; TensorFlow reads it
- * during its import.
+ * `fit()` of Keras 3 does not work on a cluster. This variable selects Keras 2; TensorFlow reads
+ * the variable when it is imported.
  */
 const KERAS = [
   'import os',

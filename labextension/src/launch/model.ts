@@ -295,8 +295,8 @@ export class LaunchModel implements IDisposable {
 
   /**
    * Return the notebook line for the current input, with a cell program below it. With `notebook`,
-   * paths are relative to its folder. If the plan is older than the input, the server is asked
-   * first.
+   * paths are relative to the notebook's folder. If the plan is older than the input, the server is
+   * asked first.
    */
   async line(notebook?: string): Promise<string> {
     const { draft, launchOptions, plan, current } = this._state;

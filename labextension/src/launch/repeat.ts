@@ -104,6 +104,6 @@ function saidOf(
     return cronOf(repeat, String(value));
   }
   const said = typeof value === 'string' ? value.trim() : value;
-  // always sent, because the server's default is the zone of its machine, not of the browser
+  // the form shows the browser's zone; the server's default is the zone of its own machine
   return kind === 'zone' ? said || browserZone() : said;
 }

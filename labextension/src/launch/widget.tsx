@@ -1,4 +1,7 @@
-/** The tab "Launch a TFCluster" and its parts of the page: file dialog, active cell, clipboard. */
+/**
+ * The tab "Launch a TFCluster" and the parts of the page that it uses: file dialog, active cell,
+ * clipboard.
+ */
 import {
   MainAreaWidget,
   Notification,
@@ -207,7 +210,7 @@ function WithNotebook({
 
 /**
  * A poll that retries a refused form: when the form or its window becomes visible, and every few
- * seconds while it is visible. The model decides what is retried.
+ * seconds while the form is visible. The model decides what is retried.
  */
 class RetryPoll implements IDisposable {
   constructor(

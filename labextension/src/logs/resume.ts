@@ -1,10 +1,10 @@
 /**
  * Resumes a lost stream without repeating a line.
  *
- * It counts the lines of each task. If all output of a task was received, the next stream starts at
- * the beginning, and known lines are skipped. The last known line is compared, because the lines of
- * a restarted log must not be skipped. If only the end of a long output was requested, the next
- * stream replaces everything.
+ * This class counts the lines of each task. If all output of a task was received, the next stream
+ * starts at the beginning, and known lines are skipped. The last known line is compared, because
+ * the lines of a restarted log must not be skipped. If only the end of a long output was requested,
+ * the next stream replaces everything.
  */
 import type { TaskLine } from './buffer';
 

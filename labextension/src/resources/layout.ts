@@ -232,7 +232,7 @@ export function marks({ events, restarts, began, at }: IRunGraphs): IMark[] {
   return found.sort((one, other) => one.at - other.at);
 }
 
-/** Marks that are nearer to each other than this share one label. */
+/** Marks with a smaller distance than this share one label. */
 const NUMBER_WIDTH = 10;
 
 /**

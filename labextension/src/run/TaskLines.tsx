@@ -174,8 +174,9 @@ const HEIGHT = 14;
 const MARGIN = 1;
 
 /**
- * Return the path of a line from zero to what was requested, or to its highest value. One value is
- * a level line; without a request, a level line is at half height, away from the text above.
+ * Return the SVG path of a line. The bottom of its box is zero; the top is the requested amount, or
+ * the highest value if that is greater. One value is drawn as a level line; without a request, a
+ * level line is at half height, away from the text above.
  */
 export function line(values: ReadonlyArray<number>, requested: number): string {
   const known = values.length === 1 ? [values[0], values[0]] : values;

@@ -30,7 +30,9 @@ export const useRun = (model: IClusters, name: string): IRun | undefined =>
 
 const BEAT = 1000;
 
-/** One clock for all texts with an age. It ticks once a second while a visible page uses it. */
+/**
+ * One clock for all texts with an age. The clock ticks once a second while a visible page uses it.
+ */
 class Ticker {
   /** Milliseconds since 1970 at the last tick. */
   now = Date.now();

@@ -47,7 +47,7 @@ export function age(seconds: number): string {
 }
 
 /**
- * Format a duration: 5400 gives `1h 30m`, 0.25 gives `0.3s`; a negative one, from clocks that
+ * Format a duration: 5400 gives `1h 30m`, 0.25 gives `0.3s`; a negative duration, from clocks that
  * differ, gives `0s`.
  */
 export function duration(seconds: number): string {

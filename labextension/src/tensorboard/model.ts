@@ -28,7 +28,7 @@ const LAST_LOOKS = 5;
 
 /**
  * A starting board with a `url` already has its page, whose data requests wait for the board. An
- * open one that `waits` has no page until there are curves.
+ * open board that `waits` has no page until there are curves.
  */
 export type BoardState =
   | { readonly kind: 'new' }
