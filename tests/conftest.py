@@ -1,5 +1,5 @@
-"""Fixtures of every test: its own folders, and checks that it leaves no process behind and Ctrl-C
-as it was.
+"""Fixtures of every test: folders of its own, a check that the test leaves no process behind, and a
+working Ctrl-C.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["support.local_runs", "support.slow_program"]
 
-if find_spec("hypothesis"):  # a pod that runs a few of these files lacks this package
+if find_spec("hypothesis"):  # a pod that runs only a few of these files lacks hypothesis
     from hypothesis import HealthCheck, settings
 
-    # The time to run and to generate an example depends on the machine.
+    # There is no time limit: how long an example takes to run and to generate depends on the
+    # machine.
     slow = [HealthCheck.too_slow]
     settings.register_profile("any-speed", deadline=None, suppress_health_check=slow)
     settings.load_profile("any-speed")
 
-# A shell that runs the suite in the background makes it ignore Ctrl-C, and all its processes too.
+# A shell that starts the suite in the background makes the suite and all its processes ignore
+# SIGINT. This restores Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -41,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
     `--rewrite` writes golden files again, so that Git shows the differences. `--chaos-steps` and
     `--chaos-seed` set the length and the events of test_chaos.py; each test has its own defaults.
-    `--class-size` is the number of students in test_class.py; a whole class takes a quarter of an
+    `--class-size` is the number of students in test_class.py; a full class takes a quarter of an
     hour and some GiB of memory. `--long` also runs the tests marked `long`.
     """
     parser.addoption("--rewrite", action="store_true", help="write golden files anew")
@@ -63,11 +65,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Set a home, state folder and user folder for each test; afterwards check that nothing runs
-    there.
+    """Set a home, a state folder and a user folder for each test; afterwards, check that no process
+    uses this state folder.
 
-    Processes that a test starts inherit TFCLUSTER_STATE_DIR and are found by it. Earlier processes
-    cannot have it and are not read.
+    Processes that a test starts inherit TFCLUSTER_STATE_DIR and are found by this variable.
+    Processes from before the test cannot have its value, so they are not read.
     """
     before, interrupt = {*os.listdir("/proc")}, signal.getsignal(signal.SIGINT)
     state = tmp_path / "state"
@@ -90,7 +92,9 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
 
 
 def _still_there(state: Path, before: set[str], patience: float) -> dict[int, str]:
-    """Return the processes of this state folder, by pid; give ending processes time to end."""
+    """Return the processes that use this state folder, by pid; give ending processes `patience`
+    seconds to end.
+    """
     mark = f"TFCLUSTER_STATE_DIR={state}".encode()
     deadline = time.monotonic() + patience
     while found := dict(_processes_with(mark, before)):
@@ -134,13 +138,15 @@ def program_of(tmp_path: Path) -> Callable[..., Program]:
 
 @pytest.fixture
 def wait_for() -> Callable[..., None]:
-    """Return a function that waits until a condition is true, and otherwise says which was not."""
+    """Return a function that waits until a condition is true, and fails with the condition's name
+    if it stays false.
+    """
     return wait_until
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
-    """Enter the folder in which the user works."""
+    """Create the folder in which the user works."""
     folder = tmp_path / "here"
     folder.mkdir()
     return folder
@@ -148,14 +154,14 @@ def here(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """Return the folder that tasks see too, which need not exist before."""
+    """Return the workspace, a folder that tasks see, too; it may not exist yet."""
     return tmp_path / "workspace"
 
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Iterator[Runs]:
-    """Launch real runs; at the end check that nothing of them is left and that recordings
-    replay.
+    """Yield a launcher of real runs; afterwards, check that nothing of the runs is left and that
+    their recordings replay.
     """
     from support.real_runs import runs_in
 
@@ -165,7 +171,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """A working operator on a server that stores objects."""
+    """Yield a working operator on a server that stores objects."""
     from support.operator_world import World
 
     made = World()

@@ -29,18 +29,20 @@ PATIENCE = 300.0
 
 
 def launched(program: PublicProgram) -> object:
-    """Return a test parameter; it is marked `long` if a shorter program covers the same kind."""
+    """Return the test parameter of a program; it is marked `long` if a shorter program covers the
+    same kind of program.
+    """
     return pytest.param(program, id=program.name, marks=[pytest.mark.long] * program.is_long)
 
 
 def log_of(manager: ClusterManager, name: str, task: str) -> str:
-    """Return a task's whole output."""
+    """Return all output of a task."""
     lines = manager.logs(name, [task])
     return "\n".join(line.text for line in lines if line is not None)
 
 
 def story(manager: ClusterManager, ended: TFCluster) -> str:
-    """Return what is known of a run, for the message of a failed test."""
+    """Return a report about a run, for the message of a failed test."""
     counts = ended.spec.replicas.counts
     tasks = [f"{kind.value}-{index}" for kind, count in counts.items() for index in range(count)]
     logs = [f"--- {task}\n{log_of(manager, ended.metadata.name, task)[-2000:]}" for task in tasks]
@@ -62,7 +64,7 @@ def test_a_program_that_people_bring(program: PublicProgram, here: Path, run: Ru
     with contextlib.suppress(ClusterFailed):
         manager.wait("brought", PATIENCE)
     if "evaluator" not in program.tasks:
-        manager.stop("brought")  # end what a successful run keeps for a while
+        manager.stop("brought")  # a successful run keeps some tasks for a while; end them now
     ended = manager.wait("brought", PATIENCE, until=Until.RELEASED)
     told = story(manager, ended)
     assert ended.status.phase is program.phase, told
@@ -89,7 +91,7 @@ def test_a_cell_of_a_notebook() -> None:
 
 @pytest.mark.long
 def test_a_client_of_an_in_graph_cluster(here: Path) -> None:
-    """A client that knows only TF_CONFIG trains on servers that were launched for it."""
+    """A client that gets only TF_CONFIG trains on servers that were launched for it."""
     manager = ClusterManager()
     manager.launch(mode="in-graph", ps=1, workers=2, name="servers")
     up = manager.wait("servers", PATIENCE, until=Until.READY)

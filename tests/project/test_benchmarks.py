@@ -1,4 +1,4 @@
-"""`make bench`: its rows, its table, and one real benchmark."""
+"""The rows and the table of `make bench`, and one real benchmark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from benchmarks.rows import COLUMNS, bounded, compared, table
 
 
 def test_a_ratio_is_the_median_of_each_rounds_ratio() -> None:
-    """A machine that is slow in one round is slow for both sides."""
+    """A ratio is the median of the ratios of all rounds, because a machine that is slow in one
+    round is slow for both sides.
+    """
     row = compared("start", "s", [1, 20, 1], [2, 40, 2.5], at_most=0.5)
     assert (row.ratio, row.met, row.goal) == (0.5, True, "ratio <= 0.5")
 
@@ -27,7 +29,7 @@ def test_a_bound_holds_for_the_median(values: list[float], met: bool) -> None:
 
 
 def test_a_goal_that_is_missed_stands_out() -> None:
-    """The table has a line for each row, with NO for a missed goal."""
+    """The table has a line for each row; the line of a missed goal ends with NO."""
     head, line = table([bounded("late", "s", [3], at_most=2)]).splitlines()
     assert head.split() == list(COLUMNS)
     assert line.split() == ["late", "3", "s", "-", "-", "value", "<=", "2", "NO"]
@@ -39,7 +41,7 @@ def test_a_bench_writes_its_rows_for_programs(tmp_path: Path) -> None:
         [sys.executable, "-m", "benchmarks", "--quick", "load_ext"],
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT)},
-        check=False,  # 1 if a busy machine misses the goal
+        check=False,  # exit status 1 if a busy machine misses the goal
         capture_output=True,
     )
     (row,) = json.loads((tmp_path / "build" / "bench" / "load_ext.json").read_text())
@@ -48,7 +50,7 @@ def test_a_bench_writes_its_rows_for_programs(tmp_path: Path) -> None:
 
 
 def test_an_unknown_bench_is_refused_with_those_there_are(tmp_path: Path) -> None:
-    """A wrong name is refused before anything is measured."""
+    """A wrong name is refused, with the existing names, before anything is measured."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "speed"],
         cwd=tmp_path,

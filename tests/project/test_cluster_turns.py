@@ -22,7 +22,7 @@ def soon(take: Callable[[], None]) -> threading.Event:
 
 
 def test_who_wants_it_alone_waits_for_those_who_share(tmp_path: Path) -> None:
-    """An exclusive turn waits until both shared turns are given back."""
+    """An exclusive turn begins only when both shared turns are over."""
     first, second, third = (Turn(tmp_path / "it") for _ in range(3))
     first.share()
     second.share()
@@ -38,7 +38,9 @@ def test_who_wants_it_alone_waits_for_those_who_share(tmp_path: Path) -> None:
 
 
 def test_nobody_goes_before_one_who_waits_to_be_alone(tmp_path: Path) -> None:
-    """A shared turn that is requested after an exclusive turn comes after it."""
+    """A shared turn that is requested after an exclusive turn waits until the exclusive turn is
+    over.
+    """
     first, second, third = (Turn(tmp_path / "it") for _ in range(3))
     first.share()
     alone = soon(second.alone)
@@ -53,8 +55,8 @@ def test_nobody_goes_before_one_who_waits_to_be_alone(tmp_path: Path) -> None:
 
 
 def test_two_who_share_may_both_ask_to_be_alone(tmp_path: Path) -> None:
-    """Two sharers that both request an exclusive turn do not deadlock, because each releases its
-    turn first.
+    """Two processes with shared turns that both request an exclusive turn do not deadlock, because
+    each releases its shared turn first.
     """
     first, second = (Turn(tmp_path / "it") for _ in range(2))
     first.share()
@@ -69,7 +71,9 @@ def test_two_who_share_may_both_ask_to_be_alone(tmp_path: Path) -> None:
 
 
 def test_who_has_it_alone_and_asks_again_lets_nobody_in_between(tmp_path: Path) -> None:
-    """Requesting an exclusive turn again keeps it; sharers continue to wait."""
+    """A process that requests its exclusive turn again keeps it; processes that want a shared turn
+    continue to wait.
+    """
     first, second = (Turn(tmp_path / "it") for _ in range(2))
     first.alone()
     shared = soon(second.share)

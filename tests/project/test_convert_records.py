@@ -1,4 +1,4 @@
-"""Records of v1alpha1, converted as docs/how-to/install-kubernetes.md says."""
+"""Records of v1alpha1, which are converted by the commands in docs/how-to/install-kubernetes.md."""
 
 from __future__ import annotations
 

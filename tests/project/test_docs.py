@@ -1,4 +1,6 @@
-"""Pages for readers: links are valid, commands and cells work, and the words are the field's."""
+"""Checks of the pages for readers: links are valid, commands and cells work, and the words are
+those of the field.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ PAGES = doc_pages.pages()
 DOCS = ROOT / "docs"
 READ = ("docs/", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")
 LEARNED = ("docs/tutorial/", "docs/how-to/")
-"""Folders of pages with blocks that readers type; each block has a mark."""
+"""Folders of pages whose blocks readers type; each of these blocks needs a mark."""
 MARK = re.compile(
     r"(?:tested: (?P<file>tests/[\w/]+\.py)(?:::(?P<test>\w+))?(?: \(raises \w+\))?|not run: \S.+)"
 )
@@ -133,8 +135,8 @@ def test_each_block_is_run_by_a_test_or_says_why_not(block: Block) -> None:
 
 @pytest.mark.parametrize("block", BLOCKS, ids=name_of)
 def test_each_block_is_of_its_language(block: Block) -> None:
-    """Each YAML, JSON or Python block is valid, and no other language goes unchecked. In a console
-    block each command begins a line.
+    """Each YAML, JSON or Python block is valid, and no block is in a language that is not checked.
+    In a console block, each command begins a line.
     """
     assert block.language in LANGUAGES, block.language
     if block.language == "console":
@@ -167,7 +169,9 @@ def test_tfcluster_takes_the_commands_on_pages(block: Block, words: list[str]) -
 
 
 def words_of_ours(text: str) -> list[str]:
-    """Return the words in a text for which there is a better word; code and values do not count."""
+    """Return the words in a text for which the field has a better word; code and values do not
+    count.
+    """
     plain = re.sub(r"`[^`]*`|\{[^}]*\}|\]\([^)]*\)", " ", text)
     return [
         f"{found[0]!r}: write {instead}"
@@ -195,7 +199,7 @@ def test_messages_use_the_words_of_the_field(domain: str) -> None:
 
 
 def test_make_knows_the_targets_that_pages_name() -> None:
-    """`make WORD` on a page is a target of the Makefile."""
+    """If a page says `make WORD`, the Makefile has this target."""
     known = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {
         words[1]
@@ -237,7 +241,7 @@ def test_policies_on_pages_are_accepted() -> None:
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name.endswith(".zh-CN.md")], ids=name_of)
 def test_a_translated_page_has_the_blocks_of_the_english_one(page: Path) -> None:
-    """Cells, commands and their marks are the same in both languages, except for comments."""
+    """Cells, commands and their marks are the same in both languages; only comments differ."""
     english = page.with_name(page.name.replace(".zh-CN", ""))
 
     def shown(each: Path) -> list[tuple[str, str, str]]:
@@ -260,7 +264,9 @@ def test_pictures_are_small_and_used() -> None:
 
 
 def test_every_page_stands_in_the_contents() -> None:
-    """Each page of docs/ is in the table of contents of its folder, and in no other."""
+    """Each page of docs/ is in the table of contents of its folder, and in no other table of
+    contents.
+    """
     for folder in ("tutorial", "how-to", "reference", "explanation", "explanation/decisions"):
         here = DOCS / folder
         listed = [

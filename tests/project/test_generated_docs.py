@@ -59,8 +59,8 @@ def test_the_exported_schema_is_the_one_of_the_models() -> None:
 
 
 def test_the_custom_resources_are_those_of_the_models() -> None:
-    """k8s/crds and the variables of the admission policy for records are current; `python
-    tools/crd.py` updates them.
+    """The files in k8s/crds, and the variables of the admission policy for records, are current;
+    `python tools/crd.py` updates them.
     """
     made = tool("crd")
 
@@ -70,7 +70,9 @@ def test_the_custom_resources_are_those_of_the_models() -> None:
 
 
 def test_a_command_takes_h_however_it_was_first_used() -> None:
-    """The help option that click caches on first use includes `-h`, with and without the group."""
+    """Click caches the help option of a command on first use. This option includes `-h`, even if
+    the command is used without its group.
+    """
     command = Command("verb")
 
     option = command.get_help_option(click.Context(command))

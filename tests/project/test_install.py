@@ -1,4 +1,4 @@
-"""tools/install.py: packages that a build machine keeps for the next clone."""
+"""Packages that tools/install.py keeps on a build machine for the next clone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRIPT = "#!{python}\nimport kept\nprint(kept.WORD, kept.__cached__)\n"
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The tools/install.py module."""
+    """Return the module tools/install.py."""
     tools = ROOT / "tools"
     monkeypatch.syspath_prepend(str(tools))
     spec = importlib.util.spec_from_file_location("install", tools / "install.py")
@@ -37,8 +37,8 @@ def environment(folder: Path) -> Path:
 
 @pytest.fixture
 def first(install: ModuleType, tmp_path: Path) -> Path:
-    """An environment with a package that has a module, a script and a data file, and with files of
-    its own clone.
+    """Return an environment with a package, which has a module, a script and a data file, and with
+    files of the environment's own clone.
     """
     made = environment(tmp_path / "first")
     (made / install.PACKAGES / "kept.py").write_text("WORD = 'from a package'\n")
@@ -59,7 +59,9 @@ def cached(made: Path, install: ModuleType) -> Path:
 
 
 def said(made: Path) -> str:
-    """Return the output of the environment's script; running it compiles its imports."""
+    """Run the script of the environment, which compiles the modules that it imports; return its
+    output.
+    """
     script = str(made / "bin" / "says")
     env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     ran = subprocess.run([script], capture_output=True, text=True, check=True, env=env)
@@ -85,7 +87,9 @@ def test_another_clone_takes_what_was_unpacked_and_compiled(
 
 
 def test_only_the_newest_are_kept(install: ModuleType, first: Path, tmp_path: Path) -> None:
-    """Packages of earlier pins leave the cache, and packages in the cache are not stored again."""
+    """Packages of earlier pinned versions are removed from the cache, and packages that are in the
+    cache are not stored again.
+    """
     for number in range(install.KEPT + 1):
         install.keep_packages(tmp_path / "cache" / f"dev-{number}", first)
     left = sorted(path.name for path in (tmp_path / "cache").iterdir())
@@ -97,8 +101,8 @@ def test_only_the_newest_are_kept(install: ModuleType, first: Path, tmp_path: Pa
 def test_what_was_killed_is_not_taken_for_whole(
     install: ModuleType, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Partly kept or removed packages are never used, and are removed later. Packages that another
-    process is storing stay.
+    """Packages that were stored or removed only in part are never used, and are deleted later.
+    Packages that another process is storing stay.
     """
     cache = tmp_path / "cache"
     (cache / ".dev-9.1").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""`make run HUB=0`: the workspace it prepares and the JupyterLab it starts."""
+"""The workspace that `make run HUB=0` prepares, and the JupyterLab that it starts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAB = ROOT / "tools" / "lab.py"
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The tools/lab.py module, with a folder of two examples."""
+    """Return the module tools/lab.py, with a folder of two examples."""
     spec = importlib.util.spec_from_file_location("lab", LAB)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -52,7 +52,7 @@ def test_an_updated_example_replaces_an_unchanged_copy(lab: ModuleType, tmp_path
 
 
 def test_a_changed_copy_is_kept(lab: ModuleType, tmp_path: Path) -> None:
-    """A changed copy is kept and named, and is kept at the next start, too."""
+    """A changed copy is kept and reported, and is kept at the next start, too."""
     workspace = tmp_path / "workspace"
     lab.copy_examples(workspace)
     (workspace / "examples" / "train.py").write_text("mine")
@@ -64,7 +64,7 @@ def test_a_changed_copy_is_kept(lab: ModuleType, tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_there_before_is_kept(lab: ModuleType, tmp_path: Path) -> None:
-    """A user's own file with the name of an example is kept."""
+    """If the user has a file with the name of an example, this file is kept."""
     own = tmp_path / "workspace" / "examples" / "train.py"
     own.parent.mkdir(parents=True)
     own.write_text("mine")
@@ -76,7 +76,9 @@ def test_a_file_that_was_there_before_is_kept(lab: ModuleType, tmp_path: Path) -
 def test_the_prepared_environment_knows_the_magic_and_asks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A notebook's own %load_ext prints no warning, and JupyterLab does not ask about its news."""
+    """A `%load_ext` in a notebook prints no warning, and JupyterLab does not ask whether it may
+    fetch news.
+    """
     monkeypatch.syspath_prepend(str(LAB.parent))
     spec = importlib.util.spec_from_file_location("install", LAB.with_name("install.py"))
     assert spec is not None and spec.loader is not None
@@ -104,7 +106,7 @@ def test_the_prepared_environment_knows_the_magic_and_asks_nothing(
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A JupyterLab started like `make run HUB=0` in a new workspace."""
+    """Yield a JupyterLab that is started in a new workspace, as by `make run HUB=0`."""
     command = [sys.executable, str(LAB), "--workspace", str(tmp_path / "workspace"), "--port", "0"]
     env = {key: value for key, value in os.environ.items() if key != "DISPLAY"}
     with subprocess.Popen(

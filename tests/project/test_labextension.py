@@ -25,7 +25,7 @@ import tfcluster_magic
 SOURCES = ROOT / "labextension"
 NAME = "tfcluster-labextension"
 TOOL = ROOT / "tools" / "labextension.py"
-LONGEST = 600  # most lines of a TypeScript file
+LONGEST = 600  # maximum number of lines of a TypeScript file
 Tool = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -41,7 +41,9 @@ def copy(target: Path) -> Path:
 
 
 def node(folder: Path) -> tuple[dict[str, str], Path]:
-    """Return an environment whose Node leaves a mark and fails, and return the mark."""
+    """Return environment variables with a Node that creates a file and fails, and return that
+    file.
+    """
     folder.mkdir()
     mark = folder / "was-started"
     for name in ("node", "nodejs"):
@@ -53,7 +55,7 @@ def node(folder: Path) -> tuple[dict[str, str], Path]:
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clone with the built extension."""
+    """Return a clone with the built extension."""
     folder = copy(tmp_path_factory.mktemp("sources"))
     assert run_tool(folder, "current").returncode == 0, "the extension is not built: make dev"
     return folder
@@ -61,7 +63,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of that clone, built with a Node that fails."""
+    """Return the wheel of the clone `sources`, built with a Node that fails."""
     environment, mark = node(tmp_path_factory.mktemp("wheel") / "bin")
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist"]
     done = subprocess.run(
@@ -84,7 +86,9 @@ def run_tool(clone: Path, *words: str, **environment: str) -> subprocess.Complet
 
 
 def test_the_wheel_holds_the_extension_where_jupyter_looks_for_it(wheel: Path) -> None:
-    """Page, settings, install.json and the server's configuration are data files, once each."""
+    """The wheel has the page, the settings, install.json and the server's configuration as data
+    files, each of them once.
+    """
     names = zipfile.ZipFile(wheel).namelist()
     data = f"tfcluster_magic-{tfcluster_magic.__version__}.data/data"
     front = f"{data}/share/jupyter/labextensions/{NAME}"
@@ -106,7 +110,8 @@ def test_installing_the_wheel_enables_both_halves_without_node(wheel: Path, tmp_
     fresh = tmp_path / "fresh"
     venv.create(fresh, with_pip=False, symlinks=True)
     site = sysconfig.get_path("purelib", vars={"base": str(fresh)})
-    Path(site, "packages.pth").write_text(sysconfig.get_path("purelib"))  # JupyterLab and pip
+    # makes JupyterLab and pip importable
+    Path(site, "packages.pth").write_text(sysconfig.get_path("purelib"))
     python = str(fresh / "bin" / "python")
     environment |= {"JUPYTER_CONFIG_DIR": str(tmp_path)}
 
@@ -127,7 +132,9 @@ def test_installing_the_wheel_enables_both_halves_without_node(wheel: Path, tmp_
 
 
 def test_an_sdist_makes_the_wheel_without_node(sources: Path, tmp_path: Path) -> None:
-    """An sdist contains the built extension, and its build asks pip for no builder."""
+    """An sdist contains the built extension, so its build needs no package that builds
+    extensions.
+    """
     environment, mark = node(tmp_path / "bin")
     build = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path]
     subprocess.run(build, cwd=sources, env=environment, capture_output=True, check=True)
@@ -150,7 +157,7 @@ def test_an_sdist_makes_the_wheel_without_node(sources: Path, tmp_path: Path) ->
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """The tool with an extension of one file that was never built."""
+    """Return a clone with the tool and an extension of one file, which was never built."""
     folder = tmp_path / "clone"
     (folder / "tools").mkdir(parents=True)
     shutil.copy(TOOL, folder / "tools")
@@ -216,7 +223,9 @@ def test_only_what_goes_into_the_extension_asks_for_a_build(clone: Path, tmp_pat
 
 
 def test_a_registry_that_is_away_is_named_as_the_reason(clone: Path, tmp_path: Path) -> None:
-    """Without npm packages the build says what could not be fetched and how to use a mirror."""
+    """If npm packages cannot be fetched, the build says what could not be fetched and how to use a
+    mirror.
+    """
     done = run_tool(
         clone,
         "build",
@@ -237,8 +246,8 @@ def test_a_registry_that_is_away_is_named_as_the_reason(clone: Path, tmp_path: P
 def test_a_package_can_be_built_without_the_extension_and_says_so(
     sources: Path, tmp_path: Path
 ) -> None:
-    """Images without a notebook leave the extension out, as does a variable; the build says so in
-    both cases.
+    """The build for an image without a notebook leaves the extension out, and so does a build with
+    a variable; both builds say so.
     """
     ask = "import labextension as e; print(e.left_out()); print(e.requirements())"
 
@@ -261,7 +270,9 @@ def test_a_package_can_be_built_without_the_extension_and_says_so(
 
 
 def test_only_the_notebook_image_is_built_anew_when_the_extension_changes() -> None:
-    """The image's digest includes the extension's sources, but no built or downloaded files."""
+    """The digest of the notebook image includes the extension's sources, but no built or downloaded
+    files.
+    """
     notebook, hub = images.contents("notebook"), images.contents("hub")
     assert "labextension/src/index.ts" in notebook and "labextension/yarn.lock" in notebook
     assert "jupyter-config/tfcluster_magic.json" in notebook
@@ -271,8 +282,8 @@ def test_only_the_notebook_image_is_built_anew_when_the_extension_changes() -> N
 
 
 def test_the_extension_is_made_for_the_oldest_jupyterlab_and_accepts_newer_ones() -> None:
-    """Types are those of JupyterLab 4.2, so the compiler refuses newer API; version ranges are
-    open.
+    """The types are those of JupyterLab 4.2, so the compiler refuses newer API. The version ranges
+    allow newer versions of JupyterLab.
     """
     package = json.loads((SOURCES / "package.json").read_text())
     assert package["version"] == tfcluster_magic.__version__
@@ -283,7 +294,7 @@ def test_the_extension_is_made_for_the_oldest_jupyterlab_and_accepts_newer_ones(
     assert newer == {
         "@jupyterlab/apputils",
         "@jupyterlab/core-meta",
-    }  # 4.3 is the apputils version of JupyterLab 4.2
+    }  # JupyterLab 4.2 contains version 4.3 of these packages
     assert locked["@jupyterlab/application"].startswith("4.2.")
     assert (
         not {*package["dependencies"]}
@@ -293,7 +304,9 @@ def test_the_extension_is_made_for_the_oldest_jupyterlab_and_accepts_newer_ones(
 
 
 def test_a_typescript_file_can_be_read_in_one_sitting() -> None:
-    """No TypeScript file is longer than 600 lines, except the one generated from the schema."""
+    """No TypeScript file is longer than 600 lines, except the file that is generated from the
+    schema.
+    """
     long = {
         path.name: lines
         for path in (SOURCES / "src").rglob("*.ts*")
@@ -303,7 +316,7 @@ def test_a_typescript_file_can_be_read_in_one_sitting() -> None:
 
 
 def test_typescript_files_import_in_no_circle() -> None:
-    """No file of the extension imports itself through others, not even for types."""
+    """No file of the extension imports itself through other files, not even for types."""
     folder = SOURCES / "src"
     files = {path.with_suffix("").as_posix(): path for path in folder.rglob("*.ts*")}
     imported = {

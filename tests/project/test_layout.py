@@ -14,7 +14,7 @@ from support.project import ROOT, TESTS
 
 PACKAGE = ROOT / "tfcluster_magic"
 OF_A_RUN = {".tfcluster-stacks/"}
-"""Folders in where-is-what.md that a run makes."""
+"""Folders in where-is-what.md that exist only in the output of a run."""
 
 
 @cache  # cached on use, because each process of the suite imports this file
@@ -28,7 +28,9 @@ def trees() -> Mapping[Path, ast.Module]:
 
 @cache
 def modules() -> Mapping[str, ast.Module]:
-    """Return the modules with full import names; runtime/ is not a package."""
+    """Return the parsed modules by their full import names, without runtime/, which is not a
+    package.
+    """
     return {
         ".".join(path.parts).removesuffix(".__init__"): tree
         for path, tree in trees().items()
@@ -37,7 +39,7 @@ def modules() -> Mapping[str, ast.Module]:
 
 
 def imports(module: str, tree: ast.Module) -> set[str]:
-    """Return our modules that a module imports anywhere, including for types only."""
+    """Return the modules of the package that `module` imports anywhere, also only for types."""
     is_package = (ROOT / Path(*module.split(".")) / "__init__.py").exists()
     parts = module.split(".") if is_package else module.split(".")[:-1]
     found = set()
@@ -87,7 +89,7 @@ def test_each_large_package_has_a_contract() -> None:
 
 
 def test_the_guide_for_developers_names_what_exists() -> None:
-    """Each path in where-is-what.md is a file or folder, of the package or of the project."""
+    """Each path in where-is-what.md is a file or a folder of the package or of the project."""
     text = (ROOT / "docs/reference/where-is-what.md").read_text()
     code = set(re.findall(r"`([\w.-]+/[\w./-]*)`", text)) - OF_A_RUN
     assert len(code) > 100

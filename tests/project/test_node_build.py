@@ -1,5 +1,5 @@
-"""The build of the servers for the tests' Kubernetes node happens once, and completely or not at
-all.
+"""The build of the servers for the tests' Kubernetes node, which happens once, and completely or
+not at all.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def depends(module: Module, path: str, version: str) -> Path:
 def test_a_program_is_built_from_its_module_and_found_by_its_name(
     cache: Path, module: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A built program runs, is found by its name, and one line reports its size and build time."""
+    """A built program runs and is found by its name. One line reports its size and build time."""
     folder = module().folder.parent
     assert build.build(["tiny"], folder=folder) == {"tiny": build.binary("tiny", folder=folder)}
     subprocess.run([build.binary("tiny", folder=folder)], check=True)
@@ -62,7 +62,9 @@ def test_a_program_is_built_from_its_module_and_found_by_its_name(
 
 
 def test_a_program_is_not_built_twice(cache: Path, module: Make) -> None:
-    """If two builds run at once, one builds; the other waits and uses the result."""
+    """If two builds of the same module run at once, one of them builds; the other waits and uses
+    the result.
+    """
     tiny = module()
     with ThreadPoolExecutor(2) as both:
         for done in [both.submit(build.make, tiny) for _ in range(2)]:
@@ -74,7 +76,7 @@ def test_a_program_is_not_built_twice(cache: Path, module: Make) -> None:
 
 
 def test_who_waits_for_another_build_is_told_so(cache: Path, module: Make) -> None:
-    """A build that waits for another process says what that process builds."""
+    """A build that waits for another process prints what that process builds."""
     tiny = module()
     holds = (
         "from kubenode import paths; from kubenode.commands import locked\n"
@@ -132,7 +134,9 @@ def test_a_half_made_entry_is_never_used(cache: Path, module: Make) -> None:
 
 
 def test_programs_have_the_names_that_people_know(cache: Path, module: Make) -> None:
-    """A program whose package has another name is built under its known name, such as etcd."""
+    """A program whose package has another name is built under the name by which people know it,
+    such as etcd.
+    """
     etcd = module("etcd")
     depends(etcd, "go.etcd.io/etcd/server/v3", "v3.0.1")
     folder = etcd.folder
@@ -148,7 +152,9 @@ def test_programs_have_the_names_that_people_know(cache: Path, module: Make) -> 
 def test_what_a_module_brings_for_the_cluster_lies_beside_its_programs(
     cache: Path, module: Make
 ) -> None:
-    """The resources of Gateway API come with traefik's module, so starting a node needs no Go."""
+    """The resources of the Gateway API, which are in traefik's module, are stored next to its
+    program, so starting a node needs no Go.
+    """
     traefik = module("traefik")
     brings = depends(traefik, "sigs.k8s.io/gateway-api", "v1.4.0") / "config/crd/standard"
     brings.mkdir(parents=True)
@@ -163,7 +169,7 @@ def test_what_a_module_brings_for_the_cluster_lies_beside_its_programs(
 
 
 def test_another_version_is_another_entry(cache: Path, module: Make) -> None:
-    """The cache key depends on go.mod, on the sources and on nothing else."""
+    """The cache key depends only on go.mod and on the sources."""
     tiny = module()
     before = tiny.entry
     (tiny.folder / "README.md").write_text("words")
@@ -181,18 +187,18 @@ def test_older_versions_leave_the_cache_when_nobody_uses_them(cache: Path, modul
     with subprocess.Popen([old / "tiny"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdout and running.stdout.read(1)
         build.make(module(program=TINY))
-        assert old.exists()  # used within a day
+        assert old.exists()  # kept, because it was used within a day
         yesterday = time.time() - build.UNUSED - 1
         os.utime(old / build.STAMP, (yesterday, yesterday))
         build.remove_older(tiny := module(program=TINY))
-        assert old.exists()  # running
+        assert old.exists()  # kept, because it is running
         running.communicate(b"x")
     build.remove_older(tiny)
     assert entries(cache) == [tiny.entry.name]
 
 
 def test_the_stamp_tells_which_go_built_it(cache: Path, module: Make) -> None:
-    """A stamp beside the programs has the module, Go's version and the build time."""
+    """A stamp next to the programs has the module, Go's version and the build time."""
     tiny = module()
     build.make(tiny, quiet=True)
     stamp = json.loads((tiny.entry / build.STAMP).read_text())
@@ -203,7 +209,7 @@ def test_the_stamp_tells_which_go_built_it(cache: Path, module: Make) -> None:
 def test_versions_of_an_image_leave_the_cache_when_newer_ones_are_built(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The versions that were built last stay in buildah's storage and in the nodes' caches."""
+    """Only the versions that were built last stay in buildah's storage and in the nodes' caches."""
     removed: list[str] = []
     monkeypatch.setattr(images, "buildah", lambda words: removed.append(words[-1]))
     built = images.storage() / "built"

@@ -1,4 +1,4 @@
-"""Failed builds of the tests' Kubernetes node: the message says why and what to do."""
+"""Failed builds of the tests' Kubernetes node, whose message says why and what to do."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def test_a_registry_that_does_not_answer_is_named(
 
 
 def test_a_full_disk_is_named_with_the_space_that_is_left(cache: Path, module: Make) -> None:
-    """On a full disk the message has the folders, free and needed space, and the settings."""
+    """On a full disk, the message has the folders, the free and the needed space, and the settings
+    that choose other folders.
+    """
     tiny = module()
     cache.mkdir()
     own = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
@@ -81,7 +83,9 @@ def test_a_full_disk_is_named_with_the_space_that_is_left(cache: Path, module: M
 def test_a_cache_that_cannot_be_written_says_which_variable_moves_it(
     cache: Path, module: Make
 ) -> None:
-    """If there is a file at the cache's path, the message names it and the variable."""
+    """If a file is at the path of the cache, the message names it and the variable that chooses
+    another path.
+    """
     cache.write_text("")
     with pytest.raises(NodeError, match=r"(?s)cache cannot be written.*TFCLUSTER_KUBE_CACHE"):
         build.make(module())

@@ -1,4 +1,6 @@
-"""Kubernetes tests that cannot run as requested: one message names them and says what to do."""
+"""Refusals of Kubernetes tests that cannot run as requested: a single message says why and what to
+do.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from support.project import ROOT
 
 KUBENODE = [sys.executable, "-m", "kubenode"]
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-# Drops its rights after the imports, because the new user might not be able to read them.
+# The program drops its rights after the imports, because the new user might not be able to read the
+# modules.
 AS_NOBODY = """
 import os, sys
 from kubenode.__main__ import main
@@ -56,21 +59,21 @@ def as_root() -> None:
 
 @pytest.fixture
 def powerless(as_root: None) -> list[str]:
-    """Return the prefix of a command that runs as root without namespaces, as in a plain
-    container.
+    """Return the prefix of a command that runs as root without the right to create namespaces, as
+    in a plain container.
     """
     return ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for clusters of the test."""
+    """Return the folder for the clusters of the test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "clusters"))
     return tmp_path / "clusters"
 
 
 def test_a_node_needs_root() -> None:
-    """Without root a node does not start; one message says so and what to do."""
+    """Without root, a node does not start; one message says so and what to do."""
     done = ended([sys.executable, "-c", AS_NOBODY])
     assert done.returncode == 1
     assert "needs root" in done.stderr
@@ -79,7 +82,9 @@ def test_a_node_needs_root() -> None:
 
 
 def test_a_node_needs_namespaces(powerless: list[str], state: Path) -> None:
-    """If root cannot make namespaces, a node does not start, says so, and leaves nothing."""
+    """If root cannot create namespaces, a node does not start, the message says so, and nothing is
+    left.
+    """
     done = ended([*powerless, *KUBENODE, "up"])
     assert done.returncode == 1
     assert "lets root make no namespaces (unshare: " in done.stderr
@@ -89,7 +94,9 @@ def test_a_node_needs_namespaces(powerless: list[str], state: Path) -> None:
 
 
 def test_a_node_needs_file_systems(as_root: None, state: Path, tmp_path: Path) -> None:
-    """If the kernel lacks a file system, a node does not start and names it."""
+    """If the kernel lacks a file system, a node does not start, and the message names the file
+    system.
+    """
     (tmp_path / "filesystems").write_text("nodev\ttmpfs\n\text4\n\toverlay\n")
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -122,7 +129,9 @@ def test_ending_a_cluster_that_does_not_run(state: Path) -> None:
 
 
 def test_a_persons_cluster_is_asked_only_what_it_can_do(tmp_path: Path) -> None:
-    """Tests that a described cluster cannot run are deselected by name; all others stay."""
+    """Tests that a described cluster cannot run are deselected, and their names are printed; all
+    other tests stay.
+    """
     description = tmp_path / "mine.toml"
     description.write_text(POOR)
     env = {"KUBECONFIG": str(tmp_path / "config"), "CLUSTER": str(description)}
@@ -152,7 +161,9 @@ def test_a_persons_cluster_is_asked_only_what_it_can_do(tmp_path: Path) -> None:
     ],
 )
 def test_a_description_that_is_not_understood(tmp_path: Path, text: str, said: str) -> None:
-    """A cluster description with a missing or extra word is refused, and the word is named."""
+    """A cluster description with a missing or an unknown word is refused, and the message names the
+    word.
+    """
     description = tmp_path / "mine.toml"
     description.write_text(text)
     with pytest.raises(NodeError) as refused:
@@ -161,7 +172,9 @@ def test_a_description_that_is_not_understood(tmp_path: Path, text: str, said: s
 
 
 def test_a_description_needs_a_kubeconfig(tmp_path: Path) -> None:
-    """A description without a kubeconfig ends the tests before the first, with one message."""
+    """If a cluster is described without a kubeconfig, the tests end with one message before the
+    first test.
+    """
     done = ended([*PYTEST, "tests/kube/test_pods.py"], CLUSTER=str(tmp_path / "mine.toml"))
     assert done.returncode == 1
     assert "CLUSTER is set, but KUBECONFIG is not" in done.stderr

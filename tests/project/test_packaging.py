@@ -36,7 +36,9 @@ def _files(*endings: str) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel built like a release, from a copy of the sources without built files."""
+    """Return the wheel that is built as for a release, from a copy of the sources without built
+    files.
+    """
     copy = tmp_path_factory.mktemp("sources")
     also = ("pyproject.toml", "setup.py", "tfcluster.py", "README.md", "LICENSE", "MANIFEST.in")
     for name in also:
@@ -51,7 +53,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_one_wheel_serves_every_python_of_a_platform(wheel: Path) -> None:
-    """Because of the guard the wheel has a platform's tag, but not the tag of a single Python."""
+    """Because of the compiled guard, the wheel has the tag of a platform, but not the tag of a
+    single Python.
+    """
     assert re.fullmatch(r"tfcluster_magic-[\d.]+-py3-none-linux_\w+\.whl", wheel.name)
 
 
@@ -83,7 +87,7 @@ def test_the_guard_in_the_wheel_can_be_preloaded(wheel: Path, tmp_path: Path) ->
 
 
 def test_the_wheel_carries_the_version_of_the_package(wheel: Path) -> None:
-    """`tfcluster --version`, the wheel's name and the package agree."""
+    """`tfcluster --version`, the wheel's name and the package have the same version."""
     said = subprocess.run(
         [sys.executable, "-c", "from tfcluster_magic.cli import main; main()", "--version"],
         capture_output=True,
@@ -95,7 +99,7 @@ def test_the_wheel_carries_the_version_of_the_package(wheel: Path) -> None:
 
 
 def test_make_tells_its_targets() -> None:
-    """`make` without a target lists its targets with a line for each."""
+    """`make` without a target prints a line for each target."""
     said = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for target in ("install", "run", "test", "lint", "fix", "bench", "clean"):
         assert re.search(rf"^  make {target} +\w", said, re.MULTILINE), target
@@ -118,8 +122,8 @@ def test_every_pin_is_exact_and_dev_differs_from_run_only_by_more() -> None:
 
 
 def test_an_image_holds_the_versions_that_are_tested_here() -> None:
-    """The notebook image has all packages of run.txt, and images never differ in a package's
-    version.
+    """The notebook image has all packages of run.txt, and no two images have different versions of
+    a package.
     """
     assert _pins("run.txt") < _pins("notebook.txt")
     for one, other in itertools.combinations(("notebook.txt", "hub.txt", "operator.txt"), 2):
@@ -129,7 +133,9 @@ def test_an_image_holds_the_versions_that_are_tested_here() -> None:
 
 
 def test_faces_know_nothing_of_each_other_and_imports_only_go_down() -> None:
-    """The layers of ARCHITECTURE.md hold, and the user interfaces do not import each other."""
+    """Imports follow the layers of ARCHITECTURE.md, and the user interfaces do not import each
+    other.
+    """
     tool = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run(
         [tool, "--no-logo", "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -139,8 +145,8 @@ def test_faces_know_nothing_of_each_other_and_imports_only_go_down() -> None:
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "runtime").rglob("*.py")), ids=lambda p: p.name)
 def test_what_runs_in_a_task_needs_only_python_3_8(path: Path) -> None:
-    """A runtime module parses as Python 3.8 and imports only the standard library and
-    its siblings.
+    """A module of the runtime parses as Python 3.8 and imports only the standard library and other
+    modules of the runtime.
     """
     tree = ast.parse(path.read_text(), feature_version=(3, 8))
     siblings = {sibling.stem for sibling in (PACKAGE / "runtime").glob("*.py")}

@@ -1,4 +1,6 @@
-"""tools/suite.py: a broken test always fails, and CI lists an unsteady test."""
+"""The retries of tools/suite.py: a broken test always fails, and CI lists a test that is
+unsteady.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ BROKEN = "def test_broken():\n    assert False\n"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project on a build machine."""
+    """Return the folder of a project on a build machine."""
     monkeypatch.setenv("CI", "true")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # halves the start time of pytest
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p xdist.plugin")
@@ -50,7 +52,7 @@ def test_tests_of_a_file_that_belong_together_are_tried_together(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """If the tests of a file share a process, they run again together, because a test may need
-    earlier ones.
+    earlier tests of the file.
     """
     later = UNSTEADY.replace("def test_steady():", "def test_steady():\n    assert made\n")
     later = later.replace("def test_unsteady():", "def test_unsteady():\n    assert made")
@@ -65,13 +67,13 @@ def test_tests_of_a_file_that_belong_together_are_tried_together(
 def test_away_from_a_build_machine_a_failure_is_a_failure(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Outside CI a failure is reported at once."""
+    """Outside of CI, a failure is reported at once."""
     monkeypatch.delenv("CI")
     assert suite.main([], folder) == 1
 
 
 def test_a_broken_test_fails_both_times(folder: Path) -> None:
-    """A broken test fails twice, even beside an unsteady one."""
+    """A broken test fails both times, also if the same run has an unsteady test."""
     (folder / "test_broken.py").write_text(BROKEN)
     assert suite.main([], folder) == 1
 

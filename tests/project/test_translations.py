@@ -1,4 +1,6 @@
-"""The message catalogs: complete, current, and true to the sources."""
+"""The message catalogs, which are complete and current, and keep the placeholders and commands of
+the sources.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,14 @@ SAYING = re.compile(
     r"(\w*Error|InvalidRequest|NameTaken|NotFound|Conflict|ClusterFailed|WaitTimeout"
     r"|BackendUnavailable|ClientUnsupported|Problem|refusal|say|note|link|confirm)$"
 )
-# Raised for programmers or never shown, so they stay untranslated.
+# Exceptions that are raised for programmers or never shown; their texts stay untranslated.
 FOR_PROGRAMMERS = {"AttributeError", "OSError", "RuntimeError", "AssertionError", "HTTPError"}
 FOR_PROGRAMMERS |= {"TypeError", "KeyError", "ImportError", "ValueError", "ValidationError"}
 
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    """Return a parsed module, cached for the tests below."""
+    """Return the parsed module at `path`, cached for the tests below."""
     return ast.parse(path.read_text("utf-8"))
 
 
@@ -69,7 +71,7 @@ def test_a_translation_has_the_placeholders_of_its_message(domain: str, language
 
 @pytest.mark.parametrize(("domain", "language"), CATALOGS)
 def test_commands_in_a_message_stay_as_they_are(domain: str, language: str) -> None:
-    """Text between backticks is what users type, so it is the same in every language."""
+    """Text between backticks is typed by users, so it is the same in every language."""
     for message in made.written(domain, language):
         for form in made.forms(message) if message.id else ():
             commands = sorted(re.findall(r"`[^`\n]+`", form))
@@ -78,7 +80,9 @@ def test_commands_in_a_message_stay_as_they_are(domain: str, language: str) -> N
 
 @pytest.mark.parametrize("language", made.LANGUAGES)
 def test_jupyterlab_finds_the_plurals_of_a_language_that_has_none(language: str) -> None:
-    """For the page, a plural has at least two entries; otherwise JupyterLab ignores it."""
+    """In the page's catalog, a plural has at least two entries; otherwise, JupyterLab ignores
+    it.
+    """
     catalog = made.written(made.PAGE, language)
     told = json.loads((made.folder(language) / f"{made.PAGE}.json").read_text("utf-8"))
 
@@ -113,7 +117,9 @@ def test_nothing_takes_the_name_of_the_translation() -> None:
 
 
 def test_no_text_is_translated_when_a_module_is_imported() -> None:
-    """The language may differ between requests, so constants are only marked at import."""
+    """No text is translated at import, because the language may differ between requests; constants
+    are only marked for translation.
+    """
     early = [
         f"{path.relative_to(ROOT)}:{call.lineno}"
         for path in MODULES
@@ -129,7 +135,8 @@ def _calls_at_import(node: ast.AST) -> Iterator[ast.Call]:
         if isinstance(inner, ast.Call):
             yield inner
         if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            for once in (*inner.decorator_list, inner.args):  # these are evaluated at import too
+            # decorators and default values are evaluated at import, too
+            for once in (*inner.decorator_list, inner.args):
                 yield from _calls_at_import(once)
         elif not isinstance(inner, ast.Lambda):
             yield from _calls_at_import(inner)
@@ -168,7 +175,7 @@ def _bare_texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _literal(node: ast.expr) -> str:
-    """Return the literal part of a text at the place where it is used."""
+    """Return the literal part of the text that `node` makes."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):

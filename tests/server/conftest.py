@@ -1,4 +1,6 @@
-"""A real Jupyter server with the extension and its own folders, in the process of the tests."""
+"""Fixtures for a real Jupyter server with the extension and its own folders, in the process of the
+tests.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,13 @@ def jp_server_config() -> Config:
 
 @pytest.fixture
 def jp_home_dir(own_folders: Any) -> Any:
-    """The home folder of every test."""
+    """Return the home folder of every test."""
     return own_folders / "home"
 
 
 @pytest.fixture
 def service(jp_serverapp: Any) -> Iterator[Service]:
-    """The shared state of the server's routes; at the end of a test its runs are ended."""
+    """Yield the shared state of the server's routes; after the test, end its runs."""
     found: Service = jp_serverapp.web_app.settings["tfcluster"]
     yield found
     for run in found.manager.list(all_runs=True):
@@ -42,7 +44,9 @@ def service(jp_serverapp: Any) -> Iterator[Service]:
 
 @pytest.fixture
 def ask(jp_fetch: Ask) -> Ask:
-    """Return a function that requests a route below `tfcluster`; `to` is a literal path."""
+    """Return a function that requests a route below `tfcluster`; its argument `to` is a literal
+    path.
+    """
 
     async def ask(to: str, method: str = "GET", data: Any = None, **words: Any) -> HTTPResponse:
         body = None if data is None else json.dumps(data)
@@ -81,8 +85,8 @@ def api(jp_fetch: Any, service: Service) -> Api:
 
 @pytest.fixture
 def launch(service: Service) -> Launch:
-    """Return a function that launches a program's text through the manager, as another client
-    would.
+    """Return a function that launches the text of a program through the manager, as a client
+    outside of the server would.
     """
 
     async def start(text: str = SLEEP, name: str = "digits", **options: Any) -> TFCluster:
@@ -116,7 +120,8 @@ def page(
     async def open_page() -> Events:
         socket = await jp_ws_fetch("api", "events", "subscribe")
         sockets.append(socket)
-        await jp_fetch("api", "status")  # by now the server has opened its side too
+        # after this answer, the server has opened its side of the socket
+        await jp_fetch("api", "status")
         service.start()
         return Events(socket)
 

@@ -16,7 +16,7 @@ def sent(method: str) -> dict[str, Any]:
 
 
 def test_every_route_is_found(jp_web_app: Any) -> None:
-    """The loop below finds the routes of every module of the extension."""
+    """The loop that the tests below use finds the routes of every module of the extension."""
     found = ways(jp_web_app)
     text = [f"{method} {path}" for method, path, _ in found]
     for expected in ("GET /a%40b/tfcluster/api/clusters", "POST /a%40b/tfcluster/api/clusters"):
@@ -36,7 +36,7 @@ def test_every_method_is_guarded(jp_web_app: Any) -> None:
 
 
 async def test_nobody_comes_in_without_signing_in(jp_web_app: Any, http_server_client: Any) -> None:
-    """Every route refuses a client without a token, with a wrong one, or with a forged cookie."""
+    """Every route refuses a client without a token, with a wrong token, or with a forged cookie."""
     wrong = (
         {},
         {"Authorization": "token wrong"},
@@ -66,7 +66,7 @@ async def signed_in(client: Any, base_url: str, token: str) -> dict[str, str]:
 async def test_another_site_cannot_use_a_persons_cookies(
     jp_web_app: Any, http_server_client: Any, jp_base_url: str, jp_serverapp: Any
 ) -> None:
-    """A change requested by a browser needs the XSRF token."""
+    """A change that is requested with a browser's cookies needs the XSRF token."""
     token = jp_serverapp.identity_provider.token
     cookies = await signed_in(http_server_client, jp_base_url, token)
     assert "_xsrf" in cookies
@@ -94,7 +94,7 @@ async def test_another_site_cannot_use_a_persons_cookies(
 async def test_a_token_in_the_url_opens_as_everywhere_in_jupyter(
     http_server_client: Any, jp_base_url: str, jp_serverapp: Any
 ) -> None:
-    """A program may send its token in a header or in the URL."""
+    """A program may send the server's token in a header or in the URL."""
     token = jp_serverapp.identity_provider.token
     path = f"{jp_base_url}tfcluster/api/clusters"
     for headers, query in (

@@ -1,4 +1,4 @@
-"""A backend that hangs or is away, made with files that really block their readers."""
+"""A backend that hangs or is away, simulated by files that really block their readers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def folder_of(run: TFCluster) -> RunFolder:
 
 
 async def test_a_hanging_state_folder(api: Api, ended: Launch, page: Page) -> None:
-    """While the state folder hangs, every route answers with the reason, the event loop stays free,
-    and pages get the reason. When the folder is back, everything recovers by itself.
+    """While the state folder hangs, every route answers with the reason, pages get the reason as an
+    event, and the event loop stays free. When the folder is back, all routes and events work again.
     """
     run = await ended()
     events = await page()
@@ -62,8 +62,8 @@ async def test_a_hanging_state_folder(api: Api, ended: Launch, page: Page) -> No
 async def test_a_state_folder_that_cannot_be_read(
     api: Api, ended: Launch, page: Page, service: Service
 ) -> None:
-    """A backend's error is sent to pages with its text. The request is retried, and changes made
-    meanwhile are then sent.
+    """An error of the backend is sent to pages with its text. The server tries again, and then
+    sends the changes that were made meanwhile.
     """
     await ended()
     await ended(name="other")
@@ -89,7 +89,7 @@ async def test_a_state_folder_that_cannot_be_read(
 async def test_a_hanging_log_volume_stops_nothing_but_progress(
     api: Api, launch: Launch, page: Page, service: Service
 ) -> None:
-    """Lists, records and changes are sent while the folder of event files hangs."""
+    """While the folder with event files hangs, lists, records and changes are still sent."""
     run = await launch()
     events = await page()
     await events.phase("Running")
@@ -98,7 +98,7 @@ async def test_a_hanging_log_volume_stops_nothing_but_progress(
     file.write_bytes(b"")
     blocking = Blocking(file)
     try:
-        await asyncio.sleep(1.5)  # a read of this folder is in progress, and hangs
+        await asyncio.sleep(1.5)  # by now, a read of this folder hangs
         assert (await api("GET", "clusters")).json["runs"][0]["progress"] is None
         assert (await api("POST", "clusters/digits/stop")).status == 200
         await events.phase("Stopped")
@@ -133,7 +133,7 @@ async def test_which_backend_is_meant_is_never_asked_on_the_loop(
             with connection:
                 assert await asyncio.to_thread(connection.recv, 65536)
                 connection.setblocking(False)
-                # the launch still waits, while the loop is free
+                # the launch still waits, and the event loop is free meanwhile
                 with pytest.raises(BlockingIOError):
                     connection.recv(65536)
                 assert_problem(await answer, 503)

@@ -1,4 +1,4 @@
-"""Regular expressions from the page: their matches in a whole log, and refused ones."""
+"""Regular expressions from the page: their matches in a whole log, and refused expressions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ HOSTILE = {"(a+)+$": "a" * 5000 + "b", "(?:(?:a?){200}){200}b": "a" * 20_000}
 
 
 def matches(source: str, *texts: str, case: bool = False) -> list[bool]:
-    """Return which texts an expression matches, evaluated in a separate process."""
+    """Return for each text whether the expression matches it, evaluated in a separate process."""
     with closing(Matcher(source, case)) as matcher:
         (found,) = (answer for answer in matcher.matches(texts) if answer is not None)
     return list(found)
@@ -66,7 +66,7 @@ def children() -> list[psutil.Process]:
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row['source']} in {row['text']}")
 def test_an_expression_matches_what_the_page_matches(row: dict[str, Any]) -> None:
-    """Classes, escapes, references and case have their JavaScript meaning."""
+    """Character classes, escapes, references and case have the same meaning as in JavaScript."""
     source = python_source(row["source"])
     assert matches(row["source"], row["text"]) == [row["matches"]], source
 
@@ -77,7 +77,9 @@ def test_upper_and_lower_case_differ_on_demand() -> None:
 
 @given(st.text())
 def test_every_character_can_be_written(text: str) -> None:
-    """A text with escaped syntax characters matches itself, inside a class or outside."""
+    """A text whose syntax characters are escaped matches itself, inside or outside of a character
+    class.
+    """
     escaped = re.sub(r"[\\^$.*+?()\[\]{}|/]", r"\\\g<0>", text)
     assert re.fullmatch(python_source(escaped), text)
     for character in text:
@@ -87,7 +89,7 @@ def test_every_character_can_be_written(text: str) -> None:
 
 @pytest.mark.parametrize("source", [*REFUSED, "x" * (MOST_SOURCE + 1)])
 def test_what_python_has_nothing_like_is_refused(source: str) -> None:
-    """A construct that Python lacks is refused, and the refusal leaves no process."""
+    """An expression with a construct that Python lacks is refused, and no process is left."""
     before = children()
     with pytest.raises(ExpressionRefused):
         Matcher(source, case=False)
@@ -121,7 +123,7 @@ def test_a_search_that_nobody_waits_for_leaves_no_process() -> None:
 
 
 async def test_an_expression_is_looked_for_in_the_whole_log(api: Api, ended: Launch) -> None:
-    """A search with `regex` returns the matching lines and ends like a search for text. A wrong
+    """A search with `regex` returns the matching lines, and ends as a search for text does. A wrong
     expression is refused at once.
     """
     await ended("for i in range(3000): print('\\x1b[1mStep\\x1b[0m', i)")

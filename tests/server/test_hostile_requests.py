@@ -1,4 +1,4 @@
-"""The server extension refuses hostile requests, and logs no traceback."""
+"""Hostile requests, which the server extension refuses without logging a traceback."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def no_traceback(caplog: pytest.LogCaptureFixture, jp_serverapp: Any) -> Iterato
 def attacked(
     where: tuple[str, int], jp_base_url: str, jp_auth_header: dict[str, str], no_traceback: None
 ) -> Callable[[list[Attack]], Any]:
-    """Return a function that sends attacks while the server runs, and returns the problems."""
+    """Return a function that sends attacks to the running server, and returns the answers that were
+    wrong.
+    """
 
     async def attack(attacks: list[Attack]) -> list[str]:
         assert attacks
@@ -55,8 +57,8 @@ def attacked(
 async def test_without_sign_in_no_route_reads_a_body_or_logs_a_traceback(
     jp_web_app: Any, jp_base_url: str, attacked: Any
 ) -> None:
-    """Each route, including TensorBoard's page, answers a stranger at once with 403; a page
-    redirects to the login. No route waits for 90 MB.
+    """Each route, including TensorBoard's page, answers a client who has not signed in at once with
+    403; a page redirects to the login. No route waits for a body of 90 MB.
     """
     attacks = []
     for method, full_path, _function in ways(jp_web_app):
@@ -71,7 +73,7 @@ async def test_without_sign_in_no_route_reads_a_body_or_logs_a_traceback(
 async def test_tensorboards_page_leads_strangers_to_the_login(
     attacked: Any, recorder: Page
 ) -> None:
-    """A stranger gets a redirect, and the log has no traceback."""
+    """A client who has not signed in gets a redirect, and the log has no traceback."""
     page = f"tfcluster/tensorboard/{recorder.id}"
     pages = (f"{page}/", page, f"{page}/data/runs")
     attacks = [
@@ -92,7 +94,7 @@ async def test_an_address_that_is_no_text_is_refused(
 
 
 async def test_a_body_of_no_clear_length_is_refused(attacked: Any, recorder: Page) -> None:
-    """Each body without a clear length gets 400, even if TensorBoard would get it."""
+    """A request whose body has no clear length gets 400, even if the request is for TensorBoard."""
     page = f"tfcluster/tensorboard/{recorder.id}/take"
     attacks = [*unclear_lengths("POST", CLUSTERS), *unclear_lengths("POST", page)]
     assert await attacked(attacks) == []
@@ -101,7 +103,7 @@ async def test_a_body_of_no_clear_length_is_refused(attacked: Any, recorder: Pag
 async def test_a_length_that_is_said_twice_is_passed_on_once(
     where: tuple[str, int], recorder: Page, jp_auth_header: dict[str, str]
 ) -> None:
-    """If a request has its length twice, TensorBoard receives one length and the body."""
+    """If a request states its length twice, TensorBoard receives the body with one length."""
     headers = (("Content-Length", "5"), ("Content-Length", "5"))
     attack = Attack("twice", "POST", "/take", headers, b"12345", frozenset({200}))
     reply = await asyncio.to_thread(send, where, attack, recorder.base, jp_auth_header)
@@ -125,7 +127,9 @@ async def test_who_goes_on_sending_hears_the_refusal(http_server_client: Any, ap
 async def test_numbers_that_are_none_are_refused_at_their_field(
     attacked: Any, where: tuple[str, int], jp_base_url: str, jp_auth_header: dict[str, str]
 ) -> None:
-    """The answer names the field of an infinite number and is valid JSON."""
+    """If a request has an infinite number, the answer names the number's field and is valid
+    JSON.
+    """
     for path in (CLUSTERS, f"{CLUSTERS}/plan"):
         assert await attacked(list(wrong_bodies("POST", path))) == []
     for attack in wrong_bodies("POST", CLUSTERS):

@@ -22,7 +22,7 @@ __all__ = ["post", "root"]  # fixtures used by the tests below
 async def test_what_a_form_needs_comes_with_the_options(
     jp_fetch: Callable[..., Awaitable[HTTPResponse]], service: Service
 ) -> None:
-    """Fields, kernels and free resources come in one response."""
+    """One response has the fields of a form, the kernels and the free resources."""
     answer = json.loads((await jp_fetch("tfcluster", "api", "options")).body)
     assert {"mode", "workers", "max_duration"} <= {field["key"] for field in answer["form"]}
     assert answer["options"]["memory"]["free"] > 0
@@ -99,7 +99,7 @@ async def test_kernels_are_offered_where_tasks_can_run_with_them(
     service: Service,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A backend on other machines offers none of this server's Pythons."""
+    """If tasks run on other machines, no kernel of this server is offered."""
     monkeypatch.setattr(service.manager.backend, "is_here", False)
     offered = json.loads((await jp_fetch("tfcluster", "api", "options")).body)
     assert (offered["kernelspecs"], offered["defaults"]) == ([], {"kernelspec": None})
@@ -115,7 +115,9 @@ def test_jupyters_own_python_is_not_named_twice() -> None:
 
 @pytest.mark.parametrize(("provisioner", "remote"), [("somewhere-provisioner", False), ("", True)])
 def test_a_kernel_of_another_machine_has_no_python_here(provisioner: str, remote: bool) -> None:
-    """A kernel that a provisioner or a gateway starts is listed with the reason and never used."""
+    """A kernel that a provisioner or a gateway starts is listed with the reason why it cannot be
+    used, and is never used.
+    """
     metadata = {"kernel_provisioner": {"provisioner_name": provisioner}} if provisioner else {}
     spec = {"argv": [sys.executable], "display_name": "Far", "metadata": metadata}
     far = launch._kernel_from_spec("far", spec, remote)

@@ -1,5 +1,5 @@
-"""The checks of a launch form: problems, the numbers that fit, and the line. Nothing is
-launched.
+"""The checks of a launch form, which launch nothing: problems, the numbers that fit, and the
+command line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ __all__ = ["post", "root"]  # fixtures used by the tests below
 
 
 async def test_a_plan_tells_every_problem_at_its_input(post: Post) -> None:
-    """One response has every problem with the field at which the form shows it, and the line."""
+    """One response has the command line and every problem, each with the field at which the form
+    shows it.
+    """
     code, told = await post(
         "clusters/plan",
         program="project/tarin.py",
@@ -58,7 +60,9 @@ async def test_a_plan_says_what_would_fit(post: Post, service: Service) -> None:
 async def test_a_plan_tells_what_is_left_of_a_budget(
     post: Post, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rest of the budget is shown before a launch; an empty budget refuses it."""
+    """The remaining budget is shown before a launch; if no hours are left, the launch is
+    refused.
+    """
     file = tmp_path / "limits.json"
     monkeypatch.setenv("TFCLUSTER_LIMITS", str(file))
     file.write_text(json.dumps({"budget": {"cpuHours": 20}}))
@@ -82,7 +86,7 @@ async def test_a_plan_leaves_nothing(post: Post, root: Path, tmp_path: Path) -> 
 
 
 async def test_a_plan_asks_no_url(post: Post) -> None:
-    """While a user types a URL, nothing is fetched; an invalid one is reported."""
+    """While a user types a URL, nothing is fetched; an invalid URL is reported."""
     with socket.create_server(("127.0.0.1", 0)) as site:
         site.setblocking(False)
         _, told = await post(
@@ -110,7 +114,9 @@ async def test_a_name_that_runs_is_refused_by_plan_and_launch(post: Post) -> Non
 
 
 async def test_what_a_program_asks_for_is_told(post: Post) -> None:
-    """A plan shows what the program requires, with the reason; the line stays short."""
+    """A plan shows which tasks the program requires, with the reason; the command line does not
+    repeat them.
+    """
     _, told = await post("clusters/plan", program="project/ps.py", arguments=["{x}"])
     assert told["line"] == "%tfcluster launch ps.py -- '{{x}}'"
     why, passed = told["inferred"]
@@ -141,7 +147,9 @@ BODIES: list[dict[str, object]] = [
 
 
 async def test_no_words_break_a_plan_or_launch_anything(post: Post, service: Service) -> None:
-    """Any invalid request is refused with a message: a problem of a plan, or 4xx for a launch."""
+    """Any invalid request is refused with a message: a plan reports a problem, and a launch answers
+    4xx.
+    """
     for body in BODIES:
         code, told = await post("clusters/plan", **body)
         assert code == 200 and told["problems"], str(body)[:200]

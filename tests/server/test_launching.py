@@ -19,7 +19,7 @@ __all__ = ["post", "root"]  # fixtures used by the tests below
 
 
 async def test_a_program_of_the_file_browser_is_launched(post: Post, service: Service) -> None:
-    """A path is relative to the server's root, and the program runs in its own folder."""
+    """A program's path is relative to the server's root, and the program runs in its own folder."""
     code, run = await post("clusters", program="project/train.py", options={"workers": "1"})
     assert code == 201
     assert run["cluster"]["metadata"]["name"] == "train-1"
@@ -87,7 +87,7 @@ async def test_no_path_leads_out_of_the_file_browser(
 async def test_a_full_path_in_the_root_and_a_link_are_what_the_browser_shows(
     post: Post, root: Path, tmp_path: Path
 ) -> None:
-    """A link that the file browser opens can be launched too."""
+    """A full path in the root, or a link that the file browser opens, can be launched, too."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "far.py").write_text(HELLO)
     (root / "link").symlink_to(tmp_path / "elsewhere")
@@ -100,7 +100,7 @@ async def test_a_full_path_in_the_root_and_a_link_are_what_the_browser_shows(
 async def test_a_dead_backend_is_told(
     post: Post, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A launch does not wait two minutes for a backend that does not answer."""
+    """If the backend does not answer, the launch ends soon with an error, not after two minutes."""
     release = threading.Event()
     monkeypatch.setattr(service.manager.backend, "list", lambda: release.wait(120) and [])
     try:
@@ -126,7 +126,7 @@ async def test_a_rerun_takes_options_only(post: Post, service: Service) -> None:
 async def test_a_cluster_may_be_called_plan(
     post: Post, service: Service, jp_fetch: Callable[..., Awaitable[HTTPResponse]]
 ) -> None:
-    """The record of a cluster called `plan` is shown and removed like any other."""
+    """The record of a cluster called `plan` is shown and removed like any other record."""
     await post("clusters", cell=HELLO, name="plan", options={"workers": 1})
     ended(service, "plan")
     path = ("tfcluster", "api", "clusters", "plan")
@@ -155,7 +155,7 @@ async def test_contents_that_are_no_files(
 
 
 async def test_what_is_no_launch_is_refused(post: Post) -> None:
-    """Unknown fields and wrong types are named."""
+    """A request with unknown fields or wrong types is refused, and the refusal names them."""
     code, told = await post("clusters", programme="x.py", options=[])
     assert code == 422
     assert {p["field"].strip(".") for p in told["problems"]} == {"programme", "options"}

@@ -1,4 +1,6 @@
-"""Logs followed over HTTP: closed or slow browsers, hanging volumes, and the end of a stream."""
+"""Logs that are followed over HTTP: closed or slow browsers, hanging volumes, and the end of a
+stream.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ class Browser:
         self.socket.sendall(ask.encode())
 
     async def until(self, words: bytes) -> bytes:
-        """Return all data up to and including these bytes."""
+        """Return all data that arrives, up to and including the bytes `words`."""
         got = bytearray()
         while words not in got[-70_000:]:
             piece = await asyncio.to_thread(self.socket.recv, 65536)
@@ -71,7 +73,7 @@ class Browser:
 def browse(
     http_server: Any, jp_http_port: int, jp_base_url: str, jp_serverapp: Any
 ) -> Callable[..., Browser]:
-    """A function that opens a path below the API."""
+    """Return a function that opens a path below the API."""
 
     def open_path(path: str, **how: Any) -> Browser:
         token = jp_serverapp.identity_provider.token
@@ -116,8 +118,8 @@ async def test_a_browser_that_goes(
 async def test_a_browser_that_is_slow(
     service: Service, ended: Launch, browse: Callable[..., Browser]
 ) -> None:
-    """A log is read no faster than the browser receives it, the loop stays free, and every line
-    arrives.
+    """A log is read no faster than the browser receives it, the event loop stays free, and every
+    line arrives.
     """
     run = await ended()
     log = log_of(run)
@@ -128,7 +130,7 @@ async def test_a_browser_that_is_slow(
     await browser.until(b"line")
     begun = before = bytes_read()
     await asyncio.sleep(1.5)
-    while bytes_read() - before > FEW:  # until all buffers in between are full
+    while bytes_read() - before > FEW:  # until all buffers between the log and the browser are full
         before = bytes_read()
         await asyncio.sleep(1.5)
     assert before - begun < size / 2, "it is read although nobody takes it"
@@ -158,7 +160,7 @@ async def test_a_volume_that_hangs_takes_one_reader(
     api: Api, ended: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only one reader waits for a hanging log, no matter how often a page retries; other logs are
-    read.
+    read meanwhile.
     """
     monkeypatch.setattr(log_streams, "HANGS_AFTER", 0.1)
     run = await ended("print('hello')")
@@ -169,7 +171,8 @@ async def test_a_volume_that_hangs_takes_one_reader(
         await asyncio.sleep(0.2)
         for _ in range(3):
             answer = await api("GET", "clusters/digits/logs?tail=1")
-            assert_problem(answer, 503, "storage with the logs")  # and no other request had to wait
+            # refused at once, because the first read still hangs
+            assert_problem(answer, 503, "storage with the logs")
         assert reading() == 1
         others = items(await api("GET", "clusters/other/logs"))
         assert lines(others) == [("worker-0", "other")]
@@ -182,7 +185,7 @@ async def test_a_volume_that_hangs_takes_one_reader(
 async def test_a_download_that_is_cut_does_not_look_whole(
     api: Api, service: Service, ended: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After an unexpected read error the browser sees a broken download."""
+    """After an unexpected read error, the browser sees a broken download."""
     await ended("print('hello')")
 
     def breaks(*_: Any, **__: Any) -> Iterator[LogLine | None]:
@@ -198,7 +201,7 @@ async def test_a_download_that_is_cut_does_not_look_whole(
 async def test_a_sign_of_life(
     launch: Launch, browse: Callable[..., Browser], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While nothing is printed the stream sends heartbeats, so that no proxy closes it."""
+    """While nothing is printed, the stream sends heartbeats, so that no proxy closes it."""
     monkeypatch.setattr(logs, "HEARTBEAT", 0.5)
     await launch()
     browser = browse("clusters/digits/logs?follow=1")
@@ -223,7 +226,9 @@ async def test_a_run_that_is_deleted_while_it_is_read(
 async def test_too_many_at_once(
     api: Api, service: Service, launch: Launch, browse: Callable[..., Browser]
 ) -> None:
-    """The number of logs read at once is limited. A further reader is told so, and may retry."""
+    """The number of logs that are read at the same time is limited. A further reader gets an error
+    that says so, and may retry.
+    """
     service.streams = LogStreams(most=1)
     await launch(SLEEP)
     browser = browse("clusters/digits/logs?follow=1")
@@ -257,7 +262,9 @@ def test_a_search_looks_up_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lines_around_one_are_bounded_in_size() -> None:
-    """Around a line of several megabytes fewer lines are returned, but always the line itself."""
+    """The lines around a line are limited in size: next to a line of several megabytes fewer lines
+    are returned, but the line itself always is.
+    """
     long = "x" * (MOST_CHARACTERS_AROUND // 8)
     every = [LogLine("worker-0", f"{n} {long}") for n in range(100)]
     given = [line for line in around(every, "worker-0", 50, 60) if line is not None]

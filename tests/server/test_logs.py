@@ -1,4 +1,4 @@
-"""Logs of a run over HTTP: lines, tasks, the tail, a file, and refusals."""
+"""Logs of a run over HTTP: lines, tasks, the last lines, a text file, and refusals."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tfcluster_magic.server.log_streams import MOST_LINES
 
 
 async def test_all_that_was_printed(api: Api, ended: Launch) -> None:
-    """The lines of every task arrive completely, in order and in batches of at most 500, and then
-    the end.
+    """The lines of every task arrive completely and in order, in batches of at most 500 lines; then
+    the end of the log arrives.
     """
     await ended("for i in range(1234): print('line', i)", workers=2)
     found = items(await api("GET", "clusters/digits/logs"))
@@ -24,7 +24,7 @@ async def test_all_that_was_printed(api: Api, ended: Launch) -> None:
 
 
 async def test_some_tasks_and_the_last_lines(api: Api, ended: Launch) -> None:
-    """A query can select single tasks, and the last lines of each."""
+    """A query can select single tasks, and the last lines of each task."""
     await ended("for i in range(9): print(i)", workers=3)
     found = items(await api("GET", "clusters/digits/logs?task=worker-1&tail=2"))
     assert lines(found) == [("worker-1", "7"), ("worker-1", "8")]
@@ -78,7 +78,9 @@ for turn in range(6):
 
 
 async def test_lines_of_tasks_stand_in_the_order_of_time(api: Api, ended: Launch) -> None:
-    """Lines that tasks print in turns arrive in that order with their times, even at the end."""
+    """Lines that tasks print in turns arrive in the order of their times, with these times, also if
+    only the last lines are requested.
+    """
     before = time.time() * 1000
     await ended(TURNS, workers=2)
     found = items(await api("GET", "clusters/digits/logs"))
@@ -91,8 +93,8 @@ async def test_lines_of_tasks_stand_in_the_order_of_time(api: Api, ended: Launch
 
 
 async def test_the_whole_log_is_searched(api: Api, ended: Launch) -> None:
-    """A search returns every line with the text, and a line's number leads to the lines around
-    it.
+    """A search returns every line that contains the text. With the number of a line, a request gets
+    the lines around it.
     """
     await ended("for i in range(3000): print('\\x1b[1mStep\\x1b[0m', i)", workers=2)
     found = items(await api("GET", "clusters/digits/logs?search=step 299"))
@@ -114,7 +116,9 @@ async def test_the_whole_log_is_searched(api: Api, ended: Launch) -> None:
 
 
 async def test_a_part_of_a_log_that_is_asked_in_a_wrong_way(api: Api, ended: Launch) -> None:
-    """An invalid part is refused; the response never has the whole log or another part."""
+    """A request for an invalid part of a log is refused; the response never has the whole log or
+    another part.
+    """
     await ended("print('hello')")
     for query, problem in {
         "around=worker-1:x": "around",
@@ -129,8 +133,8 @@ async def test_a_part_of_a_log_that_is_asked_in_a_wrong_way(api: Api, ended: Lau
 
 
 async def test_a_search_ends_where_the_reader_knows_the_rest(api: Api, ended: Launch) -> None:
-    """A search ends after the requested number of matches, or at lines printed after a given time,
-    and says how many lines of each task it has read.
+    """A search ends after the requested number of matches, or at the first line that was printed
+    after a given time. It says how many lines of each task it has read.
     """
     noise = "2026-11-21 16:36:34.123456: I tensorflow/core/cpu_feature_guard.cc:210] turn"
     await ended(TURNS + f"\nif me == 0: print({noise!r})", workers=2)
@@ -145,5 +149,5 @@ async def test_a_search_ends_where_the_reader_knows_the_rest(api: Api, ended: La
     assert await found("") == ([*every, noise], {"worker-0": 4, "worker-1": 3})
     assert (await found("&hide_tensorflow_logs=1"))[0] == every
     assert await found("&most=2") == (every[:2], {"worker-0": 1, "worker-1": 1})
-    # the search continues until both tasks have reached that time
+    # the search continues until both tasks have reached the time of `before`
     assert await found(f"&before={times[2]}") == (every[:2], {"worker-0": 1, "worker-1": 1})

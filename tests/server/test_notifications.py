@@ -22,7 +22,9 @@ TOKEN = "tok-1234567"
 
 @pytest.fixture
 def verbs(service: Service) -> Iterator[None]:
-    """Allow loopback; afterwards remove all rules, which ends the clock process."""
+    """Allow notifications to loopback; afterwards, remove all rules, which ends the clock
+    process.
+    """
     state_dir = service.manager.backend.notifications().state_dir  # type: ignore[attr-defined]
     folder = state_dir / "notifications"
     folder.mkdir(mode=0o700, parents=True)

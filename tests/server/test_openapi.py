@@ -18,7 +18,7 @@ Described = dict[str, Any]
 
 @pytest.fixture
 def described() -> Described:
-    """The OpenAPI document."""
+    """Return the OpenAPI document."""
     return app.openapi_document()
 
 
@@ -57,7 +57,7 @@ def test_all_that_it_refers_to_is_there(described: Described) -> None:
 
 
 def test_every_parameter_of_a_path_is_described(described: Described) -> None:
-    """The document describes `{ref}` and `{id}`."""
+    """The document describes each parameter of a path, such as `{ref}` and `{id}`."""
     for path, item in described["paths"].items():
         named = {
             p.get("name") or described["components"]["parameters"][p["$ref"].split("/")[-1]]["name"]

@@ -23,7 +23,8 @@ async def test_places_of_a_run_are_those_of_the_file_browser(
     await post("clusters", program="project/train.py", name="digits", options={"workers": 1})
     event = await events.phase("Succeeded")
     places = {"program": "project/train.py", "folder": "project"}
-    assert event["run"]["places"] == places  # the output is elsewhere
+    # without `output`, because it lies outside the file browser's root
+    assert event["run"]["places"] == places
     (run,) = (await api("GET", "clusters")).json["runs"]
     assert run["places"] == places
     cluster = service.manager.status("digits")
@@ -53,8 +54,8 @@ async def test_places_of_a_run_are_those_of_the_file_browser(
 def test_a_path_is_what_the_file_browser_calls_it(
     tmp_path: Path, path: str, name: str | None
 ) -> None:
-    """Places are below the root, even if it is given by its real path, and never outside it or in
-    hidden folders.
+    """A place is a path below the root, even if the root is given by its real path. Paths outside
+    of the root or in hidden folders have no place.
     """
     real = tmp_path / "real"
     real.mkdir()

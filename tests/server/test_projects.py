@@ -1,4 +1,4 @@
-"""Projects of the file browser: their list, their launch, and their form."""
+"""Projects in the file browser: their list, their launch, and their form."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ configurations:
 
 @pytest.fixture
 def digits(root: Path) -> Path:
-    """A project below the folder of the file browser."""
+    """Create a project below the folder of the file browser."""
     folder = root / "work" / "digits"
     folder.mkdir(parents=True)
     (folder / "train.py").write_text(HELLO)
@@ -73,8 +73,8 @@ async def test_projects_are_listed_with_their_last_run(
 
 
 async def test_a_form_is_shown_what_comes_from_the_file(digits: Path, api: Api, post: Post) -> None:
-    """Before a launch the plan has the configurations and values of the file, with every secret and
-    variable, and the line that says the same.
+    """Before a launch, the plan has the configurations and the values of the project's file, with
+    every secret and variable, and the command line for this launch.
     """
     (digits / "tfcluster.yaml").write_text(FILE + "secret: [s3]\n")
     plan = (await api("POST", "clusters/plan", {"program": "work/digits"})).json
@@ -109,7 +109,9 @@ async def test_the_file_chooses_the_python_unless_the_person_does(
 async def test_a_run_of_a_project_is_launched_again_by_the_form(
     digits: Path, api: Api, post: Post, service: Service
 ) -> None:
-    """The form begins with folder, configuration and the further options of the run."""
+    """The form of a run begins with the project's folder, the configuration and the further options
+    of the run.
+    """
     code, run = await post("clusters", program="work/digits", config="big", options={"workers": 2})
     assert code == 201, run
     first = await asyncio.to_thread(ended, service, "digits-1")

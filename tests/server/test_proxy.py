@@ -27,8 +27,8 @@ async def test_a_get_with_a_body_is_answered(fetch: Fetch) -> None:
 
 
 async def test_bodies_stream_both_ways(fetch: Fetch, service: Service) -> None:
-    """The first piece arrives while the board still writes, and a request body is forwarded in
-    pieces.
+    """The first piece of a response arrives while the board still writes, and the body of a request
+    is forwarded in pieces.
     """
     first: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     got: list[bytes] = []
@@ -61,8 +61,8 @@ async def test_bodies_stream_both_ways(fetch: Fetch, service: Service) -> None:
 async def test_a_slow_reader_slows_the_board(
     recorder: Page, fetch: Fetch, jp_auth_header: dict[str, str], http_server_port: Any
 ) -> None:
-    """No body is buffered as a whole, and sending pauses until it is read; other clients are still
-    served.
+    """No body is buffered as a whole. If a client reads slowly, the board's sending pauses; other
+    clients are still served.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", http_server_port[-1])
     head = f"GET {recorder.base}/big?400 HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -78,8 +78,8 @@ async def test_a_slow_reader_slows_the_board(
 
 
 async def test_parts_never_look_like_the_whole(fetch: Fetch) -> None:
-    """If a board's response breaks off, the server's response breaks off too; if the board sends no
-    response, that is reported.
+    """If a board's response breaks off, the server's response breaks off, too. If the board sends
+    no response, the server reports this.
     """
     with pytest.raises(HTTPStreamClosedError):
         await fetch("/half")
@@ -90,8 +90,8 @@ async def test_parts_never_look_like_the_whole(fetch: Fetch) -> None:
 
 
 async def test_paths_and_queries_cross_as_they_are(fetch: Fetch, recorder: Page) -> None:
-    """Paths and queries are not decoded on the way. A page's path without the final slash redirects
-    to the one with it.
+    """Paths and queries are not decoded on the way. The path of a page without the final slash
+    redirects to the path with the slash.
     """
     for path in ("/data/a%20b%2Fc", "//x/../y", "/echo/%2e%2e/z", "/x?a=1&b=%26", "/%F0%9F%98%80"):
         told, _headers = echoed(await fetch(path))
@@ -105,7 +105,9 @@ async def test_paths_and_queries_cross_as_they_are(fetch: Fetch, recorder: Page)
 
 
 async def test_redirects_stay_below_the_page(fetch: Fetch, recorder: Page) -> None:
-    """An absolute redirect of the board leads below the page again, without its secret."""
+    """An absolute redirect of the board is changed so that it leads below the page again, without
+    the board's secret.
+    """
     for location, there in (
         ("http://127.0.0.1:PORT/a-secret/x?y=1#z", "BASE/x?y=1#z"),
         ("/a-secret/x/", "BASE/x/"),
@@ -121,5 +123,7 @@ async def test_redirects_stay_below_the_page(fetch: Fetch, recorder: Page) -> No
 
 
 def test_a_redirect_to_a_folder_of_like_name_is_not_cut() -> None:
-    """Only the whole prefix of a redirect's path is removed."""
+    """The board's prefix is removed from a redirect's path only if it is a complete folder name
+    there.
+    """
     assert relocated("/ab/x", "127.0.0.1", 1, "/a", "/base") == "/base/ab/x"

@@ -27,7 +27,9 @@ def cookies(
 
 
 async def test_no_credentials_reach_the_board(fetch: Fetch, cookies: dict[str, str]) -> None:
-    """Cookies, tokens, XSRF tokens, host and hub headers are not forwarded; other headers are."""
+    """Cookies, tokens, XSRF tokens, the host header and the hub's headers are not forwarded; other
+    headers are.
+    """
     sent = {
         **cookies,
         "X-XSRFToken": "secret",
@@ -52,8 +54,8 @@ async def test_no_credentials_reach_the_board(fetch: Fetch, cookies: dict[str, s
 
 
 async def test_nothing_of_the_board_speaks_for_the_origin(fetch: Fetch) -> None:
-    """Cookies and permissions that a board sends are dropped, and its content policy only adds to
-    ours.
+    """Cookies and permissions that a board sends are dropped, and its content security policy is
+    only added to the server's policy.
     """
     answer = await fetch("/greedy")
     assert answer.body == b"x"
@@ -67,7 +69,7 @@ async def test_nothing_of_the_board_speaks_for_the_origin(fetch: Fetch) -> None:
 
 
 async def test_only_a_signed_in_user_gets_there(fetch: Fetch, recorder: Page) -> None:
-    """Without a token a page redirects to the login, and data is refused."""
+    """Without a token, a page redirects to the login, and data is refused."""
     for path in ("/", "/echo"):
         answer = await fetch(path, plain=True)
         assert answer.code == 302
@@ -100,7 +102,9 @@ async def test_a_connection_that_ends_says_so(
 
 
 async def test_posts_of_other_sites_are_refused(fetch: Fetch, cookies: dict[str, str]) -> None:
-    """A POST with cookies needs the browser's header that says that it comes from our own page."""
+    """A POST with cookies needs the header by which the browser says that it comes from a page of
+    this server.
+    """
     words = {"plain": True, "method": "POST", "body": "a=1"}
     cases: list[tuple[dict[str, str], int]] = [
         ({"Sec-Fetch-Site": "same-origin"}, 200),
@@ -161,11 +165,11 @@ async def test_post_from_our_origin_without_fetch_metadata(
 
 
 async def test_only_known_boards_are_reached(jp_fetch: Fetch) -> None:
-    """An unknown or invalid id leads nowhere."""
+    """An unknown or invalid id of a board is answered with 404."""
     for there in (f"{'0' * 16}/index.html", "127.0.0.1:22/x", f"{'x' * 16}/x", "0/x"):
         answer = await jp_fetch("tfcluster", "tensorboard", there, raise_error=False)
         assert answer.code == 404
     answer = await jp_fetch("tfcluster", "tensorboard", f"{'0' * 16}/", raise_error=False)
-    assert answer.code == 404  # at once, because nothing is started
+    assert answer.code == 404  # answered at once, because no board is started
     assert 'role="alert"' in answer.body.decode()
     assert "open it again from the list of runs" in answer.body.decode()

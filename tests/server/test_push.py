@@ -1,4 +1,4 @@
-"""The events that pages receive about runs, and when."""
+"""The events that pages receive about runs, and the times at which they come."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ async def test_a_run_is_told_from_its_start_to_its_end(page: Page, launch: Launc
 
 
 async def test_a_list_and_the_events_fit_together(api: Api, page: Page, ended: Launch) -> None:
-    """The sequence number of a list is that of the last event before it in the stream."""
+    """The sequence number of a list is the number of the last event that was sent before the list
+    was made.
+    """
     events = await page()
     await ended()
     last = await events.phase("Succeeded")
@@ -61,7 +63,7 @@ async def test_a_list_and_the_events_fit_together(api: Api, page: Page, ended: L
 
 
 async def test_a_deleted_run_disappears(page: Page, ended: Launch, service: Service) -> None:
-    """A run deleted from a command line is sent as removed, once."""
+    """If a run is deleted on the command line, pages receive one event that it was removed."""
     events = await page()
     run = await ended()
     await events.phase("Succeeded")
@@ -126,8 +128,8 @@ async def test_a_run_that_changes_all_the_time(page: Page, ended: Launch) -> Non
 async def test_progress_is_told_and_kept(
     api: Api, page: Page, launch: Launch, service: Service
 ) -> None:
-    """Training progress arrives without a request. A run keeps its last value, even in a restarted
-    server.
+    """Training progress arrives without a request. The last progress of a run is kept, even in a
+    restarted server.
     """
     run = await launch()
     events = await page()
@@ -171,7 +173,7 @@ async def test_a_quiet_server_says_nothing(page: Page, launch: Launch) -> None:
 
 
 async def test_nothing_is_left_behind(page: Page, launch: Launch, service: Service) -> None:
-    """When the extension stops, its threads end, and clusters continue."""
+    """When the extension stops, its threads end, but clusters continue."""
     events = await page()
     run = await launch()
     await events.phase("Running")
@@ -214,7 +216,7 @@ async def test_a_listener_that_fails_ends_nothing(
 async def test_only_who_may_see_events_hears_them(
     http_server_client: Any, jp_http_port: int, jp_base_url: str, jp_serverapp: Any
 ) -> None:
-    """Without a token the stream of events does not open."""
+    """Without a token, the stream of events does not open."""
     answer = await http_server_client.fetch(
         f"{jp_base_url}api/events/subscribe",
         headers={"Upgrade": "websocket", "Connection": "Upgrade"},
@@ -229,12 +231,12 @@ class TestActivity:
 
     @pytest.fixture(params=[True, False])
     def counts(self, request: pytest.FixtureRequest) -> bool:
-        """The administrator's setting."""
+        """Return the administrator's setting."""
         return bool(request.param)
 
     @pytest.fixture
     def jp_server_config(self, counts: bool) -> Config:
-        """A server with this setting."""
+        """Return the configuration of a server with this setting."""
         return Config(
             {
                 "ServerApp": {"jpserver_extensions": {"tfcluster_magic.server": True}},
@@ -245,7 +247,9 @@ class TestActivity:
     async def test_running_clusters_count_when_asked_to(
         self, counts: bool, page: Page, launch: Launch, api: Api, jp_serverapp: Any
     ) -> None:
-        """A running cluster counts as activity every second if this is set, and never otherwise."""
+        """If this is set, a running cluster counts as activity every second; otherwise, it never
+        does.
+        """
         times = jp_serverapp.web_app.settings["last_activity_times"]
         events = await page()
         await launch()
@@ -254,11 +258,11 @@ class TestActivity:
         if counts:
             await wait_until_async(lambda: times.get("tfcluster", began) > began)
         else:
-            await asyncio.sleep(1.5)  # a check each second would have counted by now
+            await asyncio.sleep(1.5)  # by now, a check each second would have counted the run
             assert "tfcluster" not in times
         await api("POST", "clusters/digits/stop")
         await events.phase("Stopped")
-        await asyncio.sleep(0.1)  # a check that was in progress counted the run
+        await asyncio.sleep(0.1)  # lets a check that was in progress count the run
         last = times.get("tfcluster")
-        await asyncio.sleep(1.5)  # a check each second would have counted by now
+        await asyncio.sleep(1.5)  # by now, a check each second would have counted the run
         assert times.get("tfcluster") == last, "an ended cluster is no activity"

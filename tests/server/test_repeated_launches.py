@@ -1,4 +1,4 @@
-"""A run as a filled-in form: its values, and notes about what a form cannot express."""
+"""The form that is filled in with a run: its values, and notes about what a form cannot express."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ async def test_a_cell_is_launched_again_with_all_that_was_said(
 async def test_a_program_is_launched_again_in_the_folder_where_it_ran(
     post: Post, service: Service, api: Api, root: Path
 ) -> None:
-    """The form shows a file by its path in the file browser, and the working folder too unless it
-    is the file's own.
+    """The form shows a file by its path in the file browser. It also shows the working folder,
+    unless this is the file's own folder.
     """
     launch = service.manager.launch
     await asyncio.to_thread(launch, "project/train.py", ["1"], folder=root, workers=1, name="here")
@@ -68,8 +68,8 @@ async def test_a_program_is_launched_again_in_the_folder_where_it_ran(
 async def test_what_a_launch_cannot_say_is_told(
     post: Post, service: Service, api: Api, root: Path, tmp_path: Path
 ) -> None:
-    """The form notes a name in use, an unknown folder, a folder outside the root, and a lost
-    cell.
+    """The form has notes about a name in use, an unknown folder, a folder outside of the root, and
+    a lost cell.
     """
     await post("clusters", cell=SLEEP, name="busy", options={"workers": 1, "grace": "1s"})
     told = (await api("GET", "clusters/busy/form")).json
@@ -91,7 +91,8 @@ async def test_what_a_launch_cannot_say_is_told(
     )
     far = await asyncio.to_thread(ended, service, "far")
     told = (await api("GET", "clusters/far/form")).json
-    assert told["launch"]["cell"] == long  # a file of the workspace, too long for the record
+    # read from a file in the workspace, because the cell is too long for the record
+    assert told["launch"]["cell"] == long
     (note,) = told["notes"]
     assert note.startswith(f"far-1 ran in {outside}, which the file browser does not show: ")
     assert far.spec.program is not None
@@ -129,8 +130,8 @@ async def test_a_run_without_a_program_and_a_resumed_one(
 async def test_the_kernel_of_a_run_is_chosen(
     post: Post, service: Service, api: Api, jp_data_dir: Path, tmp_path: Path
 ) -> None:
-    """The form names the kernel with the tasks' Python; without such a kernel it has the Python's
-    path.
+    """The form names the kernel with the tasks' Python; if there is no such kernel, the form has
+    the Python's path.
     """
     python = tmp_path / "python3"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')

@@ -20,7 +20,7 @@ from tfcluster_magic.server.service import Service
 
 
 async def test_no_runs(api: Api) -> None:
-    """Without runs the list is empty, and has the current sequence number."""
+    """Without runs, the list is empty, and has the current sequence number."""
     listed = await api("GET", "clusters")
     assert listed.status == 200
     assert listed.content_type == "application/json"
@@ -30,7 +30,9 @@ async def test_no_runs(api: Api) -> None:
 
 
 async def test_a_list_is_light(api: Api, ended: Launch) -> None:
-    """A listed run has its record without files and addresses, and only its newest event."""
+    """A run in a list has its record without files and addresses, and with only its newest
+    event.
+    """
     await ended("print('secret of the program')", workers=2)
     (run,) = (await api("GET", "clusters")).json["runs"]
     assert run["cluster"]["metadata"]["name"] == "digits-1"
@@ -94,7 +96,7 @@ async def test_one_run_is_told_whole(
 
 
 async def test_tasks_of_a_run(api: Api, ended: Launch) -> None:
-    """One request returns all tasks of a run: state, place and last line of each."""
+    """One request returns all tasks of a run, each with its state, its place and its last line."""
     await ended("import os; print('by', os.environ['TFCLUSTER_TASK'])", workers=2)
     run = (await api("GET", "clusters/digits")).json
     told = (await api("GET", "tasks?run=digits-1")).json["runs"]["digits-1"]
@@ -117,7 +119,7 @@ async def test_a_run_that_is_not_there(api: Api, ended: Launch) -> None:
 
 
 async def test_stop(api: Api, launch: Launch, service: Service) -> None:
-    """A stop request is answered at once; the record has the reason."""
+    """A request to stop is answered at once; the record has the reason."""
     await launch()
     run = (await api("POST", "clusters/digits/stop", {"reason": "enough"})).json
     assert run["cluster"]["spec"]["stop"]["reason"] == "enough"
@@ -204,7 +206,9 @@ WRONG: list[tuple[bytes, int, list[str]]] = [
 
 
 async def test_tasks_of_too_many_runs_are_refused(api: Api) -> None:
-    """One request lists the tasks of at most 50 runs, because each is a call of the backend."""
+    """One request lists the tasks of at most 50 runs, because each run needs a call of the
+    backend.
+    """
     names = [f"run=nothing-{number}" for number in range(51)]
     assert (await api("GET", f"tasks?{'&'.join(names[1:])}")).json == {"runs": {}}
     assert (await api("GET", f"tasks?{'&'.join(names[1:] * 2)}")).json == {"runs": {}}
@@ -213,8 +217,8 @@ async def test_tasks_of_too_many_runs_are_refused(api: Api) -> None:
 
 
 async def test_a_body_that_is_wrong(api: Api, ended: Launch) -> None:
-    """A body that is not a JSON object, or has unknown fields or wrong types, is refused with what
-    is allowed, and changes nothing.
+    """A body that is not a JSON object, or has unknown fields or wrong types, is refused and
+    changes nothing; the refusal says what is allowed.
     """
     run = await ended()
     for sent, status, words in WRONG:
@@ -262,8 +266,9 @@ while not os.path.exists({end!r}):
 async def test_deleting_what_takes_long_to_end_is_answered_soon(
     api: Api, launch: Launch, page: Any, service: Service, tmp_path: Path
 ) -> None:
-    """If stopping takes longer than a proxy waits, the response says that the tasks are ending. An
-    event later says that the run is gone, even if the request is repeated.
+    """If a deletion takes longer than a proxy waits, because the tasks end slowly, the response
+    says that they are ending. Later, an event says that the run is gone, even if the request was
+    repeated.
     """
     events: Events = await page()
     end = tmp_path / "end"
@@ -299,8 +304,8 @@ open(output, 'w').close()
 async def test_a_deletion_that_fails_after_its_answer_is_told_to_the_pages(
     api: Api, launch: Launch, page: Any, service: Service, tmp_path: Path
 ) -> None:
-    """If a delete fails after its answer, an event and the run itself say why, until the run is
-    deleted again.
+    """If a deletion fails after its response was sent, an event and the run itself give the reason,
+    until the run is deleted again.
     """
     events: Events = await page()
     end = tmp_path / "end"
@@ -335,8 +340,8 @@ def _cluster(event: dict[str, Any]) -> dict[str, Any]:
 async def test_a_name_that_is_another_run_by_now(
     api: Api, launch: Launch, ended: Launch, own_folders: Path
 ) -> None:
-    """A request with a run's uid does not affect another run that has got its name. This happens
-    when the file that remembers numbers was removed.
+    """A request with the uid of a run does not affect another run that has the same name now, as
+    can happen after the file that remembers numbers was removed.
     """
     first = (await ended()).metadata.uid
     assert (await api("POST", f"clusters/digits/stop?uid={first}")).status == 200
@@ -372,7 +377,9 @@ async def test_errors_are_told_in_the_persons_language(api: Api, service: Servic
 async def test_an_error_inside_is_no_traceback(
     api: Api, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An internal error is reported as such, and only the server's log has its cause."""
+    """The response to an internal error says only that there was one; the server's log has the
+    cause.
+    """
 
     def fails(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("the secret cause")
@@ -407,7 +414,8 @@ async def test_usage(api: Api, ended: Launch) -> None:
     """The usage of tasks is listed next to the requests, with samples for tasks that the request
     names. For an unknown task, the error names the existing tasks.
     """
-    program = "import time\nend = time.time() + 5\nwhile time.time() < end: pass"  # two samples
+    # long enough for two samples
+    program = "import time\nend = time.time() + 5\nwhile time.time() < end: pass"
     await ended(program, workers=1, worker_cpu=2)
     told = (await api("GET", "clusters/digits/usage?task=worker-0")).json
     (task,) = told["usage"]["tasks"]
@@ -437,8 +445,8 @@ async def test_usage(api: Api, ended: Launch) -> None:
 async def test_usage_has_advice_in_the_language_of_the_request(
     api: Api, ended: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each piece of advice has its code, its task, a sentence, the options that it changes and the
-    command; a rerun takes it with `advised`.
+    """Each piece of advice has its code, its task, a sentence, the options that it changes, and the
+    command. A rerun with `advised` applies the advice.
     """
     monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
     await ended("import time; time.sleep(1)", workers=1, worker_memory="2Gi")

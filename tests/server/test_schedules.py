@@ -103,7 +103,7 @@ async def test_its_verbs(api: Api, folder: Path) -> None:
 async def test_nonsense_is_refused(
     api: Api, folder: Path, rules: dict[str, Any], field: str
 ) -> None:
-    """An invalid rule is refused, the answer names it, and no schedule is created."""
+    """An invalid rule is refused, the response names the rule, and no schedule is created."""
     body = {"name": "other", "rules": rules, "launch": {"program": "quick.sh"}}
     refused = await api("POST", "schedules", body)
     assert refused.status == 422
@@ -132,15 +132,15 @@ async def plan(api: Api, **changes: Any) -> dict[str, Any]:
 
 
 def components() -> dict[str, Any]:
-    """Return the schemas of the API's description, so that one can be checked with its
-    references.
+    """Return the schemas of the OpenAPI document, so that data can be checked against a schema with
+    its references.
     """
     return {"components": app.openapi_document()["components"]}
 
 
 async def test_a_plan_says_what_create_would_make(api: Api, folder: Path) -> None:
-    """A plan has the next five due times in the time zone, the rules and the line for a notebook.
-    It creates nothing, and `POST /schedules` of the same body creates the same schedule.
+    """A plan has the next five due times in the schedule's time zone, the rules, and the line for a
+    notebook. It creates nothing. `POST /schedules` with the same body creates the planned schedule.
     """
     options = {
         "cron": "0 2 * * *",
@@ -190,15 +190,18 @@ async def test_a_plan_says_what_create_would_make(api: Api, folder: Path) -> Non
 async def test_a_plan_names_each_problem_at_its_input(
     api: Api, folder: Path, changes: dict[str, Any], option: str, words: str
 ) -> None:
-    """A plan lists what `create` would refuse as problems, each with the input that it is about."""
+    """A plan lists everything that `create` would refuse as problems, each with the input that it
+    concerns.
+    """
     (problem,) = (await plan(api, **changes))["problems"]
     assert problem["option"] == option
     assert words in problem["allowed"]
 
 
 async def test_a_plan_knows_names_and_options(api: Api, folder: Path) -> None:
-    """A plan reports an unknown option, and a name in use unless that schedule is being changed. It
-    does not report a lack of room, because there may be room at the due time.
+    """A plan reports an unknown option. It reports a name in use, unless the schedule with this
+    name is being changed. It does not report a lack of resources, because they may be free at the
+    due time.
     """
     await make(api)
     (taken,) = (await plan(api))["problems"]
@@ -289,8 +292,8 @@ async def test_a_history_has_the_runs_of_its_span(api: Api, folder: Path, page: 
 
 
 async def test_a_schedule_waits_for_another_as_the_form_says_it(api: Api, folder: Path) -> None:
-    """`after` in a form becomes a rule of the schedule and is in its form again. An unknown
-    schedule is a problem of that input.
+    """`after` in a form becomes a rule of the schedule, and the schedule's form has it again. An
+    unknown schedule is a problem of the input `after`.
     """
     await make(api)
     launch = {**LAUNCH, "options": {"after": ["schedule:nightly"]}}

@@ -16,7 +16,7 @@ SCHEMA = ROOT / "labextension" / "schema" / "plugin.json"
 
 @pytest.fixture
 def lab() -> Iterator[type[translator]]:
-    """JupyterLab's translator; it is reset to English afterwards."""
+    """Yield JupyterLab's translator; afterwards, reset it to English."""
     before, bundles = translator._LOCALE, dict(translator._TRANSLATORS)
     yield translator
     translator._TRANSLATORS.clear()

@@ -49,8 +49,8 @@ MISSING = [
 
 
 async def test_folders_outside_are_refused(ask: Ask, jp_root_dir: Path) -> None:
-    """A folder outside is refused in any spelling; the message says what is allowed, and nothing
-    starts.
+    """A folder outside of the allowed folders is refused in any spelling; the message says what is
+    allowed, and no board starts.
     """
     outside = logs(jp_root_dir.parent / "outside")
     logs(jp_root_dir / "logs")
@@ -68,7 +68,9 @@ async def test_folders_outside_are_refused(ask: Ask, jp_root_dir: Path) -> None:
 
 
 async def test_names_are_taken_as_they_are(ask: Ask, jp_root_dir: Path) -> None:
-    """Paths are neither decoded nor expanded, so such a folder does not exist."""
+    """Paths are neither decoded nor expanded, so a folder with an encoded path, or with `~`, does
+    not exist.
+    """
     logs(jp_root_dir.parent / "outside")
     logs(jp_root_dir / "logs")
     for folder in MISSING:
@@ -79,7 +81,7 @@ async def test_names_are_taken_as_they_are(ask: Ask, jp_root_dir: Path) -> None:
 
 
 async def test_wishes_that_are_none(ask: Ask) -> None:
-    """An impossible request gets a problem response that says so."""
+    """A request that cannot be carried out gets a problem response that says so."""
     wishes: list[tuple[Any, int]] = [
         ({"folder": 1}, 422),
         ({"folder": "x" * 5000}, 422),
@@ -97,7 +99,7 @@ async def test_wishes_that_are_none(ask: Ask) -> None:
 
 
 async def test_links_to_allowed_folders(ask: Ask, jp_root_dir: Path, service: Service) -> None:
-    """Links to the log folder and to another folder below the root are followed."""
+    """Links that lead to the log folder, or to another folder below the root, are followed."""
     logs(Path(service.manager.boards.log_root) / "digits")
     (jp_root_dir / "runs").symlink_to(service.manager.boards.log_root)
     logs(jp_root_dir / "here")
@@ -112,7 +114,7 @@ async def test_links_to_allowed_folders(ask: Ask, jp_root_dir: Path, service: Se
 async def test_a_link_that_changes_after_the_check(
     ask: Ask, jp_root_dir: Path, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder that becomes a link between check and use is not followed."""
+    """If a folder becomes a link between the check and its use, the link is not followed."""
     outside = logs(jp_root_dir.parent / "outside", "secret")
     inside = logs(jp_root_dir / "logs")
     check = ServerBoards._allowed

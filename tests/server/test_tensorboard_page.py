@@ -1,5 +1,5 @@
-"""A board's page from TensorBoard's package, served while the board starts, equals the board's
-own.
+"""The page of a board, which comes from TensorBoard's package while the board starts, and is the
+same as the board's own page.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def no_board_is_left(service: Service) -> Iterator[None]:
 
 @pytest.fixture
 def logs(jp_root_dir: Path) -> Path:
-    """A folder with the events of one run."""
+    """Create a folder with the events of one run."""
     folder = jp_root_dir / "logs"
     ev.event_file(folder / "1").write_bytes(ev.version() + ev.event(1, {"loss": 0.5}))
     return folder
 
 
 async def begun(ask: Ask) -> str:
-    """Return the page of a starting board, below `tfcluster/`."""
+    """Return the path of a starting board's page, below `tfcluster/`."""
     answer = await ask("api/tensorboards", "POST", {"folder": "logs", "wait": False})
     assert answer.code == 202, answer.body
     told = json.loads(answer.body)
@@ -53,7 +53,7 @@ async def begun(ask: Ask) -> str:
 
 
 def told(answer: HTTPResponse) -> dict[str, list[str]]:
-    """Return the headers about a file's type and caching."""
+    """Return the headers of the answer that concern a file's type and caching."""
     names = ("Cache-Control", "Content-Security-Policy", "Content-Type")
     return {name: answer.headers.get_list(name) for name in names}
 
@@ -61,12 +61,12 @@ def told(answer: HTTPResponse) -> dict[str, list[str]]:
 async def test_the_page_is_there_before_its_board(
     ask: Ask, logs: Path, http_server_client: Any, jp_base_url: str
 ) -> None:
-    """While a board starts, its page and scripts are served as by the board itself, and requests
-    for data wait.
+    """While a board starts, its page and scripts are served exactly as the board would serve them,
+    and requests for data wait.
     """
     paths = ("", "index.html", "index.js", "chart_worker.js", "icon_bundle.svg", FONT)
     hashed = {"params": {"_file_hash": "1"}}
-    # The start waits for this lock.
+    # The start of the board waits for this lock.
     with RegistryEntry(private(registry_folder(None)), str(logs)).locked():
         page = await begun(ask)
         early = {path: await ask(page + path) for path in paths}
@@ -116,7 +116,9 @@ async def test_a_start_that_fails_is_told(
 async def test_a_package_of_another_layout(
     ask: Ask, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the page is not at its known place in the package, it comes from the running board."""
+    """If the page is not at its usual place in TensorBoard's package, it comes from the running
+    board.
+    """
     scripts = []
     with RegistryEntry(private(registry_folder(None)), str(logs)).locked():
         for layout in ("none", "other", "broken"):
@@ -146,7 +148,9 @@ def test_only_files_of_the_package() -> None:
 
 
 def test_the_script_says_what_its_contents_are() -> None:
-    """This TensorBoard's page names its script by content hash, so that browsers cache it."""
+    """The page of this TensorBoard names its script by a hash of the content, so that browsers can
+    cache the script.
+    """
     spec = find_spec("tensorboard")
     assert spec is not None
     page = tensorboard_routes.packaged_file("", hashed=False, gzip=True)

@@ -59,7 +59,9 @@ async def test_a_board_on_a_folder(ask: Ask, jp_root_dir: Path) -> None:
 
 
 async def test_boards_on_runs(ask: Ask, service: Service) -> None:
-    """One run, several runs and all runs each have their own board, shared with the shell."""
+    """One run, several runs and all runs each have a board of their own, which is shared with
+    commands in a shell.
+    """
     manager = service.manager
     for name in ("one", "two"):
         run = manager.launch(cell="print('x')", name=name, workers=1, ps=0)
@@ -87,8 +89,8 @@ async def test_boards_on_runs(ask: Ask, service: Service) -> None:
 
 
 async def test_a_board_that_died_comes_back(ask: Ask, jp_root_dir: Path) -> None:
-    """A board that was killed or timed out starts again without a click, for its page and for
-    data.
+    """A board that was killed or timed out starts again without a click when its page or its data
+    is requested.
     """
     logs(jp_root_dir / "logs")
     board = await opened(ask, folder="logs")
@@ -103,7 +105,7 @@ async def test_a_board_that_died_comes_back(ask: Ask, jp_root_dir: Path) -> None
 async def test_an_old_tab_after_a_restart_of_the_server(
     ask: Ask, service: Service, jp_root_dir: Path
 ) -> None:
-    """A restarted server knows the boards of the previous one."""
+    """A restarted server knows the boards of the server before it."""
     logs(jp_root_dir / "logs")
     board = await opened(ask, folder="logs")
     await service.boards.close()
@@ -126,7 +128,9 @@ async def test_boards_end_with_the_server_that_started_them(
 
 
 async def test_a_stopped_board(ask: Ask, jp_root_dir: Path) -> None:
-    """A page's data requests do not restart a board that was stopped; opening its page does."""
+    """Data requests of an open page do not restart a board that was stopped; opening the page again
+    does.
+    """
     logs(jp_root_dir / "logs")
     board = await opened(ask, folder="logs")
     page = board["path"].removeprefix("tfcluster/")
@@ -190,7 +194,7 @@ async def test_a_slow_start_is_a_page(
 async def test_a_board_that_is_stopped_while_it_starts(
     ask: Ask, service: Service, jp_root_dir: Path
 ) -> None:
-    """A board that was stopped while it started does not start."""
+    """A board that is stopped while it starts stays stopped."""
     folder = logs(jp_root_dir / "logs")
     its_id = service.manager.boards.folder_view(str(folder), "logs").id
     opening = asyncio.ensure_future(ask("api/tensorboards", "POST", {"folder": "logs"}))

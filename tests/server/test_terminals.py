@@ -18,14 +18,14 @@ from traitlets.config import Config
 from tfcluster_magic.server.app import BASH_LOGIN_FILE, login_shell
 
 PROFILE = "export PATH=/usr/local/bin:/usr/bin:/bin FROM_PROFILE=yes\n"
-"""PATH as /etc/profile sets it."""
+"""A profile that replaces PATH, as /etc/profile does."""
 
 
 @pytest.fixture(autouse=True, params=["bash", "sh"])
 def no_terminal(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, jp_home_dir: Path
 ) -> None:
-    """The server was started without a terminal, and the profile replaces PATH."""
+    """Let the server run without a terminal, with a profile that replaces PATH."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: False, raising=False)
     jp_home_dir.mkdir(parents=True, exist_ok=True)
     (jp_home_dir / ".profile").write_text(PROFILE)
@@ -36,7 +36,7 @@ def no_terminal(
 async def test_a_terminal_finds_the_programs_after_its_profile(
     jp_fetch: Callable[..., Awaitable[HTTPResponse]], jp_ws_fetch: Any
 ) -> None:
-    """The profile applies, and the server's `tfcluster` and `python` are on PATH."""
+    """A terminal reads the profile, and the server's `tfcluster` and `python` are on its PATH."""
     made = json.loads((await jp_fetch("api", "terminals", method="POST", body="")).body)
     socket = await jp_ws_fetch("terminals", "websocket", made["name"])
 
@@ -68,8 +68,8 @@ def own_shell(jp_server_config: Config) -> None:
 
 @pytest.mark.parametrize("no_terminal", ["bash"], indirect=True)
 def test_a_shell_with_rules_of_its_own_is_left_to_jupyter(tmp_path: Path) -> None:
-    """The C shell lacks these options and is left alone; an account without a shell gets the
-    default.
+    """A shell without the needed options, such as the C shell, is started as Jupyter does by
+    default. An account without a shell gets the default shell.
     """
     assert login_shell({"SHELL": "/usr/bin/tcsh"}, tmp_path) is None
     before = tmp_path / "local"
@@ -92,7 +92,9 @@ export PATH=/usr/local/bin:/usr/bin:/bin
 
 
 def in_bash(home: Path, typed: str, **environ: str) -> str:
-    """Return what a terminal's bash prints in this home until it ends."""
+    """Type `typed` into the bash of a terminal with this home folder; return everything that it
+    prints until it ends.
+    """
     environ = {"SHELL": str(shutil.which("bash")), "HOME": str(home), "TERM": "dumb"} | environ
     command = login_shell(environ, home / "programs")
     assert command is not None
@@ -114,8 +116,8 @@ def in_bash(home: Path, typed: str, **environ: str) -> str:
 @pytest.mark.parametrize("no_terminal", ["bash"], indirect=True)
 @pytest.mark.parametrize("name", [".bash_profile", ".bash_login", ".profile", ".bashrc"])
 def test_bash_keeps_all_of_the_profile(tmp_path: Path, name: str) -> None:
-    """Aliases, functions and prompt are set, PATH begins with the server's, and the profile is read
-    once.
+    """The profile's aliases, functions and prompt are set, PATH begins with the server's own
+    folders, and the profile is read once.
     """
     later = [".bash_profile", ".bash_login", ".profile", ".bashrc"]
     for other in later[later.index(name) :]:
@@ -128,7 +130,9 @@ def test_bash_keeps_all_of_the_profile(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("no_terminal", ["bash"], indirect=True)
 def test_bash_is_a_login_shell_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    """The shell is a login shell, and keeps the server's ENV and bash's own history file."""
+    """The shell is a login shell; the server's variable ENV and bash's history file are
+    unchanged.
+    """
     (tmp_path / ".bash_profile").write_text("shopt -q login_shell && echo a login shell\n")
     typed = 'echo "<$ENV $HISTFILE $(shopt -o posix)>"; set | grep -ci ^_*tfcluster'
     said = in_bash(tmp_path, typed, ENV="production")

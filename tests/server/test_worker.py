@@ -1,4 +1,4 @@
-"""Blocking calls outside the event loop, and calls that hang."""
+"""Blocking calls that run outside of the event loop, and calls that hang."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfcluster_magic.server.worker import Worker
 
 @pytest.fixture
 def released() -> Iterator[threading.Event]:
-    """The event that releases hanging calls."""
+    """Yield the event that releases hanging calls."""
     event = threading.Event()
     yield event
     event.set()
@@ -31,7 +31,7 @@ def working() -> int:
 
 
 async def test_a_call_returns_and_raises_what_its_function_does() -> None:
-    """A blocking function runs outside the loop, and its errors are raised unchanged."""
+    """A blocking function runs outside of the event loop, and its errors are raised unchanged."""
 
     def missing() -> None:
         raise NotFound("no such run")
@@ -62,7 +62,7 @@ async def test_a_question_that_hangs_is_not_asked_again(released: threading.Even
 
 
 async def test_when_all_hang_the_answer_is_immediate(released: threading.Event) -> None:
-    """At most the allowed number of threads hang; further callers are refused at once."""
+    """The number of hanging threads is limited; further callers are refused at once."""
     worker = Worker(most=3)
     for number in range(3):
         with pytest.raises(BackendUnavailable):
@@ -73,7 +73,7 @@ async def test_when_all_hang_the_answer_is_immediate(released: threading.Event) 
 
 
 async def test_it_recovers(released: threading.Event) -> None:
-    """When a hanging call finishes, all calls run again."""
+    """When a hanging call finishes, new calls run again."""
     worker = Worker(most=1)
     with pytest.raises(BackendUnavailable):
         await worker.call(hang, released, 1, within=0.05)
@@ -83,7 +83,7 @@ async def test_it_recovers(released: threading.Event) -> None:
 
 
 async def test_a_crowd_waits_for_its_turn() -> None:
-    """More calls than threads are all answered."""
+    """If there are more calls than threads, all calls are answered."""
     worker = Worker(most=2)
     found = await asyncio.gather(*(worker.call(divmod, number, 10) for number in range(50)))
     assert found == [divmod(number, 10) for number in range(50)]
@@ -103,7 +103,9 @@ async def test_what_takes_long_keeps_nobody_from_looking(
 
 
 async def test_two_of_the_same_that_hang_are_two(released: threading.Event) -> None:
-    """A call that was made twice at once and hangs twice takes two threads."""
+    """If two calls of the same kind are made at the same time and both hang, they take two
+    threads.
+    """
     worker = Worker(most=2)
     both = (worker.call(hang, released, within=0.05) for _ in range(2))
     assert all(

@@ -1,4 +1,4 @@
-"""The language of messages: its selection, and Chinese."""
+"""The language of messages: how it is selected, and messages in Chinese."""
 
 # ruff: noqa: RUF001 - Chinese punctuation is what is looked for
 from __future__ import annotations
@@ -21,7 +21,9 @@ __all__ = ["here"]  # a fixture used by the tests below
 
 @pytest.fixture
 def speak(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sets these variables that choose a language, and removes the others."""
+    """Return a function that sets the given environment variables for languages, and removes the
+    others.
+    """
 
     def speak(**variables: str) -> None:
         for name in VARIABLES:
@@ -115,7 +117,7 @@ def test_english_costs_nothing() -> None:
 
 @pytest.mark.parametrize("launched_in", ["zh_CN", "en"])
 def test_a_reason_is_told_in_the_language_of_who_reads_it(here: Path, launched_in: str) -> None:
-    """A record has codes and English text, and each reader sees their own language."""
+    """A record has codes and English text, so each reader sees messages in their own language."""
     said(here, launched_in, "launch", "fail.py", "--workers", "2", "--ps", "0", "--wait")
 
     assert "失败，退出码为 1：ValueError: broken" in said(here, "zh_CN", "status", "fail")
@@ -145,7 +147,9 @@ def test_a_launch_its_failure_and_its_status_are_told_in_chinese(here: Path) -> 
 
 
 def test_chinese_tables_stand_in_columns(here: Path) -> None:
-    """A column begins at the same place in every line, counting wide characters as two."""
+    """A column of a table begins at the same place in every line; a wide character counts as
+    two.
+    """
     said(here, "zh_CN", "launch", "fail.py", "--workers", "2", "--ps", "0", "--wait")
     head, first, second = said(here, "zh_CN", "status", "fail").split("\n\n")[1].splitlines()
 
@@ -163,7 +167,7 @@ def test_chinese_tables_stand_in_columns(here: Path) -> None:
 
 
 def test_a_refusal_is_told_in_chinese_with_its_words_untouched(here: Path) -> None:
-    """Options, values and commands stay as they are typed."""
+    """In a Chinese refusal, options, values and commands stay as they are typed."""
     told = said(here, "zh_CN", "launch", "fail.py", "--memory", "much", "--workers", "x")
 
     assert "启动被拒绝，原因有 2 个：" in told
@@ -173,7 +177,7 @@ def test_a_refusal_is_told_in_chinese_with_its_words_untouched(here: Path) -> No
 def test_a_terminal_without_chinese_characters_is_spoken_to_in_english(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A terminal that cannot show Chinese gets English instead of question marks."""
+    """A terminal whose encoding lacks Chinese characters gets English instead of question marks."""
     monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
 
     assert said(here, "zh_CN", "list").startswith("No runs yet.")
@@ -192,6 +196,6 @@ def test_long_chinese_lines_are_folded_to_the_terminal() -> None:
 
 
 def column(line: str, word: str) -> int:
-    """The column of the terminal in which `word` begins."""
+    """Return the column of the terminal in which `word` begins."""
     assert word in line
     return width(line[: line.index(word)])

@@ -70,7 +70,8 @@ def _policy_for(terminal: Terminal, spec: Spec, file: str) -> Policy:
         text = _(
             "the manifests use the default policy ({why}). In a hub's namespace, "
             "quota and claims need that namespace's policy: name the administrator's "
-            "file with `--policy FILE`, or run this there with `--backend kubernetes`"
+            "file with `--policy FILE`, or run this command in that namespace with "
+            "`--backend kubernetes`"
         )
         terminal.note(text.format(why=why))
         return Policy()

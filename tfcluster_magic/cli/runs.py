@@ -237,8 +237,8 @@ def top_command(
 ) -> None:
     """Show what each task of REF uses: CPU, memory, network, disk, GPU, steps a second.
 
-    A terminal shows it live until the run has ended; a pipe and a cell get one table. Of a run that
-    has ended, averages and peaks are shown. Without REF, the newest run.
+    A terminal shows it live until the run has ended; a pipe and a cell get one table. For a run
+    that has ended, averages and peaks are shown. Without REF, the newest run.
 
     \b
     Examples:
@@ -393,7 +393,9 @@ def _distinct_runs(terminal: Terminal, refs: tuple[str, ...]) -> list[TFCluster]
 def _end_of_waiting(waiting: Sequence[TFCluster]) -> str:
     names = ", ".join(run.metadata.name for run in waiting)
     return ngettext(
-        "so end the wait of {names}", "so end the waits of {names}", len(waiting)
+        "make the waiting run {names} fail (unless it waits for :end)",
+        "make the waiting runs {names} fail (unless they wait for :end)",
+        len(waiting),
     ).format(names=names)
 
 

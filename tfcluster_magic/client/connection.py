@@ -193,7 +193,7 @@ class Client:
         if gone:
             return _(
                 "{name} has lost {tasks}; `tfcluster status {name}` "
-                "says why, and whether it is being restarted. {meaning}"
+                "says why, and whether the run restarts them. {meaning}"
             ).format(name=self.name, tasks=enumerate_closed(gone), meaning=known.text)
         return known.text
 

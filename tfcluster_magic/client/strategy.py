@@ -239,8 +239,8 @@ def _refuse_second(name: str, tasks: Mapping[str, str]) -> None:
     raise ClientUnsupported(
         _(
             "this process already drives {first}, and TensorFlow keeps one cluster at a time: a "
-            "strategy for {name} would silently move {first}'s variables and steps there. Stop "
-            "the first (`tfcluster stop {first}`), restart the kernel, or drive {name} from "
+            "strategy for {name} would silently move {first}'s variables and steps to {name}. "
+            "Stop {first} (`tfcluster stop {first}`), restart the kernel, or drive {name} from "
             "another notebook. TensorFlow 1 sessions (cluster.target) may use many clusters at "
             "once."
         ).format(first=first.name, name=name)

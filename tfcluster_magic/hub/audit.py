@@ -91,8 +91,8 @@ class AuditLog:
             self._write(told)
         except OSError as error:
             text = _(
-                "it was done, but its result is not in the audit log, because {path} cannot be "
-                "written: {why}"
+                "the action was done, but its result is not in the audit log, because {path} "
+                "cannot be written: {why}"
             )
             raise BackendUnavailable(text.format(why=error.strerror, path=self.path)) from None
 

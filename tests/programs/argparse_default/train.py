@@ -1,4 +1,4 @@
-"""A program whose default data folder is beside it."""
+"""A program whose default data folder is next to it."""
 
 import argparse
 import csv

@@ -1,4 +1,4 @@
-"""Reads a file beside it and writes its result there."""
+"""A program that reads a file in its own folder and writes its result there."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Fails within a step, with a sentence that gives the reason."""
+"""A program that fails within a step, with a sentence that gives the reason."""
 
 
 class Diverged(Exception):

@@ -1,4 +1,4 @@
-"""Settings in YAML beside the program, overridden by arguments such as a.b=c, as with hydra."""
+"""A program with settings in a YAML file, which arguments such as a.b=c override, as with hydra."""
 
 import sys
 from pathlib import Path

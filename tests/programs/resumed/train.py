@@ -1,4 +1,4 @@
-"""Continues counting from its last checkpoint to a fixed step."""
+"""A program that continues counting from its last checkpoint to a fixed step."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Writes curves to ./logs, as most programs do."""
+"""A program that writes curves to ./logs, as most programs do."""
 
 import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""A reader thread dies; the program goes on and succeeds."""
+"""A program in which a reader thread dies; the program continues and succeeds."""
 
 import queue
 import threading

@@ -1,7 +1,7 @@
 """The contract of every backend about runs, tested only through the `Backend` interface.
 
-Kubernetes is tested in pods: tests/kube/test_backend_contract.py runs this file, and all others
-called `test_contract*.py`, in notebook pods.
+For the Kubernetes backend, tests/kube/test_backend_contract.py runs all files `test_contract*.py`
+in notebook pods.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def test_a_launch_is_on_record_at_once(backend: Backend, launch: Launch) -> None
 
 
 def test_success(backend: Backend, launch: Launch) -> None:
-    """If every worker has succeeded the run has succeeded, and its logs and folders are known."""
+    """If every worker has succeeded, the run has succeeded, and its logs and folders are known."""
     run = until_released(backend, launch("print('hello')", worker=2))
     status = run.status
     assert (status.phase, status.reason) == (Phase.SUCCEEDED, Reason.COMPLETED)
@@ -98,7 +98,9 @@ def test_each_task_knows_who_and_where_it_is(backend: Backend, launch: Launch) -
 
 
 def test_a_failing_program_is_named_with_its_last_words(backend: Backend, launch: Launch) -> None:
-    """If one task fails the run fails, with the task and its reason, and ends the others."""
+    """If one task fails, the run fails and its other tasks end; the message names the task and the
+    reason.
+    """
     text = """
 import os, time
 if os.environ["TFCLUSTER_TASK"] == "worker-1":
@@ -114,7 +116,7 @@ time.sleep(600)
 
 
 def test_a_success_tells_of_a_thread_that_died(backend: Backend, launch: Launch) -> None:
-    """If a thread of the program died but the program succeeded, the run succeeds with a warning,
+    """If a thread of the program dies but the program succeeds, the run succeeds with a warning,
     which names the error and the line of the program.
     """
     text = """
@@ -166,7 +168,7 @@ def test_a_run_starts_after_another(backend: Backend, launch: Launch) -> None:
 
 
 def test_a_given_name_in_use_is_refused(backend: Backend, launch: Launch) -> None:
-    """A given name is refused while a run with it is active; nothing is created."""
+    """A given name is refused while a run with this name is active; nothing is created."""
     run = launch(SLEEP, worker=1)
     with pytest.raises(NameTaken, match=run.metadata.name):
         launch(SLEEP, worker=1)
@@ -174,7 +176,7 @@ def test_a_given_name_in_use_is_refused(backend: Backend, launch: Launch) -> Non
 
 
 def test_a_derived_name_in_use_gets_a_letter(backend: Backend, launch: Launch) -> None:
-    """A derived name in use becomes the next free one."""
+    """If a derived name is in use, the launch takes the next free name."""
     found = [launch(SLEEP, worker=1, given=False).metadata.cluster for _ in range(3)]
     assert found == ["digits", "digits-b", "digits-c"]
 
@@ -246,7 +248,7 @@ def test_annotations_are_told_to_whoever_watches(backend: Backend, launch: Launc
 
 
 def test_of_two_annotations_at_once_none_is_lost(backend: Backend, launch: Launch) -> None:
-    """A tag is added to the current tags, not to those that the client read."""
+    """A tag is added to the current tags, not to the tags that the client read before."""
     run = until_phase(backend, launch(SLEEP, worker=1), Phase.RUNNING)
 
     def add(tag: str) -> None:
@@ -259,7 +261,7 @@ def test_of_two_annotations_at_once_none_is_lost(backend: Backend, launch: Launc
 
 
 def test_parameter_servers_are_reclaimed(backend: Backend, launch: Launch) -> None:
-    """After the workers' success the parameter servers are reclaimed, and the record says so."""
+    """After the workers' success, the parameter servers are reclaimed, and the record says so."""
     limits = Lifecycle(reclaim_after=0.5, grace=2.0)
     held = Resources(memory="512Mi")
     run = launch(WORKERS_END, worker=1, ps=1, limits=limits, resources=held)
@@ -324,7 +326,7 @@ def test_too_little_memory_is_told_as_such(backend: Backend, launch: Launch) -> 
 def test_a_server_that_never_opens_its_port(
     backend: Backend, program_of: Callable[..., Program]
 ) -> None:
-    """A run that does not start in time fails, naming the missing task."""
+    """A run that does not start in time fails, and its message names the missing task."""
     program = program_of(f"if False:\n    tf.distribute.Server()\n{SLEEP}")
     assert program.serves
     replicas = ReplicaSet(worker=Replicas(count=1), ps=Replicas(count=1))

@@ -1,4 +1,6 @@
-"""The contract of every backend about queries: logs, changes, options, all from the record."""
+"""The contract of every backend about queries: logs, changes, options. All answers come from the
+record.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ __all__ = ["backend", "launch"]  # fixtures of another module
 
 
 def test_unknown_runs(backend: Backend, launch: Launch) -> None:
-    """Every verb refuses an unknown run, and names similar ones."""
+    """Every verb refuses an unknown run, and names similar runs."""
     run = until_released(backend, launch("pass", worker=1))
     for verb in (
         lambda: backend.get("digit"),
@@ -54,7 +56,8 @@ def test_unknown_runs(backend: Backend, launch: Launch) -> None:
             verb()
     with pytest.raises(NotFound, match=run.metadata.name):
         backend.get(f"digits-{run.metadata.run + 6}")
-    with pytest.raises(NotFound, match="list --all` shows"):  # a number alone is not similar
+    # no suggestion: only the number is similar
+    with pytest.raises(NotFound, match="list --all` shows"):
         backend.get("it-1")
     backend.annotate(run.metadata.name, lambda now: replace(now, display_name="Tom's best run"))
     with pytest.raises(NotFound, match=f"did you mean {run.metadata.name}"):
@@ -138,7 +141,7 @@ out.write(b"no newline")
         told += [line] if line else []
         if line is None and told and told[-1].text == "\ufffd\ufffd bytes":
             Path(backend.get("digits").status.paths["output"], "end").touch()
-    # On a busy machine a name server is slow, which the task says.
+    # On a busy machine, the task also prints that a name server is slow.
     said = [line.text for line in told if not line.text.startswith("tfcluster:")]
     assert said == ["one", "half", "\ufffd\ufffd bytes", "no newline"]
     assert {line.task for line in told} == {"worker-0"}
@@ -152,7 +155,7 @@ def test_lines_that_keep_coming_are_told_meanwhile(backend: Backend, launch: Lau
         "import time\nfor i in range(6000):\n    print(i, flush=True)\n    time.sleep(0.02)\n",
         worker=1,
     )
-    given, chances = 0, 0  # `None`s, each after a line and before another
+    given, chances = 0, 0  # `chances` counts each `None` that follows a line
     for before, line in pairwise(backend.logs("digits", follow=True)):
         given += line is not None
         chances += line is None and before is not None
@@ -175,7 +178,8 @@ while not os.path.exists(os.environ["TFCLUSTER_OUTPUT_DIR"] + "/end"):
     told: list[TFCluster] = []
     for cluster in backend.watch("digits"):
         told += [cluster] if cluster else []
-        if cluster is None and told[-1].status.phase is Phase.RUNNING:  # the caller can leave
+        # this `None` lets the caller stop watching
+        if cluster is None and told[-1].status.phase is Phase.RUNNING:
             Path(told[-1].status.paths["output"], "end").touch()
     assert {cluster.metadata.uid for cluster in told} == {run.metadata.uid}
     phases = list(dict.fromkeys(cluster.status.phase for cluster in told))
@@ -186,7 +190,7 @@ while not os.path.exists(os.environ["TFCLUSTER_OUTPUT_DIR"] + "/end"):
 
 
 def test_watching_all_runs(backend: Backend, launch: Launch) -> None:
-    """A watch of all runs reports existing and new ones."""
+    """A watch of all runs reports existing runs and new runs."""
     first = until_released(backend, launch("pass", worker=1))
     watch = backend.watch()
     assert next(watch) == first
@@ -240,7 +244,7 @@ def test_what_does_not_fit_is_refused_whole(
 
 
 def _lasting(problem: Problem) -> tuple[object, ...]:
-    """Return the message of a problem without the amount that is free just now."""
+    """Return what identifies a problem, without the amount that is free just now."""
     allowed = re.sub(r"and \S+ of (\S+) is free", r"and some of \1 is free", str(problem.allowed))
     return str(problem.field), problem.value, allowed
 
@@ -256,7 +260,7 @@ def test_warnings_are_kept_with_the_run(
     verdict = backend.preflight(spec)
     told = [*verdict.warnings, *(str(problem.allowed) for problem in verdict.problems)]
     assert any("CPU" in text or "cpu" in text for text in told)
-    if verdict.problems:  # cores are not shared here, so this is more than a warning
+    if verdict.problems:  # where cores are not shared, the launch is refused instead of warned
         spec = Spec(program=spec.program)
     inferred = (Message("InferredChief", {"why": Message("UsesName", {"line": 1})}),)
     request = LaunchRequest(
@@ -275,7 +279,7 @@ def test_options_say_what_there_is(
     assert before.cpu.total > 0
     assert 0 < before.memory.free <= before.memory.total
     launch(SLEEP, worker=2, resources=Resources(cpu=0.5, memory="1Gi"))
-    about_one = pytest.approx(1.0, abs=0.2)  # if many users ask, free amounts are rounded
+    about_one = pytest.approx(1.0, abs=0.2)  # with many users, a backend rounds the free amounts
     wait_for(lambda: before.cpu.free - backend.options().cpu.free == about_one, "less CPU is free")
     assert backend.options().memory.free <= before.memory.total - 2 * 2**30
 

@@ -40,7 +40,9 @@ def test_a_task_that_never_stops_printing(chatty: Path) -> None:
 
 
 def test_a_chatty_task_leaves_others_their_turn(chatty: Path, tmp_path: Path) -> None:
-    """While all tasks are followed, one that prints continuously does not hide the others."""
+    """While all tasks are followed, a task that prints continuously does not hide the other
+    tasks.
+    """
     quiet = tmp_path / "worker-1.log"
     quiet.write_text("loss is NaN\n")
     places = {"worker-0": [chatty], "worker-1": [quiet]}
@@ -53,7 +55,9 @@ def test_a_chatty_task_leaves_others_their_turn(chatty: Path, tmp_path: Path) ->
 
 
 def test_many_lines_come_once_and_in_order(tmp_path: Path) -> None:
-    """A log of several blocks is followed from its first to its last line, each of them once."""
+    """A log of several blocks is followed from its first to its last line, and each line comes
+    once.
+    """
     path = tmp_path / "worker-0.log"
     count = 12 * logs._CHUNK // 10
     path.write_text("".join(f"{number:09}\n" for number in range(count)))
@@ -68,7 +72,7 @@ def test_many_lines_come_once_and_in_order(tmp_path: Path) -> None:
 def test_the_last_lines_are_those_that_count(
     text: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The requested number of last lines counts only lines that the filter keeps, however the log
+    """The requested number of last lines counts only lines that the filter keeps, wherever the log
     is divided into blocks.
     """
     monkeypatch.setattr(logs, "_CHUNK", chunk)
@@ -85,7 +89,7 @@ def test_the_last_lines_are_those_that_count(
 
 
 def noted(log: Path, *times: tuple[int, int]) -> None:
-    """Write the times of a log: offset and milliseconds."""
+    """Write the times of a log; `times` are pairs of an offset and milliseconds."""
     folder = log.parent / logs.TIMES_FOLDER
     folder.mkdir(exist_ok=True)
     (folder / log.name).write_bytes(b"".join(logs.TIMES_RECORD.pack(*each) for each in times))
@@ -101,7 +105,7 @@ def test_tasks_are_merged_by_time(tmp_path: Path) -> None:
     old.write_text("nobody knows\n")
     places = {"a": [first], "b": [second], "c": [old]}
     found = [each for each in logs.read_logs(places, None, False, lambda: True) if each]
-    # the clock of `a` stepped back before its third line, which stays behind its second one
+    # the clock of `a` stepped back before its third line, but the third still follows the second
     assert [line.text for line in found] == ["nobody knows", "1", "2", "3", "5", "4", "half"]
     assert [line.at for line in found] == [None, 1.0, 2.5, 3.0, 2.0, 5.5, 6.0]
 
@@ -119,8 +123,8 @@ def test_a_log_that_grows_has_times(tmp_path: Path) -> None:
 
 
 def test_the_last_line_of_each_task(tmp_path: Path) -> None:
-    """The last line that the filter keeps is returned with its time. If the filter drops all lines,
-    the last one is returned. A task without output has no last line.
+    """For each task, the last line that the filter keeps is returned with its time. If the filter
+    drops all lines, the last line of the log is returned. A task without output has no last line.
     """
     printed = {
         "a": b"one\ntwo\n\n",
@@ -143,9 +147,9 @@ def test_the_last_line_of_each_task(tmp_path: Path) -> None:
 
 
 def test_last_lines_of_logs_that_hang(tmp_path: Path) -> None:
-    """Only one reader waits for each hanging log, up to a limit for each folder, no matter how
-    often its last lines are requested. Other logs are read meanwhile, and the hanging ones once
-    they recover.
+    """At most one reader waits for each hanging log, and a limited number for each folder, no
+    matter how often the last lines are requested. Other logs are read meanwhile; hanging logs are
+    read again once they recover.
     """
     places = {f"worker-{n}": [tmp_path / f"worker-{n}.log"] for n in range(3)}
     for task, (path,) in places.items():

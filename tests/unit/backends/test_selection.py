@@ -43,7 +43,7 @@ def no_kubeconfig(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_this_machine_without_a_word() -> None:
-    """Outside of pods clusters run on this machine, whatever kubeconfig exists."""
+    """Outside of pods, clusters run on this machine, whatever kubeconfig exists."""
     kubeconfig = Path.home() / ".kube" / "config"
     kubeconfig.parent.mkdir()
     kubeconfig.write_text("{}")
@@ -51,7 +51,9 @@ def test_this_machine_without_a_word() -> None:
 
 
 def test_what_was_said_counts(pod: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A given name overrides the variable, and the variable overrides the default."""
+    """A given backend overrides the environment variable, and the variable overrides the
+    default.
+    """
     assert pod
     assert isinstance(make_backend("local", {}, "", ""), LocalBackend)
     monkeypatch.setenv("TFCLUSTER_BACKEND", "local")
@@ -68,14 +70,16 @@ def test_a_pod_without_the_servers_certificate_is_none_of_ours(pod: Path) -> Non
 
 
 def test_an_unknown_backend_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A variable that names no backend is refused with the existing ones."""
+    """If the environment variable names no backend, the refusal lists the existing backends."""
     monkeypatch.setenv("TFCLUSTER_BACKEND", "cloud")
     with pytest.raises(BackendUnavailable, match=r"TFCLUSTER_BACKEND is cloud.*local, kubernetes"):
         ClusterManager().list()
 
 
 def test_no_kubeconfig_says_where_it_was_looked_for() -> None:
-    """Kubernetes without credentials names the file, the variable, and the remedy."""
+    """If there are no credentials for Kubernetes, the error names the file, the variable and the
+    remedy.
+    """
     with pytest.raises(BackendUnavailable, match=r"kube/config.*KUBECONFIG.*--backend local"):
         make_backend("kubernetes", {}, "", "").list()
 
@@ -83,7 +87,7 @@ def test_no_kubeconfig_says_where_it_was_looked_for() -> None:
 def test_an_unknown_context_is_refused_with_those_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A context that the kubeconfig does not have is refused with the existing ones."""
+    """If the kubeconfig lacks the context, the refusal lists the existing contexts."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(
         "{apiVersion: v1, kind: Config, current-context: here, users: [],"
@@ -105,7 +109,7 @@ def test_an_unknown_context_is_refused_with_those_there_are(
 
 
 def test_the_missing_package_is_named() -> None:
-    """Without the official client the message has the command that installs it."""
+    """Without Kubernetes' official Python client, the message has the command that installs it."""
     script = (
         "import sys; sys.modules['kubernetes'] = None; sys.modules['urllib3'] = None\n"
         "from tfcluster_magic.cli import main; sys.argv = ['tfcluster', 'list', '--backend',"
@@ -148,8 +152,8 @@ def test_the_volumes_of_another_namespace_are_not_those_here(
 def test_a_deletion_of_what_lies_elsewhere_stops_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From a laptop, which mounts no volume, a run is not stopped for a deletion that would be
-    refused after its end.
+    """A laptop mounts no volume, so it could not delete a run's output. Such a deletion is refused
+    before the run is stopped.
     """
     server = KubeServer()
     try:

@@ -9,7 +9,7 @@ from tfcluster_magic.errors import UsageError
 
 
 def test_a_name_without_its_owner_is_refused_in_the_words_of_its_kind() -> None:
-    """A run is asked for as OWNER/RUN, and a schedule as OWNER/SCHEDULE."""
+    """For a name without an owner, the refusal asks for OWNER/RUN, or for OWNER/SCHEDULE."""
     assert owner_and_run("ada/digits-2") == ("ada", "digits-2")
     assert owner_and_schedule("ada/nightly") == ("ada", "nightly")
     for name in ("nightly", "/nightly", "ada/"):

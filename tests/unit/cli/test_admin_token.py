@@ -1,4 +1,6 @@
-"""Servers to which `tfcluster admin` sends the hub's token for a shell of this machine."""
+"""Servers to which `tfcluster admin` sends the token that the hub has for shells on this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ TOKEN = "hush"
 
 
 class Web(Listener):
-    """Answers every request, and records its Authorization header."""
+    """A server that answers every request, and records its Authorization header."""
 
     def __init__(self) -> None:
         self.told: list[str | None] = []
@@ -40,7 +42,7 @@ class _Answer(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    """A web server of this account."""
+    """Yield a web server of this account."""
     web = Web()
     yield web
     web.end()
@@ -87,7 +89,7 @@ def test_without_a_word_of_the_kernel_nothing_is_sent(
 def test_no_proxy_gets_the_token(
     folder: Path, web: Web, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The hub of this machine is asked without a proxy, whatever the environment says."""
+    """Requests to the hub of this machine use no proxy, whatever the environment says."""
     proxy = Web()
     try:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.server_port}")

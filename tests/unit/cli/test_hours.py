@@ -62,7 +62,9 @@ def test_days_that_are_none_are_refused(here: Path, run: Run) -> None:
 def test_a_launch_is_told_what_is_left_and_refused_without(
     here: Path, run: Run, allow: Callable[..., None]
 ) -> None:
-    """A launch shows the remaining budget and is refused without any; running runs continue."""
+    """A launch shows the remaining budget, and is refused if no hours are left; active runs
+    continue.
+    """
     allow(cpuHours=20, days=30)
     told = run("launch", "--dry-run", "sleep.py").err
     assert "20 of 20 CPU·h left in 30 days" in told
@@ -70,7 +72,7 @@ def test_a_launch_is_told_what_is_left_and_refused_without(
     assert "CPU·h left in 30 days" in run("status", "long").err
     allow(cpuHours=1e-9, days=30)
     refused = run("launch", "hello.py")
-    while refused.code == 0:  # nothing is used yet
+    while refused.code == 0:  # accepted until the first run has used some hours
         refused = run("launch", "hello.py")
     assert refused.code == 3
     assert "come back on" in refused.err

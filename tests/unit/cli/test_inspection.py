@@ -32,8 +32,8 @@ def test_list_is_a_table_and_an_empty_one_says_what_to_do(run: Run) -> None:
 
 
 def test_wait_ends_on_success_and_failure_alike(run: Run) -> None:
-    """`wait` reports by its exit code how a run ended, however long ago: 10 if it failed or was
-    stopped, 5 if it does not exist.
+    """`wait` reports by its exit code how a run ended, however long ago: 10 if the run failed or
+    was stopped, 5 if there is no such run.
     """
     run("launch", "hello.py", "--workers", "1")
     run("launch", "fail.py", "--workers", "1")
@@ -49,7 +49,7 @@ def test_wait_ends_on_success_and_failure_alike(run: Run) -> None:
 
 def test_wait_for_running_leaves_the_run_alone(run: Run) -> None:
     """A wait for running tasks ends when they run, and a wait for the end exits with 11 at its
-    timeout; after a stop both exit with 10.
+    timeout. After a stop, both exit with 10.
     """
     run("launch", "sleep.py", "--workers", "2")
     up = run("wait", "sleep", "--for", "running", "--timeout", "90s")
@@ -91,7 +91,9 @@ def test_status_names_each_task_and_status_f_ends_with_the_run(run: Run) -> None
 
 
 def test_status_without_a_name_is_the_newest_run(run: Run) -> None:
-    """Without a name, the latest run is shown; without any run, how to start one."""
+    """Without a name, the latest run is shown; if there is no run, the message says how to start
+    one.
+    """
     none = run("status")
     assert none.code == 5
     assert "no run yet; `tfcluster launch train.py` starts one" in none.err
@@ -101,7 +103,7 @@ def test_status_without_a_name_is_the_newest_run(run: Run) -> None:
 
 
 def test_a_number_is_used_once_for_a_name(run: Run) -> None:
-    """A deleted run's number is not used again; a rendered launch shows the next one, too."""
+    """A deleted run's number is not used again; `render` of a launch shows the next number, too."""
     run("launch", "hello.py", "--workers", "1", "--wait")
     assert "deleted hello-1" in run("delete", "hello", "--with-logs", "--yes").out
     run("launch", "hello.py", "--workers", "1", "--wait")
@@ -109,7 +111,9 @@ def test_a_number_is_used_once_for_a_name(run: Run) -> None:
 
 
 def test_logs_can_be_limited_to_tasks_and_lines(run: Run, here: Path) -> None:
-    """`--tail` counts for each task; unknown tasks are refused with the existing ones."""
+    """`--tail` counts the lines of each task; for an unknown task, the refusal lists the existing
+    tasks.
+    """
     (here / "count.py").write_text("for i in range(9): print('line', i)\n")
     run("launch", "count.py", "--workers", "2", "--wait")
 
@@ -124,7 +128,7 @@ def test_logs_can_be_limited_to_tasks_and_lines(run: Run, here: Path) -> None:
 
 
 def test_remarks_of_tensorflows_own_are_left_out_and_counted(run: Run, here: Path) -> None:
-    """Log lines of TensorFlow's C++ code are hidden and counted unless `--all` asks for them; its
+    """Log lines of TensorFlow's C++ code are hidden and counted unless `--all` asks for them;
     errors are always shown.
     """
     said = [
@@ -233,7 +237,9 @@ def test_what_was_read_from_the_program_is_told(run: Run, here: Path) -> None:
 
 
 def test_a_program_that_dies_of_a_flag_that_was_passed(run: Run, here: Path) -> None:
-    """The reason names the flag that TFCluster passed, and the command without it."""
+    """The reason names the flag that TFCluster passed, and the command that launches without this
+    flag.
+    """
     (here / "strict.py").write_text(
         "import argparse, sys\np = argparse.ArgumentParser()\n"
         "if len(sys.argv) > 9:\n    p.add_argument('--log_dir')\np.parse_args()\n"
@@ -249,8 +255,8 @@ def test_a_program_that_dies_of_a_flag_that_was_passed(run: Run, here: Path) -> 
 def test_a_run_in_which_nothing_happens_ends_when_asked_to(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--stall-timeout` ends a run if its last worker waits for a worker that has ended; the status
-    has that reason.
+    """`--stall-timeout` ends a run whose last worker waits for a worker that has ended; the status
+    names this reason.
     """
     monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
     (here / "left.py").write_text(
@@ -308,8 +314,8 @@ print("step 30/30, loss = 0.01", flush=True)
 
 
 def test_status_says_how_far_a_program_is_by_its_lines(run: Run, here: Path) -> None:
-    """Printed steps and losses are shown as progress, after the end the last ones; JSON names their
-    source.
+    """Printed steps and losses are shown as progress; after the end, the last values stay. JSON
+    names their source.
     """
     (here / "prints.py").write_text(PRINTS)
     run("launch", "prints.py", "--workers", "1")
@@ -326,7 +332,7 @@ REPORTS = "import tfcluster\ntfcluster.progress(5, 9, loss=0.5, accuracy=0.75)\n
 
 
 def test_a_program_reports_its_own_progress(run: Run, here: Path) -> None:
-    """`tfcluster.progress()` works in every task, whatever its Python has installed."""
+    """`tfcluster.progress()` works in every task, whatever packages the task's Python has."""
     (here / "reports.py").write_text(REPORTS)
     run("launch", "reports.py", "--workers", "1", "--wait")
     told = run("status", "reports").out
@@ -353,7 +359,7 @@ def test_event_files_are_followed_to_where_the_program_writes(
     run("launch", "curves.py", "--workers", "1", "--wait", "--", content)
     shown = run("status", "curves").out
     assert "progress: step 7 · loss 0.5" in shown
-    assert f"It writes to {here}/logs: TensorBoard and progress read it there" in shown
+    assert f"It writes to {here}/logs: TensorBoard and progress read that folder" in shown
 
 
 def test_a_run_that_had_nothing_left_to_do_says_so(run: Run, here: Path) -> None:
@@ -369,15 +375,15 @@ def test_a_run_that_had_nothing_left_to_do_says_so(run: Run, here: Path) -> None
 
 
 def test_an_object_store_is_named_at_launch(run: Run) -> None:
-    """If a program writes to an object store, the launch says that its curves are not read, and how
-    to see them.
+    """If a program writes its event files to an object store, the launch says that TFCluster does
+    not read their curves, and how to see them.
     """
     done = run("launch", "hello.py", "--workers", "1", "--wait", "--", "--model_dir=gs://b/m")
     assert "`tensorboard --logdir gs://b/m`" in done.out
 
 
 def test_a_note_is_said_changed_and_removed(run: Run) -> None:
-    """A note is one line of at most 500 characters, shown by `status` and in JSON."""
+    """A note is one line of at most 500 characters, which `status` and JSON show."""
     run("launch", "hello.py", "--workers", "1", "--wait")
     assert run("note", "hello").out == "hello-1 has no note.\n"
     assert run("note", "hello", " rate\n0.1\x1b[2J ").out == "rate 0.1\n"
@@ -419,7 +425,9 @@ def test_runs_are_compared(run: Run) -> None:
 
 
 def test_a_run_is_renamed_for_display(run: Run) -> None:
-    """A display name is one line, shown after the name, which commands still take."""
+    """A display name is one line, which is shown after the run's name. Commands still take the
+    run's name.
+    """
     run("launch", "hello.py", "--workers", "1", "--wait")
     assert run("rename", "hello").out == "hello-1 has no display name.\n"
     assert run("rename", "hello", " First\ntry\u202e <b>").out == "First try <b>\n"
@@ -507,8 +515,8 @@ def test_stack_shows_the_line_at_which_a_task_waits(run: Run, here: Path) -> Non
 def test_stacks_of_a_stall_are_shown_after_the_end(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stacks that were taken automatically remain after the run's end; they name the line at which
-    its task stood still, and since when.
+    """Stacks that were taken automatically remain after the run's end. They name the line at which
+    the task stood still, and since when.
     """
     monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
     (here / "hangs.py").write_text(HANGS)
@@ -519,7 +527,7 @@ def test_stacks_of_a_stall_are_shown_after_the_end(
     )
     run("stop", "hangs", "--yes")
     shown = run("stack", "hangs").out
-    assert "worker-0 did nothing since " in shown
+    assert "worker-0 has done nothing since " in shown
     assert 'hangs.py", line 4 in <module>' in shown
 
 
@@ -536,8 +544,8 @@ while not os.path.exists("end"):
 def test_top_shows_what_each_task_uses(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pipe gets one table, with the busiest task first. After the end, the table has averages,
-    and `status` shows requests and usage.
+    """In a pipe, `top` prints one table, with the busiest task first. After the end, the table has
+    averages, and `status` shows requests and usage.
     """
     monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
     (here / "uses.py").write_text(USES)

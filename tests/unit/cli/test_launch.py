@@ -47,7 +47,7 @@ def test_follow_shows_every_line_with_its_task_and_the_outcome(run: Run) -> None
 
 
 def test_waiting_for_a_failing_program_exits_10_with_the_cause(run: Run) -> None:
-    """A failed cluster has its own exit code."""
+    """If the run fails, a launch that waits for it exits with a code of its own."""
     done = run("launch", "fail.py", "--workers", "1", "--ps", "1", "--wait")
 
     assert done.code == 10
@@ -64,7 +64,7 @@ def test_a_wait_that_takes_too_long_exits_11_and_the_run_goes_on(run: Run) -> No
 
 
 def test_waiting_with_json_prints_the_ended_run_and_nothing_else(run: Run) -> None:
-    """With `--wait -o json` the output is one document."""
+    """With `--wait -o json`, the output is a single JSON document."""
     done = run("launch", "hello.py", "--workers", "1", "--wait", "-o", "json")
     ended = msgspec.json.decode(done.out, type=TFCluster)
 

@@ -47,7 +47,9 @@ def files_with(folder: Path, text: str) -> list[str]:
 
 
 def test_a_failed_run_is_told_once(run: Run, here: Path, receiver: Receiver) -> None:
-    """A failed run gives one message with its sentence, last lines, link and command."""
+    """A failed run sends one message, with a sentence about the failure, the last lines, a link and
+    a command.
+    """
     (here / "hook.txt").write_text(receiver.url + "\n")
     words = ["--webhook", "@hook.txt", "--lab", "https://hub.example/user/me"]
     added = run("notify", "add", "team", *words)
@@ -77,8 +79,8 @@ def test_a_failed_run_is_told_once(run: Run, here: Path, receiver: Receiver) -> 
 def test_a_receiver_that_is_down_gets_one_message_for_each_event(
     run: Run, here: Path, receiver: Receiver
 ) -> None:
-    """A receiver that is down for ten minutes, while the clock is killed again and again, gets one
-    message for each run.
+    """A receiver that was down for ten minutes gets one message for each run, even if the clock
+    process was killed again and again.
     """
     receiver.status = 503
     clock = FastClock(here.parent / "state", time.time(), 100.0)
@@ -110,7 +112,9 @@ def test_a_receiver_that_is_down_gets_one_message_for_each_event(
 
 
 def test_every_problem_is_named_and_no_secret_is(run: Run, here: Path) -> None:
-    """A wrong rule is refused with the allowed values, without its URL or secret."""
+    """A wrong rule is refused with the allowed values; the refusal does not show the rule's URL or
+    secret.
+    """
     for words, why in (
         (["team"], "either --webhook or --mail"),
         (["team", "--webhook", "ftp://example.com/tok-1234567"], "https://example.com/hook"),
@@ -139,8 +143,8 @@ def test_names_are_completed_and_the_format_is_said(run: Run, here: Path) -> Non
 def test_a_refused_receiver_comes_with_the_file_that_allows_it(
     run: Run, here: Path, receiver: Receiver
 ) -> None:
-    """A private address and a mail without a server are refused at once; the file and its field are
-    named.
+    """A private address, and mail without a mail server, are refused at once; the refusal names the
+    file and the field that would allow it.
     """
     file = here.parent / "state" / "notifications" / "policy.yaml"
     assert run("notify", "add", "team", "--webhook", receiver.url).code == 0

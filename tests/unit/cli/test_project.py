@@ -44,8 +44,8 @@ def digits(here: Path) -> Path:
 
 
 def test_a_project_is_launched_and_its_run_found(digits: Path, manager: ClusterManager) -> None:
-    """Tasks run the program that the file names, with its arguments and variables. The record, the
-    list of projects and a rerun name the project.
+    """Tasks run the program that the project's file names, with the file's arguments and variables.
+    The record, the list of projects and a rerun name the project.
     """
     made = manager.launch("digits/", config="quick")
     name = made.metadata.name
@@ -64,7 +64,9 @@ def test_a_project_is_launched_and_its_run_found(digits: Path, manager: ClusterM
 
 
 def test_a_launch_says_what_came_from_the_file(digits: Path, run: Run) -> None:
-    """A dry run in a shell shows the file, its settings, and those that options replaced."""
+    """A dry run in a shell shows the project's file, its settings, and the settings that options
+    replaced.
+    """
     told = run("launch", "--dry-run", "digits", "--config", "quick", "--workers", "2")
     assert told.code == 0, told.err
     assert f"{digits}/tfcluster.yaml with its configuration quick sets" in told.err
@@ -82,8 +84,8 @@ def test_a_project_is_rendered(digits: Path, run: Run) -> None:
 
 
 def test_init_writes_a_file_that_a_check_accepts(here: Path, run: Run) -> None:
-    """`init` finds the only program. Its file has explanations and its schema's name, and can be
-    launched.
+    """`init` finds the only program. The file that `init` writes has explanations and the name of
+    its schema, and can be launched.
     """
     folder = here / "new"
     folder.mkdir()
@@ -146,7 +148,9 @@ def test_check_names_each_problem_with_its_line(digits: Path, run: Run) -> None:
 
 
 def test_what_is_common_need_not_be_a_launch(digits: Path, run: Run) -> None:
-    """If each configuration names its program, a folder of several programs has no problem."""
+    """If each configuration names its program, the settings outside of configurations need no
+    program.
+    """
     (digits / "a.py").write_text("1\n")
     (digits / "b.py").write_text("1\n")
     text = "configurations: {a: {program: a.py}, b: {program: b.py}}\n"
@@ -159,8 +163,8 @@ def test_what_is_common_need_not_be_a_launch(digits: Path, run: Run) -> None:
 def test_list_shows_projects_with_their_last_run(
     digits: Path, run: Run, manager: ClusterManager
 ) -> None:
-    """The list has a row for each project; a broken one shows its problem instead of its
-    configurations.
+    """The list has a row for each project; the row of a broken project shows the problem instead of
+    the configurations.
     """
     (digits.parent / "wrong").mkdir()
     (digits.parent / "wrong" / "tfcluster.yaml").write_text("x: 1\n")
@@ -175,7 +179,9 @@ def test_list_shows_projects_with_their_last_run(
 
 
 def test_folders_and_configurations_are_completed(digits: Path, manager: ClusterManager) -> None:
-    """The magic offers the folder, its file's configurations, and the subcommands of `project`."""
+    """The magic completes the project's folder, the configurations of its file, and the subcommands
+    of `project`.
+    """
     terminal = Terminal(manager)
     assert "digits/" in completions("launch di", terminal)
     assert completions("launch digits --config ", terminal) == ["quick"]

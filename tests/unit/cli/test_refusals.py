@@ -1,4 +1,6 @@
-"""Refusals of the command line: one message and an exit code, and nothing left behind."""
+"""Refusals of the command line, which have one message and an exit code, and leave nothing
+behind.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ class _Server(http.server.BaseHTTPRequestHandler):
     """A web server with one program and one page that is too large."""
 
     def do_GET(self) -> None:
-        """Serve /hello.py, and the size of /large.py."""
+        """Serve /hello.py; for /large.py, send only headers with a large size."""
         size = 300_000_000 if self.path == "/large.py" else len(HELLO)
         self.send_response(200 if self.path in ("/hello.py", "/large.py") else 404)
         self.send_header("Content-Length", str(size))
@@ -75,7 +77,7 @@ def site() -> Iterator[str]:
         ("launch {site}/large.py", 2, "the limit is"),
         ("launch {site}/hello.py --sha256 " + "0" * 64, 2, "checksum"),
         ("launch --file nowhere.yaml", 2, "cannot be read"),
-        ("launch --file lost.yaml", 7, "/digits/train.py: tasks would read the program there"),
+        ("launch --file lost.yaml", 7, "/digits/train.py, from which tasks would read the program"),
         ("launch --mode in-graph hello.py", 2, "in-graph runs no program"),
         ("launch --follow -o json hello.py", 2, "cannot be used with -o"),
         ("launch --timeout 3 hello.py", 2, "--max-duration"),
@@ -95,8 +97,8 @@ def site() -> Iterator[str]:
 def test_bad_input_gets_one_clear_message_and_leaves_nothing_behind(
     run: Run, here: Path, own_folders: Path, site: str, line: str, code: int, said: str
 ) -> None:
-    """Wrong input gets the entered value, the allowed ones and an exit code, and leaves nothing
-    behind.
+    """The message about wrong input has the entered value and the allowed values. The command exits
+    with a code and leaves nothing behind.
     """
     (here / "empty.py").write_text("\n# nothing\n")
     infinite = "replicas: {worker: {count: 1, resources: {cpu: .inf}}}\n"
@@ -119,7 +121,7 @@ def test_bad_input_gets_one_clear_message_and_leaves_nothing_behind(
 def test_a_log_folder_that_cannot_be_written_is_refused(
     run: Run, own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message has the folder, and the variable to use another one."""
+    """The message names the folder, and the variable that sets another folder."""
     (own_folders / "file").write_text("")
     monkeypatch.setenv("TFCLUSTER_LOG_DIR", str(own_folders / "file" / "log"))
     done = run("launch", "hello.py")

@@ -1,4 +1,4 @@
-"""`render` for Kubernetes: a TFCluster file, and manifests by the namespace's policy."""
+"""`render` for Kubernetes: a TFCluster file, and manifests that follow the namespace's policy."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def test_a_launch_is_printed_as_a_file_that_operator_and_launch_read(run: Run, h
 
 
 def test_a_printed_program_is_given_its_addresses_as_before(run: Run, here: Path) -> None:
-    """A program with address flags gets them also from the printed file."""
+    """A program with flags for addresses gets these flags also when it is launched from the printed
+    file.
+    """
     (here / "old.py").write_text(
         "import tensorflow as tf\n"
         "tf.app.flags.DEFINE_string('ps_hosts', '', '')\n"

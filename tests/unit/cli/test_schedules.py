@@ -57,8 +57,8 @@ def test_a_schedule_from_create_to_delete(tfcluster: Run) -> None:
 
 
 def test_a_project_with_its_configuration(tfcluster: Run) -> None:
-    """A schedule of a project reports the settings of its file and uses the named configuration;
-    `update` keeps or replaces that configuration.
+    """A schedule of a project reports the settings of the project's file and uses the named
+    configuration; `update` keeps or replaces that configuration.
     """
     folder = Path("digits")
     folder.mkdir()
@@ -84,7 +84,9 @@ def test_a_project_with_its_configuration(tfcluster: Run) -> None:
 
 
 def test_a_schedule_that_takes_advice_says_what_it_changes(tfcluster: Run) -> None:
-    """`show` says what the next run gets, or that there is nothing yet; `update` turns it off."""
+    """`show` says what advice changes in the next run, or that there is no advice yet; `update`
+    turns advice off.
+    """
     words = ["--cron", "0 2 * * *", "--advised", "--worker-memory", "8Gi", "--workers", "1"]
     made = tfcluster("schedule", "create", "nightly", *words, "tell.py")
     assert made.code == 0, made.err
@@ -113,7 +115,9 @@ def test_a_schedule_that_takes_advice_says_what_it_changes(tfcluster: Run) -> No
 def test_tab_completes_what_a_run_or_a_schedule_waits_for(
     tfcluster: Run, typed: str, offered: set[str]
 ) -> None:
-    """`--after` accepts runs and schedules for a launch, and only schedules for a schedule."""
+    """`--after` of a launch completes runs and schedules; `--after` of a schedule completes only
+    schedules.
+    """
     tfcluster("schedule", "create", "nightly", "--cron", "@yearly", "--workers", "1", "quick.sh")
     tfcluster("launch", "quick.sh", "--name", "once", "--workers", "1", "--wait")
 
@@ -147,8 +151,8 @@ def test_every_problem_is_named_at_once(tfcluster: Run) -> None:
 
 
 def test_a_large_backfill_is_asked_first_and_bounded(tfcluster: Run) -> None:
-    """A backfill of hundreds of runs asks first, one of more than 10,000 is refused, and its times
-    must be in the past.
+    """A backfill of hundreds of runs asks first. A backfill of more than 10,000 runs, or of times
+    in the future, is refused.
     """
     tfcluster("schedule", "create", "nightly", "--cron", "0 * * * *", "--workers", "1", "quick.sh")
     span = ["--from", "2026-01-01", "--to", "2026-02-01"]
@@ -195,8 +199,8 @@ def test_names_are_completed(tfcluster: Run) -> None:
 def test_a_schedule_waits_for_the_run_of_another_of_the_same_time(
     tfcluster: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wrong `--after` is refused. The second run starts when the first has succeeded, and a
-    launch by hand waits for the newest run of a schedule.
+    """A wrong `--after` is refused. A schedule's run starts when the awaited run for the same due
+    time has succeeded. A launch by hand waits for the newest run of a schedule.
     """
     monkeypatch.setenv("TFCLUSTER_NO_CLOCK", "1")
     daily = ["--cron", "@daily", "--time-zone", "UTC", "--workers", "1"]

@@ -100,7 +100,9 @@ def test_an_error_does_nothing_to_the_terminal(run: Run) -> None:
 
 
 def _in_terminal(argv: list[str], answer: bytes = b"", **env: str) -> tuple[int, str]:
-    """Run `tfcluster` in a terminal, `answer` its question, and return exit code and screen."""
+    """Run `tfcluster` in a terminal, type `answer` at its question, and return the exit code and
+    the screen.
+    """
     pid, screen = pty.fork()
     if pid == 0:
         os.environ.update(env, PYTHONPATH=str(ROOT), TERM="xterm")
@@ -121,7 +123,7 @@ def _in_terminal(argv: list[str], answer: bytes = b"", **env: str) -> tuple[int,
 
 
 def test_colours_are_for_terminals_and_no_color_is_respected(run: Run) -> None:
-    """Colours are for terminals; NO_COLOR and `--no-color` disable them."""
+    """Only a terminal gets colours; NO_COLOR and `--no-color` disable them."""
     run("launch", "hello.py", "--workers", "1", "--wait")
 
     assert "\x1b[36mworker-0 |\x1b[0m" in _in_terminal(["logs", "hello"])[1]
@@ -202,7 +204,7 @@ def test_tab_completes_verbs_options_words_runs_and_tasks(
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_gets_its_completion_script(run: Run, shell: str) -> None:
-    """The script calls this program."""
+    """The completion script for each shell calls `tfcluster`."""
     done = run("completion", shell)
 
     assert done.code == 0
@@ -211,7 +213,7 @@ def test_a_shell_gets_its_completion_script(run: Run, shell: str) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_explains_itself(run: Run, verb: str) -> None:
-    """`--help` of each verb works without a run and without TensorFlow."""
+    """`--help` of each verb works without a run, and does not import TensorFlow."""
     done = run(verb, "--help")
 
     assert done.code == 0

@@ -1,4 +1,4 @@
-"""`stop` and `delete`: what they keep, and when they ask."""
+"""`stop` and `delete`: what these commands keep, and when they ask for confirmation."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def test_stop_all_is_refused_where_nobody_can_confirm_it(run: Run) -> None:
 
 
 def test_delete_leaves_what_a_program_wrote(run: Run, here: Path, own_folders: Path) -> None:
-    """A delete keeps results next to the program's copy and in the folder of the launch."""
+    """`delete` keeps the program's results, next to the copy of the program and in the folder of
+    the launch.
+    """
     text = "import os\nfor at in (os.path.dirname(__file__), '.'):\n"
     (here / "write.py").write_text(text + "    open(os.path.join(at, 'model.h5'), 'w').close()\n")
     run("launch", "write.py", "--workers", "1", "--wait")
@@ -74,7 +76,7 @@ def test_delete_with_logs_needs_a_yes_and_says_what_would_go(run: Run, own_folde
 
 
 def test_delete_of_a_running_cluster_says_that_it_will_be_stopped(run: Run) -> None:
-    """An active run is deleted only with `--yes`, and stopped first."""
+    """An active run is deleted only with `--yes`; it is stopped first."""
     run("launch", "sleep.py", "--workers", "1")
     refused = run("delete", "sleep")
 
@@ -85,7 +87,9 @@ def test_delete_of_a_running_cluster_says_that_it_will_be_stopped(run: Run) -> N
 
 
 def test_delete_says_which_runs_wait(run: Run) -> None:
-    """Deleting a run that others wait for lists them, and asks first."""
+    """Before `delete` deletes a run for which other runs wait, it lists the waiting runs and
+    asks.
+    """
     run("launch", "sleep.py", "--workers", "1")
     launched = run("launch", "hello.py", "--workers", "1", "--after", "sleep")
     waits = "hello-1 Queued: Waiting for sleep-1 to succeed."
@@ -95,9 +99,10 @@ def test_delete_says_which_runs_wait(run: Run) -> None:
     assert said.startswith(waits)
     assert "\nafter: sleep-1\n" in said
     refused = run("delete", "sleep")
-    assert "this would stop sleep-1, delete sleep-1, so end the wait of hello-1" in refused.err
+    fails = "make the waiting run hello-1 fail (unless it waits for :end)"
+    assert f"this would stop sleep-1, delete sleep-1, {fails}" in refused.err
     assert run("stop", "hello").code == 0
-    assert "so end the wait" not in run("delete", "sleep").err
+    assert "waiting run" not in run("delete", "sleep").err
 
 
 def test_delete_of_an_ended_runs_record_asks_nothing(run: Run, own_folders: Path) -> None:
@@ -109,7 +114,9 @@ def test_delete_of_an_ended_runs_record_asks_nothing(run: Run, own_folders: Path
 
 
 def test_stop_without_a_wait_says_what_goes_on(run: Run) -> None:
-    """`stop --no-wait` says that the run is being stopped, not how it was before."""
+    """`stop --no-wait` says that the run is being stopped, and does not show the phase before the
+    stop.
+    """
     run("launch", "sleep.py", "--workers", "1")
     run("wait", "sleep", "--for", "running")
     assert run("stop", "sleep", "--no-wait").out == "sleep-1 is being stopped\n"

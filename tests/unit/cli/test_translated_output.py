@@ -48,7 +48,9 @@ ASKED: Sequence[Sequence[str]] = (
 
 
 def test_no_text_of_the_command_line_is_left_untranslated(here: Path, tmp_path: Path) -> None:
-    """In a language that puts every message in brackets, no text is outside of brackets."""
+    """With a catalog that puts every message in brackets, no text of the output is outside of
+    brackets.
+    """
     package = tmp_path / "package"
     shutil.copytree(
         ROOT / "tfcluster_magic",
@@ -80,7 +82,7 @@ def bracketed(folder: Path) -> None:
 
 
 def untranslated(text: str) -> list[str]:
-    """Return lines with two adjacent English words outside of messages."""
+    """Return the lines of `text` that have two adjacent English words outside of messages."""
     while "⟦" in text:
         text, found = re.subn(r"⟦[^⟦⟧]*⟧", "¤", text)
         assert found, f"brackets that do not fit: {text}"

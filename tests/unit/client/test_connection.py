@@ -33,8 +33,8 @@ def notebook(
     env: dict[str, str] | None = None,
     **arguments: object,
 ) -> Any:
-    """Run a scenario in a fresh process, and return its results; `answers` maps a line that the
-    scenario prints to an action.
+    """Run a scenario in a fresh process, and return its results. `answers` maps a line that the
+    scenario prints to the action that follows.
     """
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TF")}
     package = str(Path(tfcluster_magic.__file__).parents[1])
@@ -110,13 +110,15 @@ def test_gate_can_be_interrupted(closed_port: str) -> None:
 
 
 def test_unresolvable_name_is_said() -> None:
-    """The error distinguishes an unresolvable name from a refused connection."""
+    """The error says that a name cannot be resolved, unlike the error about a refused
+    connection.
+    """
     with pytest.raises(WaitTimeout, match="its name does not resolve"):
         connect({"worker": ["digits-worker-0.invalid:2222"]}, name="digits-1", timeout=0)
 
 
 def test_a_cluster_without_workers_has_no_client(open_port: str) -> None:
-    """A client needs a worker, and the error says how to get one."""
+    """A client needs a worker, and the error says how to launch one."""
     with pytest.raises(ClientUnsupported, match="--workers 1"):
         connect({"ps": [open_port]}, name="digits-1")
 
@@ -139,7 +141,7 @@ def test_grpc_options_of_the_user_win() -> None:
 
 
 def test_unknown_errors_are_not_explained() -> None:
-    """An error that is the program's own gets no explanation."""
+    """An error of the program itself gets no explanation."""
     assert explain(ValueError("shapes (3,) and (4,) are incompatible")) is None
 
 
@@ -179,7 +181,7 @@ def test_a_notebook_drives_a_cluster(tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 def test_own_strategy_of_the_resolver_stays_on_loopback() -> None:
-    """A strategy that the user makes from `resolver()` opens no port to the network either."""
+    """A strategy that the user makes from `resolver()` opens no port to the network."""
     with servers(workers=1) as cluster:
         said = notebook("resolve", cluster={"addresses": cluster.wait().addresses})
     assert said["listening"] in (["127.0.0.1"], ["::ffff:127.0.0.1"])
@@ -187,8 +189,8 @@ def test_own_strategy_of_the_resolver_stays_on_loopback() -> None:
 
 @pytest.mark.cluster
 def test_a_notebook_loses_tasks() -> None:
-    """A restarted parameter server gives a new strategy; a dead master is named after a short
-    timeout.
+    """After a parameter server was restarted, `strategy()` returns a new strategy. A dead master is
+    named after a short timeout.
     """
     with servers() as cluster:
 

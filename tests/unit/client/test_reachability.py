@@ -18,7 +18,9 @@ FIRST, LAST = CLIENT_PORTS
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
-    """Hold ports, in a process that has not chosen an address of its own yet."""
+    """Yield a stack for the ports that a test holds; the process has not chosen its own address
+    yet.
+    """
     monkeypatch.setattr(connection, "_client_addresses", {})
     with ExitStack() as stack:
         yield stack
@@ -26,7 +28,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
 
 def test_a_process_has_one_address(taken: ExitStack) -> None:
     """The client uses the local address of its route to the servers, and a port that tasks may
-    reach. It keeps both when it reconnects.
+    reach. It keeps this address and port when it reconnects.
     """
     taken.enter_context(socket.create_server(("127.0.0.1", FIRST)))
     address = connection.client_address(TASKS)

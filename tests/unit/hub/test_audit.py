@@ -1,4 +1,4 @@
-"""The audit log's file: complete lines, nothing lost, nothing rewritten."""
+"""The audit log's file, in which every line is complete and no entry is lost or rewritten."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_a_change_is_one_entry_and_one_that_was_cut_off_is_there(tmp_path: Path)
 
 
 def test_pages_show_each_change_once(tmp_path: Path) -> None:
-    """Each change is on exactly one page, although it has two lines, which may be in different
-    blocks of the file.
+    """Each change is on exactly one page, although it has two lines in the file, which may be in
+    different blocks.
     """
     log = AuditLog(tmp_path / "audit.jsonl")
     for number in range(500):
@@ -50,7 +50,7 @@ def test_pages_show_each_change_once(tmp_path: Path) -> None:
 
 
 def test_a_line_that_a_full_disk_cut_off_spoils_no_other(tmp_path: Path) -> None:
-    """The next line after a truncated one is complete."""
+    """The line after a truncated line is complete."""
     log = AuditLog(tmp_path / "audit.jsonl")
     noted(log, "digits-1")
     with log.path.open("ab") as file:
@@ -63,7 +63,7 @@ def test_a_line_that_a_full_disk_cut_off_spoils_no_other(tmp_path: Path) -> None
 
 
 def test_where_no_line_can_be_written_it_is_refused() -> None:
-    """A change is refused if it cannot be logged; /dev/full is like a full disk."""
+    """A change is refused if it cannot be logged; /dev/full stands for a full disk."""
     with pytest.raises(
         BackendUnavailable,
         match="nothing was done, because the audit log /dev/full cannot be written",
@@ -93,7 +93,9 @@ def test_a_large_file_gets_a_number_and_pages_and_export_go_on(tmp_path: Path) -
 
 
 def test_a_line_that_was_cut_off_at_the_end_of_a_file_spoils_no_other(tmp_path: Path) -> None:
-    """The export has the first line of the next file complete."""
+    """After a file with a truncated last line, the export has the complete first line of the next
+    file.
+    """
     log = AuditLog(tmp_path / "audit.jsonl", largest=10)
     noted(log, "digits-1", None)
     with log.path.open("ab") as file:
@@ -113,11 +115,13 @@ def test_an_empty_log_has_no_entries(tmp_path: Path) -> None:
 
 
 def test_a_change_whose_result_cannot_be_written_is_not_called_undone(tmp_path: Path) -> None:
-    """A disk that fills up between a change and its result leaves an error that says so."""
+    """If the disk fills up between a change and the entry of its result, the error says that the
+    change was made.
+    """
     log = AuditLog(tmp_path / "audit.jsonl")
     entries = [new_entry("ada", "stop", "bob", "digits-1", "", "127.0.0.1")]
     log.asked(entries)
     log.path.unlink()
     log.path.symlink_to("/dev/full")
-    with pytest.raises(BackendUnavailable, match="it was done, but its result is not in"):
+    with pytest.raises(BackendUnavailable, match="the action was done, but its result is not in"):
         log.ended(entries, ["done"])

@@ -1,4 +1,4 @@
-"""The files of the hub's state that a backup holds, and those that a restore replaces."""
+"""The files of the hub's state that a backup contains, and the files that a restore replaces."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_limits_and_imported_users_are_restored(tmp_path: Path) -> None:
 
 
 def test_a_backup_without_limits_removes_none(tmp_path: Path) -> None:
-    """A backup of an older version has no limits; those of the folder stay in force."""
+    """A backup of an older version has no limits; the limits in the folder stay in force."""
     saved = pack(hub(tmp_path / "old"))
     with tarfile.open(fileobj=io.BytesIO(saved)) as tar:
         assert tar.getnames() == ["jupyterhub.sqlite", "manifest.json"]

@@ -35,12 +35,16 @@ INGRESS = [ip_network("10.1.0.0/16"), ip_network("fd00::/64")]
     ],
 )
 def test_only_hops_of_our_own_proxies_are_believed(said: str, address: str) -> None:
-    """Addresses count from the last hop back, as long as each proxy is trusted."""
+    """The client's address is found from the last hop backwards, as long as each proxy is
+    trusted.
+    """
     assert proxy.client_address("127.0.0.1", said, INGRESS) == address
 
 
 def test_networks_of_proxies_are_checked_at_the_start() -> None:
-    """An invalid network is named at the start; without any network only the last hop counts."""
+    """An invalid network is reported at the start; if no network is set, only the last hop
+    counts.
+    """
     assert shared_settings.trusted_networks({}) == ()
     given = {shared_settings.TRUSTED: " 10.1.0.0/16, 192.0.2.1,"}
     assert [str(one) for one in shared_settings.trusted_networks(given)] == [
@@ -53,7 +57,7 @@ def test_networks_of_proxies_are_checked_at_the_start() -> None:
 
 
 class Tell(RequestHandler):
-    """Answers with the address and headers that a handler of the hub sees."""
+    """A handler that answers with the address and the headers that handlers of the hub see."""
 
     async def get(self) -> None:
         asked = self.request
@@ -86,13 +90,17 @@ CLAIMS = {
 
 @pytest.mark.parametrize("path", ["/hub/login", "//secret/x", "/x/secret/y"])
 def test_a_path_that_is_not_the_proxys_says_nothing_of_an_address(path: str) -> None:
-    """The address is that of the connection, and a handler sees no header that claims another."""
+    """Without the proxy's path, the address is that of the connection, and a handler sees no header
+    that claims another address.
+    """
     told = {"ip": "127.0.0.1", "by": "http", "path": path, "said": {}}
     assert asyncio.run(_told(path, CLAIMS)) == told
 
 
 def test_the_proxy_is_known_by_its_path() -> None:
-    """A handler does not see the proxy's path, and only headers that the proxy vouches for."""
+    """With the proxy's path, a handler sees the headers that the proxy vouches for, but not that
+    path.
+    """
     assert asyncio.run(_told("/secret/hub/login?next=%2F", CLAIMS)) == {
         "ip": "203.0.113.7",
         "by": "https",
@@ -103,13 +111,15 @@ def test_the_proxy_is_known_by_its_path() -> None:
 
 @pytest.mark.parametrize(("path", "seen"), [("/secret", "/"), ("/secret?x", "/?x")])
 def test_no_handler_sees_the_proxys_path(path: str, seen: str) -> None:
-    """The proxy's path is removed where no slash follows it, as after `GET foo://h?x`."""
+    """The proxy's path is removed even where no slash follows it, as after `GET foo://h?x`."""
     told = asyncio.run(_told(path, {}))
     assert told["path"] == seen
 
 
 def test_the_proxy_on_kubernetes_says_where_a_request_came_from() -> None:
-    """The proxy adds the address to the header, and sends no secret, which notebooks would see."""
+    """On Kubernetes, the proxy adds the client's address to the header. It sends no secret, because
+    notebooks would see the secret.
+    """
     deployed = (ROOT / "k8s" / "hub" / "proxy.yaml").read_text()
     assert "--no-x-forward" not in deployed
     assert "--custom-header" not in deployed

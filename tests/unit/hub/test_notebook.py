@@ -16,7 +16,7 @@ OWN_MODULES = ("json.py", "secrets.py", "queue.py", "jupyterhub.py", "tfcluster_
 
 def test_files_of_the_user_replace_no_module_of_the_server(tmp_path: Path) -> None:
     """A notebook server starts although the home and the workspace have files with the names of
-    Python's and our modules.
+    modules of Python and of this package.
     """
     home, workspace = tmp_path / "home", tmp_path / "home" / "tfcluster"
     workspace.mkdir(parents=True)
@@ -38,7 +38,9 @@ def test_files_of_the_user_replace_no_module_of_the_server(tmp_path: Path) -> No
 
 
 def test_the_image_of_the_hub_makes_the_command_without_jupyter_server() -> None:
-    """The hub's pod only determines the command that a notebook's pod runs."""
+    """The hub's pod determines the command that a notebook's pod runs, without importing the
+    notebook server.
+    """
     without = (
         "import sys; sys.modules['jupyter_core'] = None; import tfcluster_magic.hub.on_kubernetes"
     )

@@ -1,4 +1,4 @@
-"""The hub's pages in the reader's language, without a hub."""
+"""The hub's pages in the reader's language, tested without a hub."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def test_what_is_allowed_by_a_button_is_in_the_readers_language(
 
 
 def test_a_scope_that_is_named_is_one_of_jupyterhubs() -> None:
-    """Every scope that the page translates exists in JupyterHub: the text for a renamed scope would
-    be unused.
+    """Every scope that the page translates exists in JupyterHub. Without this check, the text of a
+    renamed scope would stay without use.
     """
     source = (PAGES / "scopes.html").read_text("utf-8")
     named = re.findall(r'"([^"]+)": _\("[A-Z]', source)
@@ -112,12 +112,12 @@ def test_a_scope_that_is_named_is_one_of_jupyterhubs() -> None:
 
 
 def test_the_form_of_sizes_is_in_the_readers_language() -> None:
-    """KubeSpawner's form has only texts of the policy and of our catalog."""
+    """KubeSpawner's form has only texts of the policy and of TFCluster's catalog."""
     sizes = (Size(name="small"), Size(name="big", cpu=4.0, cpu_limit=8.0, title="Big"))
     policy = HubPolicy(images=(Image(name="tf", image="tf:1"), Image(name="old", image="tf:0")))
     with i18n.language("zh-CN"):
         offered = pod_settings.profiles(policy, Grant(sizes=sizes))
-    for profile in offered:  # as KubeSpawner completes them
+    for profile in offered:  # KubeSpawner adds this before it renders the form
         profile["profile_options"]["image"]["unlisted_choice"] = {"enabled": False}
     theirs = Environment(loader=PackageLoader("kubespawner"), autoescape=True)
     form = theirs.get_template("form.html").render(profile_list=offered, user_options={})
@@ -126,7 +126,7 @@ def test_the_form_of_sizes_is_in_the_readers_language() -> None:
 
 
 def test_what_is_put_into_a_text_is_escaped(pages: Environment) -> None:
-    """Markup of a message stays, and inserted values are escaped, also in a translation."""
+    """The markup of a message is kept, and inserted values are escaped, also in a translation."""
     for language, said in (("en", "You will sign in as"), ("zh-CN", "您将以")):
         html = shown(pages, "set-password.html", language, account="<b>a</b>", least=8, rule="")
         assert f"{said} <strong>&lt;b&gt;a&lt;/b&gt;</strong>" in html
@@ -155,11 +155,14 @@ def test_no_text_of_a_template_stays_english(file: Path) -> None:
     source = file.read_text("utf-8")
     assert {*re.findall(r"[A-Za-z]{2,}", UNREAD.sub("", source))} <= NAMES
     heard = re.findall(r"""(?:aria-label|placeholder|alt|title)=["']([^"'{]+)["']""", source)
-    assert {*heard} <= NAMES | {"name"}  # literal input
+    # `name` is the first line of a CSV file, which is not translated
+    assert {*heard} <= NAMES | {"name"}
 
 
 def test_scripts_of_the_console_have_their_texts_in_the_readers_language() -> None:
-    """Texts for scripts are JSON that cannot end a script element; in English there are none."""
+    """Texts for scripts are JSON that cannot end a script element. In English, scripts get no
+    texts.
+    """
     script = """
       t('Stop…'); at('x').text(t(
         'Choose {name}', row
@@ -207,7 +210,7 @@ def test_a_page_of_the_console_is_all_in_one_language(file: Path) -> None:
 
 
 class Tell(RequestHandler):
-    """Answers with the language of its messages."""
+    """A handler that answers with the language of its messages, before and after a pause."""
 
     async def get(self) -> None:
         before = page_language()
@@ -216,7 +219,9 @@ class Tell(RequestHandler):
 
 
 def test_each_request_has_its_own_language(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each request of a connection has its own language; without a header, the hub's."""
+    """Each request of a connection has its own language; without a header, it has the hub's
+    language.
+    """
     monkeypatch.setenv(i18n.VARIABLE, "en")
 
     async def told() -> list[str]:

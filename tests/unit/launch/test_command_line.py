@@ -86,7 +86,7 @@ def parsed(words: list[str]) -> dict[str, Any]:
 
 
 def spec_of(said: dict[str, Any]) -> Spec | None:
-    """Return the spec of options, as `planning` makes it; None if they are refused."""
+    """Return the spec that `planning` makes of these options; None if it refuses them."""
     said = {key: value for key, value in said.items() if key in BY_KEY}
     values = read_options(said)
     if values.get(("mode",)) != "in-graph":
@@ -151,9 +151,12 @@ def test_a_line_of_a_notebook_means_the_words_that_it_was_made_of(
 
 
 def test_what_is_so_anyway_is_left_out() -> None:
-    """The arguments of a launch without options are only the program; shared sizes appear once."""
+    """The arguments of a launch without options are only the program; a size that all types share
+    appears once.
+    """
     assert options_of(validate({"program": CELL, "replicas": {"worker": {"count": 2}}})) == {
-        "ps": 0,  # the types that the program asks for are unknown here
+        # explicit zeros, because it is unknown here which task types the program's text asks for
+        "ps": 0,
         "chief": 0,
         "evaluator": 0,
     }
@@ -166,7 +169,7 @@ def test_what_is_so_anyway_is_left_out() -> None:
 
 
 def test_wrong_words_are_written_as_they_were_typed() -> None:
-    """A launch that will be refused is written as a line, too."""
+    """A launch that will be refused can be written as a line, too."""
     words = launch_argv(None, (), "Bad Name", {"workers": "many", "grace": -3, "env": "A"})
     assert words[1:] == ["--workers", "many", "--env", "A", "--grace=-3", "--name", "Bad Name"]
     with pytest.raises(click.UsageError):
@@ -210,7 +213,7 @@ def test_the_command_of_a_run_launches_it_again(project: Path, source: str) -> N
         assert shlex.split(folder) == ["cd", str(project)]
     words = shlex.split(line)
     assert words[0] == "tfcluster"
-    assert "--ps" not in words  # as before, the program's text decides
+    assert "--ps" not in words  # without `--ps`, the program's text decides, as at the first launch
     assert ClusterManager().plan(**parsed(words[1:])).cluster.spec == spec
 
 
@@ -279,7 +282,9 @@ def test_a_cluster_file_of_a_run_launches_it_again(
 
 
 def test_what_a_run_resumed_is_not_resumed_by_its_command() -> None:
-    """The command starts from zero: only `rerun --resume` continues from checkpoints."""
+    """The command of a resumed run starts training from zero; only `rerun --resume` continues from
+    checkpoints.
+    """
     spec = validate({"mode": "in-graph", "replicas": {"worker": {"count": 2}, "ps": {"count": 1}}})
     resumed = validate({"program": CELL, "resumeFrom": "digits-1"})
     assert shell_command(record(spec)) == "tfcluster launch --mode in-graph --name digits"

@@ -1,4 +1,4 @@
-"""The options as a form has them, and problems at their inputs."""
+"""The options of a launch in a form, and problems next to their inputs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ BESIDE |= {"wait", "follow", "timeout", "form", "dry_run"}
 
 
 def test_every_option_of_the_command_line_is_in_the_form() -> None:
-    """The form has the options of `launch`, in the same order, and no others."""
+    """The form has exactly the options of `launch`, in the same order."""
     options = [param.name for param in launch_command.params if param.name not in BESIDE]
     assert list(FIELDS) == options
 
 
 def test_a_field_says_what_it_may_hold() -> None:
-    """Bounds are those of the models; the default is written as a user would write it."""
+    """A field has the bounds of the models; its default is written as a user would write it."""
     workers = FIELDS["workers"]
     assert (workers["kind"], workers["minimum"], workers["maximum"]) == ("whole", 0, 1000)
     assert workers["default"] == {"between-graph": "2", "in-graph": "2"}
@@ -45,7 +45,7 @@ def test_a_field_says_what_it_may_hold() -> None:
 
 
 def test_defaults_of_the_form_are_what_a_launch_gets() -> None:
-    """A form filled with all defaults requests the same as an empty one."""
+    """A form filled with all defaults requests the same launch as an empty form."""
     for mode in Mode:
         said = {
             key: f["default"][mode.value] for key, f in FIELDS.items() if mode.value in f["modes"]
@@ -77,7 +77,7 @@ def test_a_field_says_when_it_means_something() -> None:
 
 
 def test_what_only_pods_have_is_offered_on_kubernetes_alone() -> None:
-    """If tasks are processes of this machine the form has no image, claim or secret."""
+    """If tasks are processes of this machine, the form has no image, claim or secret."""
     local = {field["key"] for field in form_fields.form_fields(is_here=True)}
     assert FIELDS.keys() - local == {
         "image", "image_pull_secret", "volume", "secret", "annotation", "data_claim"
@@ -86,7 +86,7 @@ def test_what_only_pods_have_is_offered_on_kubernetes_alone() -> None:
 
 
 def test_the_python_of_pods_is_one_of_their_image() -> None:
-    """On Kubernetes the form has the Python next to the image, and offers no Python of this
+    """On Kubernetes, the form has the Python next to the image, and offers no Python of this
     machine.
     """
     (local,) = (
@@ -96,7 +96,7 @@ def test_the_python_of_pods_is_one_of_their_image() -> None:
     assert FIELDS["python"]["example"] == "python3"
 
 
-# For each kind of option, a value that differs from the default of every option.
+# For each kind of option, a value that differs from the defaults of all options of this kind.
 VALUES: dict[Kind, object] = {
     Kind.WHOLE: 5,
     Kind.NUMBER: 1.5,
@@ -117,7 +117,7 @@ REPEATED = DATA / "launch_form.json"
 
 
 def of_the_table(mode: Mode, values: Mapping[str, object]) -> Spec:
-    """The spec of a launch with these options."""
+    """Return the spec of a launch in this mode with these options."""
     read = read_options({**values, "mode": mode.value})
     read.put(("program",), dict(PROGRAM) if mode is Mode.BETWEEN_GRAPH else None)
     fill_in_defaults(read)
@@ -126,7 +126,7 @@ def of_the_table(mode: Mode, values: Mapping[str, object]) -> Spec:
 
 
 def test_every_option_of_a_run_is_in_the_form_that_repeats_it(pytestconfig: pytest.Config) -> None:
-    """Each row of the table goes from a record into the form, and makes the same record.
+    """Each option of a record is written into the form, and the form makes the same record.
 
     The page fills its form in with the same values: labextension/test/launch.test.ts.
     """
@@ -142,7 +142,8 @@ def test_every_option_of_a_run_is_in_the_form_that_repeats_it(pytestconfig: pyte
         assert values.keys() - {"mode"} == said.keys()
         assert of_the_table(mode, values) == spec
         repeated.append(values)
-    told = ("key", "kind", "path", "modes", "default")  # what the page needs of a field for that
+    # the keys of a field that the test of the page needs
+    told = ("key", "kind", "path", "modes", "default")
     fields = [{key: field[key] for key in told} for field in FIELDS.values()]
     lines = {"form": fields, "options": repeated}
     parts = [
@@ -208,7 +209,7 @@ def test_help_has_no_default_in_brackets() -> None:
 def test_a_problem_stands_at_its_input(
     field: str, said: dict[str, object], option: str | None
 ) -> None:
-    """For each field of a refusal, the form knows its input."""
+    """For each field that a refusal names, the form knows the input."""
     assert form_fields.option_for(field, said) == option
 
 
@@ -236,7 +237,9 @@ def test_problems_are_told_as_json_has_it() -> None:
 
 
 def test_a_form_speaks_the_language_of_the_moment() -> None:
-    """Texts are made on request, so that one server serves several languages."""
+    """The texts of a form are made for each request, so that one server serves several
+    languages.
+    """
     with i18n.language("zh-CN"):
         assert len(form_fields.form_fields(is_here=False)) == len(FIELDS)
         assert form_fields.option_for(i18n._("arguments after --"), {}) == "arguments"

@@ -1,4 +1,4 @@
-"""A launch's options, in keywords and in files, and the plan made of them."""
+"""A launch's options, in keywords and in files, and the plan of the launch that they give."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_nothing_said_means_two_workers(manager: ClusterManager) -> None:
 def test_a_program_that_speaks_of_parameter_servers_gets_one(
     manager: ClusterManager, here: Path
 ) -> None:
-    """The program decides whether there is a parameter server, unless the user does."""
+    """The program decides whether there is a parameter server, unless the user sets the number."""
     (here / "tf1.py").write_text(
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--ps_hosts')\n"
         "print(p.parse_args())\n"
@@ -72,8 +72,8 @@ def test_a_program_gets_the_types_that_it_asks_for(manager: ClusterManager, here
 
 
 def test_servers_that_a_program_cannot_use_are_said(manager: ClusterManager, here: Path) -> None:
-    """Parameter servers for MultiWorkerMirroredStrategy are a message of the launch, with the
-    line.
+    """If a program with MultiWorkerMirroredStrategy is launched with parameter servers, the launch
+    says so, with the program's line.
     """
     (here / "mirror.py").write_text(
         "import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\n"
@@ -123,7 +123,9 @@ def test_a_plan_creates_nothing(manager: ClusterManager, own_folders: Path, here
 
 
 def test_all_problems_come_at_once_and_in_the_persons_words(manager: ClusterManager) -> None:
-    """Wrong values, a wrong name and a missing program are one refusal that names the options."""
+    """Wrong values, a wrong name and a missing program cause a single refusal, which names the
+    options.
+    """
     with pytest.raises(InvalidRequest) as refused:
         manager.launch(
             "nowhere.py", name="Bad_Name", workers=-1, mode="sideways", grace="soon", memory="1Gb"
@@ -140,7 +142,7 @@ def test_a_wrong_environment_variable_is_named(manager: ClusterManager) -> None:
 
 
 def test_an_unknown_keyword_is_refused_with_the_one_that_was_meant(manager: ClusterManager) -> None:
-    """Python keywords are checked as the options of the command line are."""
+    """Keywords in Python are checked like options of the command line."""
     with pytest.raises(InvalidRequest, match=r"worker: got 3; did you mean workers\?"):
         manager.launch("hello.py", worker=3)
 
@@ -246,8 +248,8 @@ def test_the_record_of_a_run_is_a_cluster_file(manager: ClusterManager, here: Pa
 def test_a_file_for_kubectl_runs_on_this_machine(
     manager: ClusterManager, here: Path, own_folders: Path, program: dict[str, Any]
 ) -> None:
-    """A TFCluster written by hand runs here as it does in pods, under the name of its cluster; a
-    path in it means the workspace.
+    """A hand-written TFCluster runs on this machine as in pods, under the name of its cluster. Its
+    paths are relative to the workspace.
     """
     home = own_folders / "tfcluster"
     home.mkdir(exist_ok=True)
@@ -266,7 +268,9 @@ def test_a_file_for_kubectl_runs_on_this_machine(
 
 
 def test_a_wrong_checksum_makes_no_run(manager: ClusterManager, here: Path) -> None:
-    """Text in a file that differs from its checksum is refused with the right one."""
+    """If the program's text in a file does not match its checksum, the refusal has the right
+    checksum.
+    """
     wrong = {"program": {"inline": HELLO, "sha256": "0" * 64}}
     (here / "digits.yaml").write_text(json.dumps(wrong))
     with pytest.raises(InvalidRequest, match=hashlib.sha256(HELLO.encode()).hexdigest()):

@@ -55,7 +55,7 @@ Make = Callable[..., Path]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Make:
-    """Writes a project."""
+    """Return a function that writes a project."""
 
     def make(text: str = FILE, program: str = "print(1)\n", name: str = "digits") -> Path:
         folder = tmp_path / "work" / name
@@ -68,7 +68,7 @@ def project(tmp_path: Path) -> Make:
 
 
 def asked(folder: Path, **words: Any) -> LaunchRequest:
-    """Return the request for a launch of a folder, from any working folder."""
+    """Return the request for a launch of `folder`; `words` are options."""
     return request_launch(folder.parent, str(folder), folder=folder.parent, **words)
 
 
@@ -78,7 +78,7 @@ def launched(request: LaunchRequest) -> TFCluster:
 
 
 def wrong(text: str, project: Make) -> list[str]:
-    """Return the problems of a file, without the folder's path."""
+    """Return the problems of a project's file with this text, without the folder's path."""
     folder = project(text)
     with pytest.raises(InvalidRequest) as refused:
         read_project(folder, "tfcluster.yaml")
@@ -139,7 +139,7 @@ def test_a_project_without_a_program_is_started_as_a_folder_is(project: Make) ->
 
 
 def test_an_in_graph_project_runs_no_program(project: Make) -> None:
-    """A file may describe servers for a notebook."""
+    """A project's file may describe servers for a notebook, without a program."""
     made = asked(project("mode: in-graph\nps: 2\n"))
     assert (made.cluster, made.spec.program) == ("digits", None)
     assert made.spec.replicas.ps.count == 2
@@ -193,7 +193,7 @@ def test_every_problem_is_named_at_its_line(project: Make) -> None:
     ],
 )
 def test_a_file_of_another_kind_is_refused(text: str, why: str, project: Make) -> None:
-    """A hostile file is refused in one sentence and has no effect."""
+    """The refusal of a hostile file is one sentence, and the file has no effect."""
     assert why in "; ".join(wrong(text, project))
 
 
@@ -214,7 +214,7 @@ def test_a_long_file_and_one_that_is_no_file_are_refused(project: Make) -> None:
 
 
 def test_a_program_that_is_a_link_out_of_the_folder_is_refused(project: Make) -> None:
-    """A link to a file outside is not a program of the project."""
+    """A link to a file outside of the project is not accepted as its program."""
     folder = project()
     (folder.parent / "secret.py").write_text("1")
     (folder / "out.py").symlink_to("../secret.py")
@@ -224,7 +224,7 @@ def test_a_program_that_is_a_link_out_of_the_folder_is_refused(project: Make) ->
 
 
 def test_problems_of_a_launch_name_the_line_or_the_option(project: Make) -> None:
-    """Problems of several options together are reported at the lines that set them."""
+    """A problem that concerns several options is reported at the lines that set these options."""
     folder = project("workers: 5000\nenv: {TF_CONFIG: x}\nconfigurations: {a: {ps: 9999}}\n")
     with pytest.raises(InvalidRequest) as refused:
         asked(folder, config="a", gpu="999")
@@ -242,7 +242,7 @@ def test_problems_of_a_launch_name_the_line_or_the_option(project: Make) -> None
     [("quik", "did you mean quick?"), ("full", "it has quick"), ("", "it has quick")],
 )
 def test_an_unknown_configuration_is_refused(config: str, why: str, project: Make) -> None:
-    """For an unknown configuration, the error has the existing names, or the nearest one."""
+    """For an unknown configuration, the error has the existing names, or the most similar name."""
     with pytest.raises(InvalidRequest, match=f"--config.*{why[:-1]}"):
         asked(project(), config=config)
 
@@ -304,7 +304,7 @@ def test_the_command_and_the_file_of_a_run_launch_it_again(
 
 
 def test_a_rerun_remembers_its_project(project: Make) -> None:
-    """A rerun is a run of the same project, and reports the settings that its own options
+    """A rerun is a run of the same project, and reports the settings that the options of the rerun
     replace.
     """
     run = launched(asked(project(), config="quick"))
@@ -362,8 +362,8 @@ def test_any_document_is_read_or_refused(project: Make, data: dict[str, Any]) ->
 
 
 def test_projects_below_a_folder_are_found(tmp_path: Path) -> None:
-    """A search finds projects and their configurations. It skips links, environments and the inside
-    of projects, and says if it stopped early.
+    """A search finds projects and their configurations. It skips links, virtual environments and
+    folders inside projects, and reports if it stopped early.
     """
     for path in ("a", "a/inner", "b/c/d", ".hidden", "node_modules/x", "v/lib"):
         (tmp_path / path).mkdir(parents=True)
@@ -401,8 +401,8 @@ def test_projects_below_a_folder_are_found(tmp_path: Path) -> None:
 def test_the_names_of_configurations_are_completed(
     project: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--config <Tab>` offers the configurations of the typed folder, or none if its file is
-    wrong.
+    """`--config <Tab>` offers the configurations of the typed folder; if the folder's file is
+    wrong, it offers nothing.
     """
     folder = project()
     monkeypatch.chdir(folder.parent)
@@ -415,6 +415,6 @@ def test_the_names_of_configurations_are_completed(
 
 
 def test_the_published_schema_is_current() -> None:
-    """The published JSON Schema is the one that the code generates."""
+    """The published JSON Schema is equal to the schema that the code generates."""
     published = Path(__file__).parents[3] / "docs/reference/tfcluster-project.schema.json"
     assert json.loads(published.read_text()) == project_schema()

@@ -34,13 +34,13 @@ MANIFESTS = sorted(each.name.removesuffix(".tfjob.yaml") for each in JOBS.glob("
 
 
 def worker(**fields: Any) -> dict[str, Any]:
-    """Return a job of one worker, with other fields of its container."""
+    """Return a job of one worker; `fields` are fields of its container."""
     container = {"name": "tensorflow", "image": "a/b:1", "command": ["train"], **fields}
     return job(Worker={"template": {"spec": {"containers": [container]}}})
 
 
 def job(**types: Any) -> dict[str, Any]:
-    """Return a job of these types."""
+    """Return a job with these task types."""
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "TFJob",
@@ -57,8 +57,8 @@ def read(folder: Path, *documents: object, command: tuple[str, ...] = ()) -> lis
 
 
 def remarks_of(made: ImportedJob) -> dict[str, Remark]:
-    """Return the remarks on what is not converted, by path, without those that all jobs of the
-    tests cause.
+    """Return the remarks on fields that are not converted, by path. Remarks that all jobs of these
+    tests cause are left out.
     """
     each = ("activeDeadlineSeconds", "cleanPodPolicy")
     return {r.path: r for r in made.remarks if not r.path.endswith(each) and r.value != "Never"}
@@ -83,7 +83,9 @@ def script_of(made: ImportedJob) -> str:
 def test_a_manifest_becomes_a_file_and_what_is_not_carried_over_is_named(
     run: Run, pytestconfig: pytest.Config, name: str
 ) -> None:
-    """Each manifest becomes exactly this TFCluster, with exactly these remarks."""
+    """Each manifest becomes exactly the TFCluster of its golden file, with exactly the remarks in
+    that file.
+    """
     words = ["--", *COMMANDS[name]] if name in COMMANDS else []
     done = run("import", str(JOBS / f"{name}.tfjob.yaml"), *words)
     assert done.code == 0, done.err
@@ -95,7 +97,7 @@ def test_a_manifest_becomes_a_file_and_what_is_not_carried_over_is_named(
 
 
 def test_there_are_twelve_manifests() -> None:
-    """The number of manifests is checked, so that none is lost by its name."""
+    """The number of manifests is checked, so that no test is lost when a file is renamed."""
     assert len(MANIFESTS) == 12
 
 
@@ -143,7 +145,9 @@ def test_every_field_of_a_manifest_is_taken_or_named(tmp_path: Path) -> None:
 
 
 def test_types_that_run_other_commands_are_told_apart_by_a_script(tmp_path: Path) -> None:
-    """A script gives each type its command, its variables and its folder, even for odd words."""
+    """A script gives each type its command, its variables and its folder, even if they have unusual
+    characters.
+    """
     odd = 'it\'s $(NO) `x` "y" $HOME $$(A) *'
     template = {"name": "tensorflow", "image": "a/b:1"}
     ps = {**template, "command": ["sh", "-c", 'echo "$0|$TYPE|$A" "$(pwd)"', odd]}
@@ -172,8 +176,8 @@ def test_types_that_run_other_commands_are_told_apart_by_a_script(tmp_path: Path
 
 
 def test_a_worker_that_is_always_started_again_is_done_when_it_succeeds(tmp_path: Path) -> None:
-    """A TFJob with always-restarting workers never ends, which is reported; for parameter servers
-    it does not matter.
+    """A TFJob whose workers always restart never ends. This difference is reported for workers; for
+    parameter servers it does not matter.
     """
     container = {"name": "tensorflow", "image": "a/b:1", "command": ["train"]}
     template = {"spec": {"containers": [container]}}
@@ -209,8 +213,8 @@ def test_workers_decide_whether_a_run_is_retried(
     heals: int,
     told: str,
 ) -> None:
-    """A worker without retries fails the run, whatever the parameter servers' policy is. Each
-    difference to a TFJob is reported.
+    """If workers have no retries, the failure of a worker fails the run, whatever restart policy
+    the parameter servers have. Each difference to a TFJob is reported.
     """
     template = worker()["spec"]["tfReplicaSpecs"]["Worker"]["template"]
     both = (("Worker", workers), ("PS", servers))
@@ -225,7 +229,7 @@ def test_workers_decide_whether_a_run_is_retried(
 
 @pytest.mark.parametrize("limit", [None, 0])
 def test_a_limit_of_nothing_is_no_remark(tmp_path: Path, limit: int | None) -> None:
-    """A limit of no retries on a job without retries causes no remark."""
+    """`backoffLimit: 0` or none, on a job without retries, causes no remark."""
     made = worker()
     made["spec"]["tfReplicaSpecs"]["Worker"]["restartPolicy"] = "Never"
     made["spec"]["runPolicy"] = {} if limit is None else {"backoffLimit": limit}
@@ -234,7 +238,7 @@ def test_a_limit_of_nothing_is_no_remark(tmp_path: Path, limit: int | None) -> N
 
 
 def test_a_variable_of_one_type_is_no_variable_of_the_others(tmp_path: Path) -> None:
-    """A parameter server that hides its GPU does not hide the workers'."""
+    """A variable that hides the GPU of parameter servers does not hide the workers' GPUs."""
     container = {"name": "tensorflow", "image": "a/b:1", "command": ["train"]}
     hidden = {**container, "env": [{"name": "CUDA_VISIBLE_DEVICES", "value": ""}]}
     types = {
@@ -328,7 +332,7 @@ def test_types_with_several_images_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_hostile_file_is_refused_in_words(run: Run, here: Path, text: bytes, said: str) -> None:
-    """For any file, the answer is one message and exit code 2."""
+    """For any hostile file, the answer is one message and exit code 2."""
     (here / "job.yaml").write_bytes(text)
     done = run("import", "job.yaml")
 
@@ -389,7 +393,7 @@ def test_any_value_anywhere_is_carried_over_named_or_refused(data: st.DataObject
 
 
 def test_a_file_that_is_not_there_is_named(run: Run) -> None:
-    """A missing file is named, not an option of another command."""
+    """The refusal of a missing file names the file, and no option of another command."""
     done = run("import", "none.yaml")
     assert done.code == 2
     assert "none.yaml: got 'none.yaml'; it cannot be read: No such file" in done.err
@@ -425,7 +429,7 @@ def test_several_documents_and_lists_are_read_one_by_one(run: Run, here: Path) -
 def test_a_file_is_written_where_asked_and_read_from_standard_input(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`-` reads standard input, `-o FILE` writes to a file instead of printing."""
+    """`-` reads standard input; `-o FILE` writes to a file instead of printing."""
 
     class Piped:
         buffer = io.BytesIO(yaml.safe_dump(worker(command=None)).encode())
@@ -448,8 +452,8 @@ def test_a_file_is_written_where_asked_and_read_from_standard_input(
 def test_a_job_is_not_launched_when_its_program_may_miss_something(
     run: Run, here: Path, own_folders: Path
 ) -> None:
-    """If a field is left out that the program may need, nothing is launched, and the message says
-    how to continue; otherwise it is a normal launch, without images on this machine.
+    """If a field that the program may need is left out, nothing is launched, and the message says
+    how to continue. Otherwise, the job is launched; on this machine, without its images.
     """
     manifest = worker(command=["sh", "-c", "echo I am $TFCLUSTER_TASK; sleep $(NAP)"])
     container = manifest["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]

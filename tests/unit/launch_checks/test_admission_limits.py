@@ -27,7 +27,7 @@ GIB = 2.0**30
 
 
 def node(cpu: float, gib: float, gpus: float = 0, count: int = 1) -> NodeCapacity:
-    """Return empty nodes of one size."""
+    """Return `count` empty nodes of the same size."""
     total = {"cpu": cpu, "memory": gib * GIB, GPU: gpus, "pods": 110.0}
     return NodeCapacity(total=total, free=total, count=count)
 
@@ -47,8 +47,8 @@ FACTS = LaunchFacts(
 
 
 def test_the_strictest_limit_is_told_with_who_sets_it() -> None:
-    """The smallest limit of quotas, LimitRanges, nodes and the policy counts, and is named with its
-    source.
+    """Of the limits by quotas, LimitRanges, nodes and the policy, the smallest counts and is named
+    with its source.
     """
     assert admission_limits(FACTS) == {
         "default.cpu": "0.1",
@@ -85,7 +85,9 @@ def test_nodes_that_come_and_go_are_no_limit(nodes: tuple[NodeCapacity, ...] | N
 
 
 def exceeds(spec: Spec, limits: dict[str, str]) -> bool:
-    """Return whether admission refuses a spec: the rule of `tfcluster-limits`, in Python."""
+    """Return whether admission refuses a spec; this is the rule of the policy `tfcluster-limits` in
+    Python.
+    """
     asked: dict[str, float] = {}
     for task_type, count in spec.replicas.counts.items():
         said = spec.replicas.of(task_type).resources
@@ -123,7 +125,7 @@ def test_admission_refuses_nothing_that_could_run(
     ps: Replicas,
     fixed: bool,
 ) -> None:
-    """The operator would also refuse what exceeds a published limit."""
+    """If a run exceeds a published limit, the operator would refuse the run, too."""
 
     def plain(said: dict[str, float]) -> dict[str, float]:
         return {key.partition(".")[2]: value for key, value in said.items() if "." in key}
@@ -139,7 +141,9 @@ def test_admission_refuses_nothing_that_could_run(
 
 
 def test_the_policy_of_admission_reads_what_is_published() -> None:
-    """The rules in k8s/base read exactly these entries of the ConfigMap, task by task."""
+    """The rules in k8s/base read exactly the entries of the ConfigMap that the operator publishes,
+    for each task type.
+    """
     found: list[Any] = list(yaml.safe_load_all((ROOT / "k8s/base/admission.yaml").read_text()))
     (policy,) = [
         each

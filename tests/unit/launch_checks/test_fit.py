@@ -1,4 +1,6 @@
-"""The tasks that fit in a namespace and on nodes, from objects as Kubernetes writes them."""
+"""The tasks that fit in a namespace and on nodes, computed from objects as Kubernetes writes
+them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ WORKER, PS = TaskType.WORKER, TaskType.PS
 
 
 def demand(cpu: float = 1, gib: float = 1, **more: float) -> TaskDemand:
-    """Return a task with a memory limit, as the product makes them."""
+    """Return the resources of a task; the memory limit equals the request, as in TFCluster's
+    pods.
+    """
     requests = {"cpu": cpu, "memory": gib * GIB, **more}
     return TaskDemand(requests=requests, limits={"memory": gib * GIB, **more})
 
@@ -83,7 +87,7 @@ def test_what_a_pod_asks_for() -> None:
 
 
 def test_tasks_are_placed_on_nodes_and_not_only_summed() -> None:
-    """Four workers of 3 CPU do not fit on two nodes of 4, but two workers do."""
+    """Four workers of 3 CPU do not fit on two nodes of 4 CPU, but two workers do."""
     there = NamespaceCapacity(nodes=(node(4), node(4)))
     (text,) = told({WORKER: (4, demand(3))}, there)
     fitting = "2 workers of 3 CPU, 1Gi fit, but 4 were requested"
@@ -94,7 +98,7 @@ def test_tasks_are_placed_on_nodes_and_not_only_summed() -> None:
 
 
 def test_a_task_larger_than_every_node() -> None:
-    """A task larger than every node is refused with the size of the largest."""
+    """A task larger than every node is refused with the size of the largest node."""
     (text,) = told({WORKER: (2, demand(8))}, NamespaceCapacity(nodes=(node(4), node(6))))
     assert "replicas.worker.resources.cpu: got '8 CPU'" in text
     assert "the largest has 6 CPU, 64Gi" in text
@@ -113,8 +117,8 @@ def test_nodes_with_devices_are_left_to_those_who_need_them() -> None:
 
 
 def test_quota() -> None:
-    """A request above a quota is refused with the number that fits, the remaining amount, and its
-    users.
+    """A request above a quota is refused with the number that fits, the remaining amount, and the
+    pods that use the rest.
     """
     hard = {"requests.memory": 8 * GIB, "pods": 20.0}
     there = NamespaceCapacity(
@@ -174,7 +178,7 @@ def test_scopes_of_quotas() -> None:
 
 
 def test_limit_ranges() -> None:
-    """A LimitRange has the defaults of a container; the strictest of several counts."""
+    """A LimitRange has defaults for containers; of several LimitRanges, the strictest counts."""
     first = {"type": "Container", "default": {"memory": "2Gi"}, "defaultRequest": {"cpu": "250m"}}
     second = {"type": "Pod", "max": {"memory": "4Gi"}}
     third = {"type": "Container", "max": {"memory": "3Gi"}, "min": {"cpu": "100m"}}
@@ -224,7 +228,9 @@ def test_what_is_placed_fits(wanted: DemandByType, free: list[dict[str, float]])
 def test_one_type_alone_is_placed_wherever_it_can_be(
     count: int, each: dict[str, float], free: list[dict[str, float]]
 ) -> None:
-    """Tasks of one type are placed exactly if the nodes, one by one, have room for that many."""
+    """Tasks of one type are placed if and only if the numbers that fit on each node add up to
+    enough.
+    """
     most = sum(
         min(
             int(n["cpu"] * 1000) // round(each["cpu"] * 1000), int(n["memory"] // each["memory"]), 8
@@ -239,7 +245,7 @@ def test_one_type_alone_is_placed_wherever_it_can_be(
 def test_the_number_that_is_named_fits(
     wanted: DemandByType, free: list[dict[str, float]], quota: int, most: int
 ) -> None:
-    """A request for the number in a problem has no problems."""
+    """A request for the number of tasks that a problem names causes no problem."""
     there = NamespaceCapacity(
         nodes=tuple(NodeCapacity(total=n, free=n) for n in free),
         quotas=(NamespaceQuota(name="q", hard={"requests.cpu": float(quota)}),),
@@ -258,7 +264,8 @@ def test_it_is_quick() -> None:
     """600 tasks that do not fit on 500 nodes are refused quickly."""
     there = NamespaceCapacity(nodes=tuple(node(4, used=i % 4) for i in range(500)))
     wanted = {WORKER: (500, demand(3)), PS: (100, demand(2)), TaskType.CHIEF: (1, demand(3))}
-    before = time.process_time()  # CPU time of this process only: 0.1 s
+    # only the CPU time of this process, about 0.1 s, so that other processes do not count
+    before = time.process_time()
     assert shortages(wanted, there)
     (problem,) = fit_problems(wanted, there)
     assert problem.fits

@@ -23,7 +23,9 @@ NONE = Limit(total=0.0, free=0.0)
 
 
 def test_every_problem_is_told_at_once_and_in_one_order() -> None:
-    """Only the facts are read, and one missing resource hides no other."""
+    """The problems follow only from the facts, always in the same order, and one missing resource
+    hides no other.
+    """
     spec = Spec(
         mode=Mode.IN_GRAPH,
         image="registry:5000/tf:1",

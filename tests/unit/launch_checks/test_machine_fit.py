@@ -25,7 +25,7 @@ def room(
 
 
 def cluster(resources: Resources, mode: Mode = Mode.BETWEEN_GRAPH, **counts: int) -> Spec:
-    """Return a cluster of tasks with the same resources each."""
+    """Return a cluster in which each task has the same resources."""
     replicas = {t: Replicas(count=n, resources=resources) for t, n in counts.items()}
     return Spec(mode=mode, replicas=ReplicaSet(**replicas))
 
@@ -49,7 +49,9 @@ def test_the_number_that_fits_is_named() -> None:
 
 
 def test_other_tasks_are_counted_first() -> None:
-    """The type that requests most is reduced, after the needs of the others are subtracted."""
+    """The number of the task type that requests most is reduced, after the needs of the other types
+    are subtracted.
+    """
     (text,) = told(cluster(Resources(memory="2Gi"), worker=6, ps=2), room(memory=9))
     assert "2 workers of 2Gi fit" in text
     (text,) = told(cluster(Resources(memory="2Gi"), worker=1, ps=6), room(memory=4))
@@ -57,7 +59,9 @@ def test_other_tasks_are_counted_first() -> None:
 
 
 def test_when_not_even_one_fits() -> None:
-    """If no number fits, the message has the free amount and the other users."""
+    """If not even one task fits, the message has the free amount and the other runs that use
+    memory.
+    """
     held = {"digits-1": 3 * GIB, "idle-1": 0.0}
     there = room(memory=4, used=3, held=held)
     (text,) = told(cluster(Resources(memory="2Gi"), worker=1), there)
@@ -70,7 +74,7 @@ def test_when_not_even_one_fits() -> None:
 
 
 def test_a_single_task_of_a_type_gets_the_size_that_fits() -> None:
-    """If fewer tasks would not help, the fitting memory of each task is named."""
+    """If a type has only one task, the message names the memory that this task may have."""
     (text,) = told(cluster(Resources(memory="6Gi"), chief=1, worker=1), room(memory=9))
     assert text.endswith("use --chief-memory 3072Mi")
     (text,) = told(cluster(Resources(gpu=4), chief=1), room(gpu=3))
@@ -94,7 +98,9 @@ def test_cpu_is_only_a_warning() -> None:
 
 
 def test_many_workers_on_few_cores_are_warned_of() -> None:
-    """More than two workers a core are accepted with a warning that names the number of cores."""
+    """More than two workers for each core are accepted with a warning that names the number of
+    cores.
+    """
     assert check_fit(cluster(Resources(), worker=4, ps=1), room(cpu=2)).warnings == ()
     (warning,) = check_fit(cluster(Resources(), worker=5), room(cpu=2)).warnings
     assert warning.startswith("5 workers share 2 CPU cores")
@@ -102,7 +108,9 @@ def test_many_workers_on_few_cores_are_warned_of() -> None:
 
 
 def test_tasks_without_a_limit_are_warned_of() -> None:
-    """Tasks without a memory limit cause a warning if not even their TensorFlow would fit."""
+    """Tasks without a memory limit cause a warning if the memory is too small even for TensorFlow
+    itself.
+    """
     verdict = check_fit(cluster(Resources(), worker=4), room(memory=1))
     assert verdict.problems == ()
     assert "4 tasks without a memory limit" in verdict.warnings[0]
@@ -111,7 +119,9 @@ def test_tasks_without_a_limit_are_warned_of() -> None:
 
 
 def test_the_number_that_fits_is_of_the_tasks_without_a_limit() -> None:
-    """Workers with a memory limit do not change the reduced number of those without."""
+    """The number that fits is reduced for the tasks without a memory limit; workers with a limit do
+    not change it.
+    """
     limited, free = Resources(memory="64Mi"), Resources()
     replicas = ReplicaSet(
         worker=Replicas(count=6, resources=limited), ps=Replicas(count=4, resources=free)
@@ -130,7 +140,9 @@ def test_too_many_tasks(count: int) -> None:
 
 
 def test_every_problem_is_told_at_once() -> None:
-    """Obstacles of the machine and all scarce resources are reported together."""
+    """Obstacles on the machine, such as a log folder that cannot be written, and all scarce
+    resources are reported together.
+    """
     obstacle = Problem("log folder", "/log", "it cannot be written")
     spec = cluster(Resources(memory="20Gi", gpu=2), worker=21)
     assert len(told(spec, room(gpu=1, obstacles=(obstacle,)))) == 4

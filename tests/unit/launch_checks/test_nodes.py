@@ -1,4 +1,6 @@
-"""The resources of nodes for task pods, from nodes and pods as Kubernetes writes them."""
+"""The resources that nodes have for tasks, computed from nodes and pods as Kubernetes writes
+them.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def pod(cpu: str, phase: str = "Running", owner: str = "Job", name: str = "node-
 
 
 def test_what_pods_ask_for_is_not_free() -> None:
-    """Bound pods use their requests until they end; pods of a DaemonSet use them permanently."""
+    """Bound pods use their requests until they end; requests of a DaemonSet's pods are used
+    permanently.
+    """
     found = [
         pod("1"),
         pod("500m", owner="DaemonSet"),
@@ -75,7 +79,7 @@ def test_nodes_that_are_away() -> None:
 
 
 def test_nodes_that_are_for_others() -> None:
-    """A node whose taints are not tolerated, or without the policy's labels, does not count."""
+    """A node does not count if its taints are not tolerated or if it lacks the policy's labels."""
     control = node(taints=[taint("node-role.kubernetes.io/control-plane")])
     gpus = node(taints=[taint("gpu", value="yes"), taint("rather-not", "PreferNoSchedule")])
     tolerant = Policy(tolerations=({"key": "gpu", "value": "yes"},))
@@ -102,7 +106,9 @@ def test_what_is_promised_is_not_free() -> None:
 
 
 def test_equal_nodes_are_one_kind() -> None:
-    """Nodes that offer the same when nothing runs are published as one, with their number."""
+    """Nodes that offer the same resources when nothing runs are published as one kind, with their
+    number.
+    """
     taken = room_taken_by_pod(pod("1"))
     assert taken is not None
     there = capacities([node(), node("node-2"), node("node-3", pool="x")], [taken], Policy())

@@ -46,13 +46,13 @@ def told(spec: Spec, policy: Policy = Policy(), names: NamespaceObjects = NAMES)
 
 
 def pods(workers: int = 2, **more: Any) -> Spec:
-    """Return a run that names something of the namespace."""
+    """Return a run of `workers` whose `more` fields name objects of the namespace."""
     return Spec(replicas=ReplicaSet(worker=Replicas(count=workers)), pods=Pods(**more))
 
 
 def test_a_plain_run_is_allowed() -> None:
-    """A run that names nothing of the namespace is allowed, and so is a run whose named objects
-    exist.
+    """A run that names no object of the namespace is allowed. A run whose named objects exist is
+    allowed, too.
     """
     assert told(Spec()) == []
     named = pods(
@@ -66,7 +66,9 @@ def test_a_plain_run_is_allowed() -> None:
 
 
 def test_images() -> None:
-    """An image outside the list is refused with the allowed ones; the default is always allowed."""
+    """An image outside the policy's list is refused, with the allowed images; the default image is
+    always allowed.
+    """
     policy = Policy(default_image="hub/notebook:1", images=("hub/team/*",))
     (text,) = told(Spec(image="docker.io/miner"), policy)
     assert "spec.image: got 'docker.io/miner'" in text
@@ -74,7 +76,8 @@ def test_images() -> None:
     for image in ("hub/team/a:2", "hub/notebook:1", None):
         assert told(Spec(image=image), policy) == []
     assert told(Spec(image="anything")) == []
-    assert told(Spec(image="docker.io/hub/notebook:1"), policy) == []  # the default image
+    # the full name of the default image
+    assert told(Spec(image="docker.io/hub/notebook:1"), policy) == []
     (text,) = told(Spec(image="python:33/evil/img"), Policy(images=("python:3*",)))
     assert "the administrator allows" in text
     (text,) = told(Spec(image="An Image"))
@@ -82,8 +85,8 @@ def test_images() -> None:
 
 
 def test_a_digest_may_be_required() -> None:
-    """An image with only a tag is refused, with how to find its digest; the default image is never
-    refused.
+    """An image with only a tag is refused, and the refusal says how to find the digest; the default
+    image is never refused.
     """
     policy = Policy(default_image="hub/notebook:1", images=("hub/team/*",), require_digest=True)
     (text,) = told(Spec(image="hub/team/a:2"), policy)
@@ -94,8 +97,8 @@ def test_a_digest_may_be_required() -> None:
 
 
 def test_who_has_no_secret_gets_no_image_from_a_nodes_cache() -> None:
-    """The registry is asked for the image of a run that names a secret or its own image. It is not
-    asked for the administrator's image, or if nodes have images that no registry has.
+    """If a run names a secret or an image of its own, its tasks ask the registry for the image.
+    They do not ask for the administrator's image, or if nodes have images that no registry has.
     """
     default = Policy().default_image
 
@@ -128,7 +131,7 @@ def test_who_has_no_secret_gets_no_image_from_a_nodes_cache() -> None:
 )
 def test_no_run_stays_for_as_long_as_it_likes(field: str, word: str, most: str) -> None:
     """Tasks and records stay only for a limited time after their run, even without a policy. A
-    lower limit applies to runs without their own value.
+    lower limit in the policy also applies to runs that set no value.
     """
     (text,) = told(Spec(lifecycle=Lifecycle(**{field: 4000 * 86400.0})))
     assert text.startswith(f"spec.lifecycle.{word}: ")
@@ -139,7 +142,9 @@ def test_no_run_stays_for_as_long_as_it_likes(field: str, word: str, most: str) 
 
 
 def test_duration() -> None:
-    """A run may last no longer than the policy allows; without a value it gets the limit."""
+    """A run may last no longer than the policy allows; without `maxDuration`, it gets the policy's
+    limit.
+    """
     policy = Policy(max_duration=3600.0)
     (text,) = told(Spec(lifecycle=Lifecycle(max_duration=7200.0)), policy)
     assert "got '2h'; the administrator allows at most 1h" in text
@@ -150,8 +155,8 @@ def test_duration() -> None:
 
 
 def test_stall_timeout() -> None:
-    """A run at a standstill ends by the policy's default if the user gives none, and no later than
-    its limit; a notebook's servers have no such limit.
+    """Without a `stallTimeout`, a run gets the policy's default; a `stallTimeout` above the
+    policy's limit is refused. Servers of a notebook have no such limit.
     """
 
     def counts(spec: Spec, policy: Policy) -> float | None:
@@ -170,7 +175,7 @@ def test_stall_timeout() -> None:
 
 
 def test_claims() -> None:
-    """Only existing claims can be used, in ways that their access modes allow."""
+    """Only existing claims can be used, and only as their access modes allow."""
     volumes = (
         Volume(claim="theirs", path="/mnt/a"),
         Volume(claim="mine", path="/mnt/b"),
@@ -200,7 +205,7 @@ def test_claims() -> None:
 
 
 def test_paths_of_the_policy_are_taken() -> None:
-    """Nothing can be mounted at the policy's paths of the workspace, data or logs."""
+    """Nothing can be mounted at the paths that the policy uses for the workspace, data or logs."""
     policy = Policy(data_path="/datasets", workspace_path="/home/ada")
     asked = (
         Volume(claim="images", path="/datasets"),
@@ -223,7 +228,9 @@ def test_the_claims_of_every_run() -> None:
 
 
 def test_data_claims() -> None:
-    """A claim of the run needs an existing class, and has the policy's maximum size."""
+    """A data claim of the run needs an existing storage class, and may have at most the policy's
+    size.
+    """
     own = DataClaim(size="20Gi", storage_class="fast")
     first, second = told(pods(data_claim=own))
     assert "there is no such StorageClass; there are: local, shared" in first
@@ -255,8 +262,8 @@ def test_annotations() -> None:
 
 
 def test_an_offer_judges_alike_when_it_was_published() -> None:
-    """A client with the published options finds the same problems as the operator. It finds none
-    for a lack of free resources, since the run waits for them.
+    """A client with the published options finds the same problems as the operator. If resources are
+    only not free now, it finds no problem, because the run waits for them.
     """
     total = {"cpu": 4.0, "memory": 8 * 2.0**30, "pods": 110.0}
     busy = NodeCapacity(total=total, free={"cpu": 0.0})

@@ -1,8 +1,8 @@
-"""For any order of events the lifecycle leaks no task, loses no record, does not restart after a
+"""For any order of events, the lifecycle leaks no task, loses no record, restarts nothing after a
 stop, and ends with a reason.
 
-Simulated tasks obey the lifecycle's actions late, in any order, or die by themselves; hypothesis
-searches for an order of events that violates an invariant.
+Simulated tasks obey the lifecycle's actions late or in any order, or die without an action.
+Hypothesis searches for an order of events that violates an invariant.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ def specs(draw: st.DrawFn) -> Spec:
 
 
 class World(RuleBasedStateMachine):
-    """Tasks, a clock, and the record; each rule is one event, followed by a decision."""
+    """A simulation of tasks, a clock and the record; each rule is one event, followed by a
+    decision.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,7 +166,9 @@ class World(RuleBasedStateMachine):
 
     @rule(data=st.data(), seen_first=st.booleans())
     def a_failing_task_takes_its_peers_along(self, data: st.DataObject, seen_first: bool) -> None:
-        """A task fails, and its peers report that they lost it, before or after its own end."""
+        """Let a task fail; its peers report that they lost it, before or after the task's own
+        end.
+        """
         if not (name := self.pick(data)):
             return
         peers = [n for n, t in self.tasks.items() if t.alive and n != name]
@@ -227,7 +231,7 @@ class World(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["a-1", "b-1"]), anew=st.booleans())
     def an_awaited_run_is_deleted(self, name: str, anew: bool) -> None:
-        """Delete the awaited run; sometimes, create another one with its name."""
+        """Delete the awaited run `name`; if `anew`, create another run with this name."""
         if self.runs.pop(name, None) is not None:
             self.turn()
             if anew:
@@ -252,7 +256,7 @@ class World(RuleBasedStateMachine):
         until=st.sampled_from([None, 0.0, 20.0]),
     )
     def tasks_fall_quiet(self, data: st.DataObject, peer: str, until: float | None) -> None:
-        """All tasks or one of them do nothing, which is observed at once or some time later."""
+        """Let all tasks, or one task, do nothing, which is observed at once or some time later."""
         chosen = data.draw(st.sampled_from([None, *sorted(self.tasks)]))
         for name, task in self.tasks.items():
             if task.alive and chosen in (None, name):
@@ -308,8 +312,8 @@ class World(RuleBasedStateMachine):
 
     @invariant()
     def waiting_always_has_an_end(self) -> None:
-        """An active run always waits for something: a task that runs or starts, a stop, a timer, or
-        resources.
+        """Check that an active run always waits for something: a task that runs or starts, a stop,
+        a timer, or resources.
         """
         if self.history and not self.decision.done:
             assert (
@@ -322,8 +326,8 @@ class World(RuleBasedStateMachine):
 
     @invariant()
     def nothing_starts_before_what_it_waits_for(self) -> None:
-        """A run gets tasks and a place in the queue only after every awaited run has ended as
-        required; what becomes of an awaited run after that does not matter.
+        """Check that a run gets tasks and a place in the queue only after every awaited run has
+        ended as required. What happens to an awaited run afterwards does not matter.
         """
         if self.history and any(each.run not in self.done for each in self.spec.after):
             assert not self.tasks
@@ -339,7 +343,9 @@ class World(RuleBasedStateMachine):
 
     @invariant()
     def an_evaluator_decides_nothing(self) -> None:
-        """An evaluator is never blamed, and a run whose required tasks succeed has succeeded."""
+        """Check that an evaluator is never blamed, and that a run whose required tasks succeed has
+        succeeded.
+        """
         status = self.decision.status
         assert not (status.culprit or "").startswith("evaluator-")
         assert not [f for f in status.failures if f.task.startswith("evaluator-")]
@@ -377,7 +383,9 @@ class World(RuleBasedStateMachine):
         )
 
     def teardown(self) -> None:
-        """After any events, a run that is left alone ends with nothing left."""
+        """Check that, after any events, a run that gets no further events ends and leaves
+        nothing.
+        """
         if not hasattr(self, "spec"):
             return
         self.admitted = True

@@ -1,4 +1,4 @@
-"""Runs that wait for others: waiting, the end of the wait, and waits that fail."""
+"""Runs that wait for other runs: the wait, its end, and waits that fail."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def test_a_run_starts_when_all_that_it_waits_for_have_succeeded() -> None:
     ],
 )
 def test_a_run_fails_with_the_one_that_was_to_succeed(phase: Phase, words: str) -> None:
-    """The reason names the other run and the command that starts this run without waiting."""
+    """If an awaited run does not succeed, the waiting run fails. The reason names the awaited run
+    and the command that starts the run without a wait.
+    """
     story = Story(spec_of(after=on("prepare-3")))
     story.sees("prepare-3", phase, released=False)
     assert story.outcome[:2] == (Phase.FAILED, Reason.DEPENDENCY_FAILED)
@@ -58,8 +60,8 @@ def test_a_run_fails_with_the_one_that_was_to_succeed(phase: Phase, words: str) 
 
 @pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED])
 def test_a_run_may_wait_for_any_end(phase: Phase) -> None:
-    """With `end`, a run starts after any end of the other one; after a failure, once no task can
-    write files.
+    """With `end`, a run starts after any end of the awaited run; after a failure, it starts once no
+    task of the awaited run can write files.
     """
     story = Story(spec_of(after=on("prepare-3", until=END)))
     story.sees("prepare-3", phase, released=False)
@@ -83,7 +85,9 @@ def test_a_deleted_run_is_waited_for_in_vain(anew: bool) -> None:
 
 
 def test_a_run_that_never_appears_is_given_up() -> None:
-    """Two manifests may be applied in any order; a name that stays unknown fails the wait."""
+    """Two manifests may be applied in any order, so an unknown name is awaited for a while; if it
+    stays unknown, the wait fails.
+    """
     story = Story(spec_of(after=on("prepare-3")))
     wait = "Waiting for prepare-3 to succeed (there is no run prepare-3 yet)."
     assert story.status.message == wait
@@ -124,8 +128,8 @@ names = st.sampled_from("abcdef")
 
 @given(st.dictionaries(names, st.lists(names, max_size=3)), names)
 def test_a_circle_is_found_if_there_is_one(waits: Mapping[str, Sequence[str]], name: str) -> None:
-    """A reported circle is a real one; if none is reported, no run waits for itself, even through
-    others.
+    """A reported circle is a real circle. If no circle is reported, no run waits for itself, not
+    even through other runs.
     """
     circle = circle_of(name, lambda run: waits.get(run, ()))
     reached, todo = set[str](), [name]

@@ -19,8 +19,8 @@ from tfcluster_magic.spec import (
 
 
 def test_a_failing_program_fails_the_cluster_when_the_window_closes() -> None:
-    """The first failure is the cause, with its last lines; the failures that followed are only
-    counted.
+    """The first failure is the cause, and the message has its last lines; the failures that
+    followed are only counted.
     """
     story = Story(spec_of())
     story.ends("worker-1", Cause.ERROR, exit_code=1, last_lines=("ValueError: bad shape",))
@@ -62,8 +62,8 @@ def test_a_follower_seen_first_is_not_blamed() -> None:
 
 
 def test_a_worker_that_left_early_is_the_cause_without_parameter_servers() -> None:
-    """A worker that finished before the others, which then lost it, is the cause; with parameter
-    servers it is not, because each worker takes its own steps there.
+    """A worker that finished before the others is the cause if the others failed because they lost
+    it. With parameter servers it is not the cause, because there each worker takes its own steps.
     """
     for counts, culprit, reason in (
         ({"worker": 2}, "worker-1", Reason.PEER_FINISHED),
@@ -80,7 +80,9 @@ def test_a_worker_that_left_early_is_the_cause_without_parameter_servers() -> No
 
 
 def test_who_starts_again_is_not_said_to_run() -> None:
-    """A run whose lost tasks restart slowly names them, and does not say that all of them run."""
+    """While lost tasks restart slowly, the message names them and does not say that all tasks
+    run.
+    """
     story = Story(spec_of())
     story.obeys = False
     story.ends("ps-0", Cause.LOST)
@@ -101,7 +103,9 @@ def test_the_window_closes_when_everybody_has_ended() -> None:
 
 
 def test_out_of_memory_is_the_cause_whatever_came_first() -> None:
-    """OOM is reported as OOM, with the limit and the option that raises it."""
+    """A lack of memory is the reported cause whatever failed first; the message has the limit and
+    the option that raises it.
+    """
     memory = Replicas(count=2, resources=Resources(memory="512Mi"))
     spec = Spec(replicas=ReplicaSet(worker=memory, ps=Replicas(count=1)), program=PROGRAM)
     story = Story(spec)
@@ -144,7 +148,9 @@ def test_workers_that_fell_with_a_parameter_server_restart_together() -> None:
 
 
 def test_without_parameter_servers_all_workers_restart_together() -> None:
-    """MultiWorkerMirroredStrategy cannot take back a single worker, so the whole group restarts."""
+    """With MultiWorkerMirroredStrategy, a single worker cannot join again, so the whole group
+    restarts.
+    """
     story = Story(spec_of(worker=3))
     story.ends("worker-2", Cause.KILLED, signal=9)
     assert {t.attempt for t in story.tasks.values()} == {2}
@@ -164,7 +170,9 @@ def test_the_fourth_disruption_is_not_healed() -> None:
 
 
 def test_retries_come_ten_twenty_and_forty_seconds_apart() -> None:
-    """--restarts N retries a failing program, and the failure after the last retry ends the run."""
+    """`--restarts N` retries a failing program N times; the failure after the last retry ends the
+    run.
+    """
     story = Story(spec_of(lifecycle=Lifecycle(restarts=2)))
     for number, delay in enumerate((10, 20), 1):
         story.ends("worker-0", Cause.ERROR, exit_code=1)
@@ -181,7 +189,9 @@ def test_retries_come_ten_twenty_and_forty_seconds_apart() -> None:
 
 
 def test_a_lost_node_keeps_the_window_open() -> None:
-    """While a node is NotReady, failures wait up to 90 s for their cause."""
+    """While a node is NotReady, the run waits up to 90 s before it decides the cause of a
+    failure.
+    """
     story = Story(spec_of())
     story.not_ready = True
     story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)
@@ -192,7 +202,9 @@ def test_a_lost_node_keeps_the_window_open() -> None:
 
 
 def test_tasks_that_fail_alike_are_no_consequence_of_each_other() -> None:
-    """Workers with the same error in their own program are reported to fail alike."""
+    """If workers fail with the same error of the program, the message says that they failed
+    alike.
+    """
     story = Story(spec_of(worker=3))
     for task in ("worker-1", "worker-0"):
         story.ends(task, Cause.ERROR, exit_code=1, last_lines=("ValueError: bad shape",))
@@ -203,8 +215,8 @@ def test_tasks_that_fail_alike_are_no_consequence_of_each_other() -> None:
 
 
 def test_a_program_that_never_runs_fails_the_cluster_at_once() -> None:
-    """A wrong checksum is reported with the real one, without a search for another cause, and
-    without a retry, which would find the same checksum.
+    """A wrong checksum is reported at once, with the real checksum. There is no search for another
+    cause, and no retry, which would find the same checksum.
     """
     values = {"source": "train.py", "expected": "0" * 64, "found": "f" * 64}
     story = Story(spec_of(worker=3, lifecycle=Lifecycle(restarts=3)))

@@ -119,7 +119,9 @@ def test_what_was_said_is_not_said_again(ended: TaskFailure, sentence: str) -> N
 
 
 def test_log_noise_is_not_the_reason() -> None:
-    """The quoted line is the exception, not a log line of TensorFlow or a caret below code."""
+    """The line that a message quotes is the exception, not a log line of TensorFlow or a caret
+    below code.
+    """
     ended = failure(
         "Traceback (most recent call last):",
         '  File "train.py", line 3, in <module>',
@@ -195,8 +197,8 @@ SAMPLES: list[dict[str, Any]] = json.loads((DATA / "messages.json").read_text("u
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample["en"][:40])
 def test_codes_become_sentences_in_the_readers_language(sample: dict[str, Any]) -> None:
-    """A record's codes become English or Chinese messages; an unknown one is shown as stored. The
-    page does the same: labextension/test/messages.test.ts.
+    """The codes in a record become English or Chinese messages; an unknown code is shown as stored.
+    labextension/test/messages.test.ts tests the same for the page.
     """
     stored = {"at": 0, "reason": "", "message": "", **sample}
     event = msgspec.convert(
@@ -218,7 +220,7 @@ def test_codes_become_sentences_in_the_readers_language(sample: dict[str, Any]) 
     ],
 )
 def test_values_of_any_kind_are_told(code: str, params: dict[str, Any]) -> None:
-    """No values in a hand-written record make a view fail."""
+    """Whatever values a hand-written record has, no view fails."""
     told = {
         "at": 0,
         "reason": "",
@@ -229,7 +231,9 @@ def test_values_of_any_kind_are_told(code: str, params: dict[str, Any]) -> None:
 
 
 def _messages_in_code() -> Iterator[tuple[str, str, set[str] | None]]:
-    """Yield each `Message("Code", {...})` of the package: place, code, and values if plain."""
+    """Yield each `Message("Code", {...})` in the package: its place, its code, and the names of its
+    values, or `None` if these are not literal.
+    """
     for path in sorted((ROOT / "tfcluster_magic").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
@@ -245,7 +249,7 @@ def _messages_in_code() -> Iterator[tuple[str, str, set[str] | None]]:
 
 
 def _places(code: str) -> set[str]:
-    """Return the names of the placeholders in a text."""
+    """Return the names of the placeholders in the text of a code."""
     text = TEXTS[code]
     forms = (text,) if isinstance(text, str) else text
     names = {name for form in forms for _t, name, _f, _c in string.Formatter().parse(form) if name}

@@ -23,7 +23,7 @@ from tfcluster_magic.spec import (
 
 
 def test_a_cluster_whose_tasks_are_up_is_running() -> None:
-    """Starting becomes Running when every task is ready."""
+    """The phase changes from Starting to Running when every task is ready."""
     story = Story(spec_of())
     assert story.status.phase is Phase.RUNNING
     assert sorted(story.tasks) == ["ps-0", "worker-0", "worker-1"]
@@ -51,8 +51,8 @@ def test_parameter_servers_are_reclaimed_after_success() -> None:
 
 
 def test_a_success_that_trained_nothing_says_so_to_the_end() -> None:
-    """A checkpoint that left a worker nothing to train stays in the message, also after the
-    reclaim.
+    """If a worker had nothing left to train, the message names the checkpoint with which it began,
+    also after the reclaim.
     """
     story = Story(spec_of())
     found = FoundCheckpoint(checkpoint="model.ckpt-800", folder="/m", run="old-1", steps=1)
@@ -80,7 +80,9 @@ def test_where_results_are_is_said_once() -> None:
 
 
 def test_a_stop_after_success_reclaims_at_once() -> None:
-    """Stopping a successful run reclaims its parameter servers at once, and it stays Succeeded."""
+    """Stopping a successful run reclaims its parameter servers at once, and the run stays
+    Succeeded.
+    """
     story = Story(spec_of())
     for task in ("worker-0", "worker-1"):
         story.ends(task, Cause.COMPLETED, exit_code=0)
@@ -90,8 +92,8 @@ def test_a_stop_after_success_reclaims_at_once() -> None:
 
 
 def test_the_chiefs_success_is_enough_when_asked_for() -> None:
-    """With successPolicy chief the run succeeds with the chief, and the workers are stopped at
-    once.
+    """With the success policy `chief`, the run succeeds when the chief does, and the workers are
+    stopped at once.
     """
     spec = spec_of(lifecycle=Lifecycle(success_policy=SuccessPolicy.CHIEF), chief=1, worker=2, ps=1)
     story = Story(spec)
@@ -112,8 +114,8 @@ def test_the_chiefs_success_is_enough_when_asked_for() -> None:
 def test_the_chief_decides_where_there_is_one(
     policy: SuccessPolicy | None, chief: int, ends_with: str
 ) -> None:
-    """With a chief, the run succeeds when the chief does; without one, when all workers do. A
-    policy overrides both.
+    """By default, a run with a chief succeeds when the chief does, and a run without a chief when
+    all workers do. `successPolicy` overrides both defaults.
     """
     spec = spec_of(lifecycle=Lifecycle(success_policy=policy), chief=chief, worker=2, ps=1)
     story = Story(spec)
@@ -126,7 +128,9 @@ def test_the_chief_decides_where_there_is_one(
 
 
 def test_workers_that_a_chief_has_left_may_end_by_themselves() -> None:
-    """If the chief's success counts by default, the workers have reclaimAfter to end."""
+    """If the chief's success decides by default, the workers have the time `reclaimAfter` to
+    end.
+    """
     story = Story(spec_of(chief=1, worker=2, ps=1))
     story.ends("chief-0", Cause.COMPLETED, exit_code=0)
     assert story.status.phase is Phase.SUCCEEDED
@@ -139,8 +143,8 @@ def test_workers_that_a_chief_has_left_may_end_by_themselves() -> None:
 
 
 def test_who_waits_for_whom_is_told() -> None:
-    """If one worker has finished and the others do nothing, the run says within a minute which task
-    waits for which task, since when, and what to do; the message disappears once they continue.
+    """If one worker has finished and the others do nothing, the message says within a minute which
+    task waits for which task, since when, and what to do. It disappears once the workers continue.
     """
     story = Story(spec_of())
     story.passes(20)
@@ -167,7 +171,9 @@ def test_who_waits_for_whom_is_told() -> None:
 
 
 def test_all_may_wait_for_their_data() -> None:
-    """If no task has finished it takes a minute until the run reports a standstill."""
+    """If no task has finished, a standstill is reported only after a minute, because all tasks may
+    wait for data.
+    """
     story = Story(spec_of(worker=2))
     story.falls_quiet("worker-0", "worker-1")
     story.passes(59)
@@ -178,8 +184,8 @@ def test_all_may_wait_for_their_data() -> None:
 
 
 def test_one_that_works_is_enough() -> None:
-    """If any task works, or the state is unknown, nothing is reported and stallTimeout does not
-    run.
+    """If any task works, or it is unknown whether a task works, nothing is reported and the time of
+    `stallTimeout` does not begin.
     """
     story = Story(spec_of(lifecycle=Lifecycle(stall_timeout=60)))
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)
@@ -192,8 +198,8 @@ def test_one_that_works_is_enough() -> None:
 
 
 def test_a_standstill_is_ended_when_that_is_asked_for() -> None:
-    """After stallTimeout the run ends as Stalled, and the message names a task that waits for one
-    which has finished.
+    """After `stallTimeout`, the run ends as Stalled, and the message names a task that waits for a
+    finished task.
     """
     story = Story(spec_of(lifecycle=Lifecycle(stall_timeout=120), ps=1, worker=3))
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)
@@ -210,7 +216,9 @@ def test_a_standstill_is_ended_when_that_is_asked_for() -> None:
 
 
 def test_what_was_read_late_counts_as_far_as_it_was_read() -> None:
-    """If logs are read rarely, only the time up to the last read counts."""
+    """If logs are read rarely, a standstill counts only up to the last time at which they were
+    read.
+    """
     story = Story(spec_of(lifecycle=Lifecycle(stall_timeout=100), worker=2))
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)
     since = story.now
@@ -222,8 +230,8 @@ def test_what_was_read_late_counts_as_far_as_it_was_read() -> None:
 
 
 def test_a_task_that_began_late_has_its_time() -> None:
-    """A run that does not start in time fails at startTimeout; for a task whose pod came late, half
-    of startTimeout is added.
+    """A run that does not start in time fails at `startTimeout`; if the pod of a task came late,
+    half of `startTimeout` is added.
     """
     spec = spec_of(lifecycle=Lifecycle(start_timeout=100), worker=1)
     story = Story(spec, obeys=False)
@@ -237,7 +245,9 @@ def test_a_task_that_began_late_has_its_time() -> None:
 
 
 def test_how_a_task_counts_as_started_is_a_warning() -> None:
-    """A running task whose own port is closed is named in a warning, once for each reason."""
+    """A task that counts as started although its own port is closed is named in a warning, once for
+    each reason.
+    """
     story = Story(spec_of(worker=3))
     odd = messages.start_oddity("worker-0", "ports", 2222, [18888], 0, 0)
     more = messages.start_oddity("worker-1", "ports", 2222, [18889], 0, 0)
@@ -252,8 +262,8 @@ def test_how_a_task_counts_as_started_is_a_warning() -> None:
 
 @pytest.mark.parametrize("first", ["evaluator-0", "worker-0"])
 def test_an_evaluator_that_fails_decides_nothing(first: str) -> None:
-    """A run whose training succeeds has succeeded, whether its evaluator failed before or after,
-    and the message has the evaluator's end.
+    """A run whose training succeeds has succeeded, whether its evaluator failed before or after.
+    The message says how the evaluator ended.
     """
     story = Story(spec_of(worker=1, evaluator=1))
     broken = {"exit_code": 1, "last_lines": ("Traceback", "KeyError: 'evaluator'")}
@@ -304,7 +314,9 @@ def test_a_disrupted_evaluator_is_healed() -> None:
     ],
 )
 def test_an_evaluator_has_its_time_after_success(quiet: bool, said: str) -> None:
-    """After a success the evaluator has reclaimAfter to finish, and the message has its end."""
+    """After a success, the evaluator has the time `reclaimAfter` to finish, and the message says
+    how it ended.
+    """
     story = Story(spec_of(worker=1, evaluator=1))
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)
     assert "evaluator-0 will be reclaimed 30s later" in story.status.message
@@ -318,7 +330,9 @@ def test_an_evaluator_has_its_time_after_success(quiet: bool, said: str) -> None
 
 
 def test_an_evaluator_that_ends_by_itself_is_done() -> None:
-    """An evaluator that exits 0 has finished, before or after the others."""
+    """An evaluator that exits with 0 has finished, whether this is before or after the other
+    tasks.
+    """
     story = Story(spec_of(worker=1, evaluator=1))
     story.ends("evaluator-0", Cause.COMPLETED, exit_code=0)
     story.passes(60)
@@ -329,7 +343,7 @@ def test_an_evaluator_that_ends_by_itself_is_done() -> None:
 
 
 def test_nobody_waits_for_an_evaluator_beyond_the_start() -> None:
-    """An evaluator that does not start within startTimeout does not stop the training."""
+    """An evaluator that does not start within `startTimeout` does not stop the training."""
     story = Story(
         spec_of(lifecycle=Lifecycle(start_timeout=60), worker=1, evaluator=1), obeys=False
     )
@@ -343,7 +357,9 @@ def test_nobody_waits_for_an_evaluator_beyond_the_start() -> None:
 
 
 def test_start_timeout_names_who_is_missing() -> None:
-    """A cluster that does not start fails after startTimeout and names the missing tasks."""
+    """A run that does not start fails after `startTimeout`, and the message names the missing
+    tasks.
+    """
     story = Story(spec_of(lifecycle=Lifecycle(start_timeout=60)), admitted=True, obeys=False)
     assert story.status.message == "Waiting for worker-0, worker-1, ps-0 to start (0 of 3 ready)."
     story.obeys = True
@@ -353,8 +369,8 @@ def test_start_timeout_names_who_is_missing() -> None:
 
 
 def test_what_the_world_knows_of_a_start_is_told() -> None:
-    """The reasons why tasks are not up are in the message, for each task, and in a timeout's
-    message.
+    """The message of a run has the reason why each task has not started; the message of a timeout
+    has these reasons, too.
     """
     story = Story(spec_of(lifecycle=Lifecycle(start_timeout=60)), admitted=True, obeys=False)
     story.why = (
@@ -379,11 +395,11 @@ def test_what_the_world_knows_of_a_start_is_told() -> None:
 
 
 def test_an_image_that_no_registry_has_is_not_waited_for() -> None:
-    """A task whose image is missing fails its run imageTimeout after it got a node, with the image
-    and the registry's message; an image that is being pulled has startTimeout.
+    """If a task's image is missing, the run fails `imageTimeout` after the task got a node, with
+    the image and the registry's message. An image that is being pulled has the time `startTimeout`.
     """
     story = Story(spec_of(lifecycle=Lifecycle(image_timeout=30), worker=1), obeys=False)
-    story.passes(100)  # without a node for a while
+    story.passes(100)  # the task has no node for 100 s
     bound = msgspec.structs.replace(story.tasks["worker-0"], ready=False, since=story.now)
     story.tasks["worker-0"] = bound
 
@@ -416,8 +432,8 @@ def test_an_image_that_no_registry_has_is_not_waited_for() -> None:
     ],
 )
 def test_a_limit_reached_amid_a_failure_blames_the_failure(limits: Lifecycle, ready: bool) -> None:
-    """If a run reaches a limit while a failure is investigated or retried, its cause is the
-    failure.
+    """If a run reaches a limit while a failure is investigated or retried, the failure is reported
+    as the cause.
     """
     story = Story(spec_of(lifecycle=limits), obeys=ready)
     story.obeys = True
@@ -438,7 +454,9 @@ def test_a_limit_reached_amid_a_failure_blames_the_failure(limits: Lifecycle, re
 def test_a_limit_reached_after_a_healing_blames_nothing_that_was_healed(
     limits: Lifecycle, reason: Reason, culprit: str | None
 ) -> None:
-    """A task that was restarted is not the cause when a run reaches a limit later."""
+    """If a run reaches a limit after a task was restarted, that task is not reported as the
+    cause.
+    """
     story = Story(spec_of(lifecycle=limits), obeys=False)
     story.ends("ps-0", Cause.KILLED, signal=9)
     story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)
@@ -453,7 +471,7 @@ def test_a_limit_reached_after_a_healing_blames_nothing_that_was_healed(
     ("mode", "phase"), [(Mode.BETWEEN_GRAPH, Phase.FAILED), (Mode.IN_GRAPH, Phase.STOPPED)]
 )
 def test_max_duration_ends_a_run(mode: Mode, phase: Phase) -> None:
-    """A program that exceeds maxDuration has failed; In-Graph servers are only stopped."""
+    """A program that exceeds `maxDuration` has failed; In-Graph servers are stopped."""
     story = Story(spec_of(mode, Lifecycle(max_duration=100)))
     story.passes(100)
     assert story.status.phase is phase and story.status.reason is Reason.MAX_DURATION
@@ -461,7 +479,7 @@ def test_max_duration_ends_a_run(mode: Mode, phase: Phase) -> None:
 
 
 def test_idle_servers_are_stopped() -> None:
-    """An unused In-Graph cluster ends after idleTimeout, counted from its last user."""
+    """An unused In-Graph cluster ends after `idleTimeout`, counted from its last use."""
     story = Story(spec_of(Mode.IN_GRAPH))
     start = story.now
     for name, since in (("ps-0", 5.0), ("worker-0", 10.0)):
@@ -491,8 +509,8 @@ def test_stop_wins_over_healing() -> None:
 
 
 def test_a_parameter_server_that_leaves_early_is_named() -> None:
-    """Workers cannot finish without a parameter server, so a server that exits 0 by itself is the
-    cause.
+    """Workers cannot finish without a parameter server, so a parameter server that exits with 0 by
+    itself is the cause of the failure.
     """
     story = Story(spec_of())
     story.ends("ps-0", Cause.COMPLETED, exit_code=0)
@@ -503,7 +521,7 @@ def test_a_parameter_server_that_leaves_early_is_named() -> None:
 
 
 def test_queued_waits_and_gives_up_after_its_time_out() -> None:
-    """A run that is not admitted reports its reason, and ends after queueTimeout."""
+    """A run that is not admitted reports the reason, and ends after `queueTimeout`."""
     story = Story(spec_of(lifecycle=Lifecycle(queue_timeout=50)), admitted=False, obeys=True)
     assert story.status.phase is Phase.QUEUED and not story.tasks
     story.passes(50)
@@ -511,7 +529,9 @@ def test_queued_waits_and_gives_up_after_its_time_out() -> None:
 
 
 def test_tasks_that_came_up_while_nobody_looked_did_start() -> None:
-    """If the first turn after startTimeout finds every task up the run is Running."""
+    """If the first turn after `startTimeout` finds that every task has started, the run is
+    Running.
+    """
     story = Story(spec_of(lifecycle=Lifecycle(start_timeout=60)), obeys=False)
     story.tasks = {
         name: msgspec.structs.replace(task, ready=True) for name, task in story.tasks.items()

@@ -1,4 +1,6 @@
-"""Messages of real failures, from the whole outputs of the programs (tests/data/failures)."""
+"""Messages about real failures, computed from the complete outputs of programs in
+tests/data/failures.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ PROJECT = "/home/ada/project"
 
 
 def end_of(name: str, at: float = 1.0) -> TaskExit:
-    """Return the end of a task that printed this, as its runtime reports it."""
+    """Return the end of a task that printed the recorded output `name`, as the runtime reports
+    it.
+    """
     how = FAILURES[name]
     cause = how.get("cause", "Error" if how["exit"] else "Completed")
     crash = CRASHES.get(how["exit"]) if cause == "Error" else None
@@ -35,7 +39,9 @@ def end_of(name: str, at: float = 1.0) -> TaskExit:
 
 
 def test_every_output_has_its_sentence() -> None:
-    """Each recorded output is in the table, which has at least forty failures."""
+    """Each recorded output is in the table of expected messages; at least forty failures are
+    recorded.
+    """
     outputs = {path.stem for path in FOLDER.glob("*.txt")}
     assert outputs - set(FAILURES) == set()
     assert sum(how["exit"] != 0 for how in FAILURES.values()) >= 40
@@ -43,8 +49,8 @@ def test_every_output_has_its_sentence() -> None:
 
 @pytest.mark.parametrize("name", [n for n, how in FAILURES.items() if how["exit"]])
 def test_a_failure_is_told_by_its_cause_and_what_to_do(name: str) -> None:
-    """The message has the exception with the user's own line, and advice for known ones; the loss
-    of a peer is distinguished from a failure of the program itself.
+    """The message has the exception with the line of the user's own program and, for known
+    exceptions, advice. The loss of a peer is distinguished from a failure of the program itself.
     """
     how, ended = FAILURES[name], end_of(name)
     failure = TaskFailure(task="worker-0", attempt=1, exit=ended)
@@ -56,8 +62,8 @@ def test_a_failure_is_told_by_its_cause_and_what_to_do(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n, how in FAILURES.items() if not how["exit"]])
 def test_an_error_that_a_success_hides_is_a_warning(name: str) -> None:
-    """A dead thread or process, or an error hidden by a pipe, is a warning although the task
-    succeeded; an end without an error causes none.
+    """If a task succeeds although a thread or process died, or a pipe hid an error, a warning says
+    so. An end without an error causes no warning.
     """
     story = Story(spec_of(worker=1))
     story.tasks["worker-0"] = msgspec.structs.replace(story.tasks["worker-0"], exit=end_of(name))
@@ -117,8 +123,8 @@ def test_an_error_that_a_success_hides_is_a_warning(name: str) -> None:
 def test_of_several_tasks_the_one_is_named_that_the_others_followed(
     ends: dict[str, str], reason: Reason, culprit: str, words: str
 ) -> None:
-    """Tasks are judged in the order of their ends: one that lost a peer is not blamed, but a worker
-    that finished while others still trained is.
+    """Tasks are judged in the order of their ends. A task that lost a peer is not blamed; a worker
+    that finished while others still trained is blamed.
     """
     story = Story(spec_of(worker=2))
     for seconds, (task, name) in enumerate(ends.items()):
@@ -132,7 +138,9 @@ def test_of_several_tasks_the_one_is_named_that_the_others_followed(
 
 
 def test_a_failure_of_its_own_shows_at_once() -> None:
-    """An exception is shown once its task has ended, although the cause is settled later."""
+    """An exception is shown as soon as its task has ended, although the cause of the run's failure
+    is decided later.
+    """
     story = Story(spec_of(worker=2))
     ended = end_of("tf_function")
     story.tasks["worker-0"] = msgspec.structs.replace(story.tasks["worker-0"], exit=ended)
@@ -143,8 +151,8 @@ def test_a_failure_of_its_own_shows_at_once() -> None:
 
 
 def test_an_error_long_before_the_end_is_kept() -> None:
-    """A thread that died is reported after any amount of output; an error after which a program
-    continued is not taken for the cause of its end.
+    """A thread that died is reported after any amount of further output. An error after which the
+    program continued does not count as the cause of its end.
     """
     last = LastLines()
     last.put((FOLDER / "thread.txt").read_bytes())

@@ -1,4 +1,4 @@
-"""Recorded decisions of real runs, decided again without a cluster."""
+"""Recorded decisions of real runs, which are repeated without a cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def meaning(decision: Decision) -> Decision:
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.stem)
 def test_a_recorded_run_is_decided_the_same_way_today(recording: Path) -> None:
-    """Every decision of a recorded run is the same again."""
+    """From the recorded observations of a run, the lifecycle makes the recorded decisions."""
     steps = 0
     for step, today in replay(recording.read_bytes().splitlines()):
         assert meaning(today) == meaning(step.decision)

@@ -25,7 +25,7 @@ __all__ = ["here"]  # a fixture used by the tests below
 def shell(here: Path) -> Iterator[InteractiveShell]:
     """IPython with the extension loaded."""
     if not hasattr(start_ipython, "already_called"):
-        InteractiveShell.clear_instance()  # the shell of an earlier widget test
+        InteractiveShell.clear_instance()  # removes the shell that an earlier widget test left
     start_ipython()
     shell = InteractiveShell.instance()
     shell.extension_manager.load_extension("tfcluster_magic")
@@ -39,7 +39,9 @@ def execute(shell: InteractiveShell, cell: str) -> ExecutionResult:
 
 
 def test_the_value_of_a_launch_is_the_handle_of_the_run(shell: InteractiveShell) -> None:
-    """`cluster = %tfcluster launch …` can be waited for and read."""
+    """The value of `cluster = %tfcluster launch …` is the handle of the run, by which a cell can
+    wait for the run and read it.
+    """
     execute(shell, "cluster = %tfcluster launch hello.py --workers 1")
     cluster = shell.user_ns["cluster"]
 
@@ -53,7 +55,9 @@ def test_the_value_of_a_launch_is_the_handle_of_the_run(shell: InteractiveShell)
 def test_the_rest_of_a_cell_is_the_program(
     shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`%%tfcluster launch` takes the options of the line, and the program's arguments."""
+    """`%%tfcluster launch` launches the cell, with the options and the program's arguments on its
+    first line.
+    """
     line = "%%tfcluster launch --workers 1 --name mine --follow -- a b"
     result = execute(shell, f"{line}\nimport sys\nprint(sys.argv[1:])")
 
@@ -70,7 +74,9 @@ def test_variables_of_the_notebook_are_filled_in(shell: InteractiveShell) -> Non
 
 
 def test_a_failed_run_that_was_waited_for_fails_the_cell(shell: InteractiveShell) -> None:
-    """Run All, nbconvert and papermill stop at a failed cluster."""
+    """A cell that waited for a failed run fails, so that Run All, nbconvert and papermill stop at
+    it.
+    """
     result = execute(shell, "%tfcluster launch fail.py --workers 1 --ps 1 --wait")
 
     assert isinstance(result.error_in_exec, ClusterFailed)
@@ -80,7 +86,9 @@ def test_a_failed_run_that_was_waited_for_fails_the_cell(shell: InteractiveShell
 def test_a_status_names_commands_as_they_are_typed_in_a_cell(
     shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`%tfcluster status` says `%tfcluster logs`, as the card and the exception do."""
+    """The output of `%tfcluster status` names the command `%tfcluster logs`, as the card and the
+    exception do.
+    """
     execute(shell, "%tfcluster launch fail.py --workers 1 --wait")
     capsys.readouterr()
     execute(shell, "%tfcluster status fail")
@@ -108,7 +116,7 @@ def test_what_is_wrong_fails_the_cell_with_one_message_and_no_traceback(
     cell: str,
     said: str,
 ) -> None:
-    """A wrong line raises an error, shows only its message, and leaves nothing behind."""
+    """A wrong line fails the cell with one message and no traceback, and leaves nothing behind."""
     result = execute(shell, cell)
     shown = capsys.readouterr().out
 
@@ -131,7 +139,7 @@ def test_names_that_a_cell_does_not_define_are_told(
 def test_the_bare_magic_shows_the_runs_and_how_to_launch(
     shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The bare magic says how to launch."""
+    """The magic without arguments lists the runs and says how to launch."""
     execute(shell, "%tfcluster")
 
     assert "%tfcluster launch train.py" in capsys.readouterr().out
@@ -140,7 +148,9 @@ def test_the_bare_magic_shows_the_runs_and_how_to_launch(
 def test_deleting_output_is_refused_with_the_line_that_does_it(
     shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Notebooks ask no questions, because Run All would hang; the message has the line to run."""
+    """The magic asks no questions, because Run All would hang. Instead, the message has the line
+    that deletes the output.
+    """
     execute(shell, "_ = %tfcluster launch hello.py --workers 1 --wait")
     execute(shell, "%tfcluster delete hello --with-logs")
 
@@ -202,7 +212,7 @@ def test_a_handle_of_a_deleted_run_says_so_once(
 
 
 def test_a_handle_stops_its_run(shell: InteractiveShell) -> None:
-    """After `cluster.stop()` nothing is left."""
+    """After `cluster.stop()`, no task is left."""
     execute(shell, "cluster = %tfcluster launch sleep.py --workers 1")
     cluster = shell.user_ns["cluster"]
 

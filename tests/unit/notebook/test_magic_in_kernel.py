@@ -23,7 +23,9 @@ __all__ = ["here"]  # a fixture used by the tests below
 
 
 def test_a_notebook_shows_a_run_once_and_keeps_it_up_to_date(here: Path) -> None:
-    """A run is one output in three forms, updated in place; followed lines go to stdout."""
+    """A run is shown as one output in three forms, which is updated in place; followed lines go to
+    stdout.
+    """
     waited, followed, last, error = _notebook(
         "%tfcluster launch hello.py --workers 1 --wait",
         "run = %tfcluster launch hello.py --workers 1 --follow\nrun",
@@ -45,7 +47,7 @@ def test_a_notebook_shows_a_run_once_and_keeps_it_up_to_date(here: Path) -> None
 
 
 def test_a_notebook_as_html_shows_the_card_with_its_time(here: Path) -> None:
-    """HTML by nbconvert shows the card instead of JSON."""
+    """HTML that nbconvert exports shows the card, with its time, instead of JSON."""
     notebook = _make("%load_ext tfcluster_magic", "%tfcluster launch hello.py --workers 1 --wait")
     NotebookClient(notebook, timeout=180, kernel_name="python3").execute()
     page, _ = HTMLExporter().from_notebook_node(notebook)
@@ -58,7 +60,9 @@ def test_a_notebook_as_html_shows_the_card_with_its_time(here: Path) -> None:
 def test_interrupting_a_cell_detaches_and_the_run_goes_on(
     here: Path, wait_for: Callable[..., None]
 ) -> None:
-    """An interrupted cell ends without an error, says how to reconnect, and sets the handle."""
+    """An interrupted cell ends without an error, says how to reconnect, and sets the variable to
+    the run's handle.
+    """
     _, cell, after = _interrupted(
         wait_for,
         "%load_ext tfcluster_magic",
@@ -95,7 +99,7 @@ def test_interrupting_a_wait_says_in_one_line_that_the_run_goes_on(
 
 
 def test_a_wait_brings_the_card_above_it_up_to_date(here: Path) -> None:
-    """A wait updates the card of a launch in the same cell instead of showing another one."""
+    """A wait updates the card of a launch in the same cell instead of showing a second card."""
     same, last = _notebook(
         "run = %tfcluster launch hello.py --workers 1\nrun.wait()",
         "again = %tfcluster launch hello.py --workers 1\nagain.wait()\nprint('over')",
@@ -107,7 +111,7 @@ def test_a_wait_brings_the_card_above_it_up_to_date(here: Path) -> None:
 
 
 def _interrupted(wait_for: Callable[..., None], *cells: str) -> list[Any]:
-    """Run cells, interrupt the waiting or following one once it shows its run, and return all
+    """Run cells; interrupt the cell that waits or follows once it shows its run; return all
     outputs.
     """
     notebook = _make(*cells)

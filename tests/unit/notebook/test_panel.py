@@ -1,4 +1,6 @@
-"""The panel, with real runs through its buttons; the kernel's side needs no browser."""
+"""The panel, whose buttons launch and stop real runs; only the kernel's side is tested, so no
+browser is needed.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,7 @@ def test_a_form_that_is_filled_in_launches_and_the_run_appears(
 def test_a_launch_under_way_cannot_be_sent_twice(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor, slow_program: SlowProgram
 ) -> None:
-    """Typing during a download does not enable the button."""
+    """While a launch downloads its program, typing does not enable the launch button again."""
     panel.form.program.value = slow_program.url
     wait_for(lambda: not panel.form.launch.disabled, "a URL is not fetched while one types")
     panel.form.launch.click()
@@ -122,7 +124,7 @@ def test_deleting_a_run_that_goes_on_says_that_it_is_stopped(
 def test_a_form_that_would_be_refused_says_so_and_cannot_be_sent(
     panel: Panel, wait_for: WaitFor
 ) -> None:
-    """Problems are shown while typing, and the text stays."""
+    """Problems of the form are shown while the user types, and the typed text stays."""
     panel.form.program.value = "nowhere.py"
     panel.form.fields["workers"].value = "many"
     wait_for(lambda: "nowhere.py" in panel.form.verdict.value)
@@ -140,7 +142,7 @@ def test_no_two_fields_of_the_form_have_the_same_label(panel: Panel) -> None:
 
 
 def test_an_open_quote_in_the_arguments_is_named(panel: Panel, wait_for: WaitFor) -> None:
-    """Arguments are parsed like shell words."""
+    """Arguments are parsed like words in a shell, so an open quote is a problem."""
     panel.form.program.value = "hello.py"
     panel.form.arguments.value = "--name 'x"
     wait_for(lambda: "is not closed" in panel.form.verdict.value)
@@ -149,7 +151,9 @@ def test_an_open_quote_in_the_arguments_is_named(panel: Panel, wait_for: WaitFor
 def test_what_code_launched_is_shown_and_can_be_stopped(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """A run launched by code appears; stopping it asks first and does not block the panel."""
+    """A run launched by code appears in the list; its stop button asks first and does not block the
+    panel.
+    """
     manager.launch("sleep.py", workers=1)
     wait_for(lambda: "sleep-1" in rows(panel))
     row = rows(panel)["sleep-1"]
@@ -167,7 +171,7 @@ def test_what_code_launched_is_shown_and_can_be_stopped(
 def test_an_answer_no_does_nothing(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """Cancel leaves the run alone."""
+    """If the user answers with Cancel, nothing happens to the run."""
     manager.launch("sleep.py", workers=1)
     wait_for(lambda: "sleep-1" in rows(panel))
     row = rows(panel)["sleep-1"]
@@ -207,8 +211,8 @@ def test_logs_are_shown_as_text(panel: Panel, manager: ClusterManager, wait_for:
 def test_resources_are_shown_instead_of_logs(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """The button shows the table of `%tfcluster top` below the row, in the place of the logs, and
-    hides it.
+    """The resources button shows the table of `%tfcluster top` below the row, instead of the logs;
+    a second click hides the table.
     """
     manager.launch("sleep.py", workers=1)
     wait_for(lambda: "sleep-1" in rows(panel))
@@ -245,7 +249,9 @@ def test_a_button_that_is_refused_says_why(
 def test_tensorboard_is_shown_as_the_magic_shows_it(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """With the extension, a tab opens; without it, a link is shown."""
+    """With the JupyterLab extension, TensorBoard opens in a tab; without the extension, a link is
+    shown.
+    """
     manager.launch("hello.py", workers=1)
     wait_for(lambda: "hello-1" in rows(panel))
     row = rows(panel)["hello-1"]
@@ -262,7 +268,9 @@ def test_tensorboard_is_shown_as_the_magic_shows_it(
 def test_a_long_list_shows_the_newest_and_a_filter_finds_the_others(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """Hundreds of runs do not create hundreds of widgets."""
+    """Hundreds of runs do not create hundreds of widgets: the panel shows the newest runs, and a
+    filter finds the others.
+    """
     count = MOST_ROWS + 3
     for number in range(count):
         manager.launch("hello.py", workers=1, name=f"run-{chr(97 + number)}")
@@ -277,7 +285,7 @@ def test_a_long_list_shows_the_newest_and_a_filter_finds_the_others(
 def test_a_closed_panel_leaves_no_thread_of_its_own(
     manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """The watcher ends with its last panel."""
+    """When the last panel is closed, the watcher's thread ends."""
     panel = Panel(manager, RunWatcher(manager))
     assert any(t.name.startswith("tfcluster-watcher") for t in threading.enumerate())
     panel.close()
@@ -307,8 +315,8 @@ def test_the_empty_list_says_what_a_cluster_is(panel: Panel) -> None:
 def test_a_project_offers_its_configurations(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """The form has a field for configurations only if the program is a project. It launches with
-    the chosen configuration, and its line shows the choice.
+    """The form has a field for configurations only if the program is a project. The form launches
+    with the chosen configuration, and its command line shows the choice.
     """
     Path("digits").mkdir()
     Path("digits/tfcluster.yaml").write_text(

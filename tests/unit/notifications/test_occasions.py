@@ -1,4 +1,4 @@
-"""Events follow only from records, and each event is one message for each rule."""
+"""Events that follow only from records; each event is one message for each rule."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def told(cluster: TFCluster, *rules: NotificationRule, now: float = 100.0) -> li
 
 
 def test_an_end_is_told_once_whatever_the_rule_asks_for() -> None:
-    """A failure for lack of memory that matches three events of a rule is one message."""
+    """A failure because of memory matches three kinds of events of a rule, but is one message."""
     ended = run(Phase.FAILED, Reason.OOM_KILLED, finished_at=50.0)
     assert told(ended, rule(Occasion.FAILED, Occasion.FINISHED, Occasion.OUT_OF_MEMORY)) == ["end"]
     assert told(ended, rule(Occasion.STALLED)) == []
@@ -47,7 +47,7 @@ def test_an_end_is_told_once_whatever_the_rule_asks_for() -> None:
 
 
 def test_what_was_before_a_rule_and_other_runs_are_not_told() -> None:
-    """A new rule reports no earlier events, and a rule with `--only` no other runs."""
+    """A new rule reports no earlier events; a rule with `--only` reports no other runs."""
     every = rule(Occasion.FINISHED)
     assert told(run(Phase.FAILED, finished_at=9.0), every) == []
     ended = run(Phase.FAILED, finished_at=50.0)
@@ -56,7 +56,9 @@ def test_what_was_before_a_rule_and_other_runs_are_not_told() -> None:
 
 
 def test_a_wait_and_a_stall_are_told_at_their_time() -> None:
-    """A run is reported as queued after the rule's time, and each stall is reported once."""
+    """A run is reported as queued once it has been queued for the rule's time, and each stall is
+    reported once.
+    """
     waits = rule(Occasion.QUEUED, queued_longer_than=60.0)
     queued = run(Phase.QUEUED, Reason.QUEUED, queued_at=20.0)
     assert told(queued, waits, now=79.0) == []
@@ -69,7 +71,7 @@ def test_a_wait_and_a_stall_are_told_at_their_time() -> None:
 
 
 def test_noting_again_changes_nothing() -> None:
-    """The same record seen again, before or after sending, gives no second message."""
+    """If the same record is read again, before or after sending, there is no second message."""
     rules = [rule(Occasion.FAILED)]
     events = occasions.run_events(run(Phase.FAILED, finished_at=50.0), rules, 100.0)
     kept = attempts.note(Deliveries(), rules, events, 100.0)
@@ -80,7 +82,7 @@ def test_noting_again_changes_nothing() -> None:
 
 
 def test_a_message_is_tried_for_a_day_and_not_longer() -> None:
-    """Attempts get rarer and rarer, and the last one is a day after the first."""
+    """The pauses between attempts grow, and the last attempt comes a day after the first."""
     rules, key = [rule(Occasion.FAILED)], ("r", "u", "end")
     events = occasions.run_events(run(Phase.FAILED, finished_at=50.0), rules, 100.0)
     kept, now = attempts.note(Deliveries(), rules, events, 100.0), 100.0
@@ -108,7 +110,7 @@ def test_what_is_kept_is_bounded_and_what_is_forgotten_stays_told() -> None:
 
 
 def test_a_time_ahead_of_the_clock_silences_nothing() -> None:
-    """A dropped event with a future date does not hold back later events."""
+    """A dropped event whose time lies in the future does not hold back later events."""
     rules, kept = [rule(Occasion.STALLED)], Deliveries()
 
     def stall(at: float, now: float) -> bool:
@@ -149,8 +151,8 @@ def test_a_rule_without_occasions_can_be_tested() -> None:
 
 
 def test_a_test_at_another_time_is_given_up_with_a_reason() -> None:
-    """For a test request that is too old or too new, the message names the clocks; a cleared
-    request is ignored.
+    """If a test request has a time that is too old or lies in the future, the message names the
+    clocks as the cause. A request that was cleared is ignored.
     """
     for at in (1000.0, 9000.0, 1e300):
         request = TestRequest(id="t", rule="r", at=at)
@@ -164,8 +166,8 @@ def test_a_test_at_another_time_is_given_up_with_a_reason() -> None:
 
 
 def test_a_budget_is_told_when_it_is_crossed() -> None:
-    """Reaching 80 % of a budget is reported once, and again only after the use has fallen below
-    it.
+    """Reaching 80 % of a budget is reported once, and again only after the use has fallen below 80
+    %.
     """
     rules, kept = [rule(Occasion.BUDGET)], Deliveries()
 
@@ -181,7 +183,9 @@ def test_a_budget_is_told_when_it_is_crossed() -> None:
 
 
 def test_the_next_command_has_the_option_that_the_message_advises() -> None:
-    """After a failure of Keras 3 the rerun of the message sets the variable that helps."""
+    """After a failure of Keras 3, the `rerun` command in the message sets the variable that
+    helps.
+    """
     hint = Message("KerasUnsupported")
     ended = run(Phase.FAILED, Reason.PROGRAM_FAILED, finished_at=50.0, messages=(hint,))
     failed = rule(Occasion.FAILED)
@@ -201,8 +205,8 @@ def test_a_rule_shows_no_secret() -> None:
 
 
 def test_due_times_without_a_run_are_told() -> None:
-    """A due time that was missed, refused or given up is one message; one that finds no room is one
-    however often it is tried, and another one if it is given up.
+    """A due time that was missed, refused or given up causes one message. A due time that finds no
+    room causes one message however often it is tried, and a second message if it is given up.
     """
     state, refused = OccurrenceState, Message("ScheduleNotLaunched", {"why": "no room"})
 
@@ -216,11 +220,11 @@ def test_due_times_without_a_run_are_told() -> None:
     due = Occurrence(due=3600.0, changed_at=3700.0)
     told = ["nightly was not launched at its due time 1970-01-01 09:00"]
     assert titles(replace(due, state=state.MISSED, reason=Message("ScheduleMissed"))) == told
-    # the name of a run is chosen before its launch is refused
+    # the due time has a run, because a run's name is chosen before its launch is refused
     assert titles(replace(due, state=state.FAILED, run="nightly-1", reason=refused)) == told
     assert titles(replace(due, state=state.MISSED), since=3800.0) == []
     waits = replace(due, state=state.WAITING, refusals=1, reason=refused)
-    room = ["nightly waits for room since its due time 1970-01-01 09:00"]
+    room = ["nightly has waited for room since its due time 1970-01-01 09:00"]
     assert titles(waits) == titles(replace(waits, refusals=7, changed_at=8000.0)) == room
     first, *_none = occasions.due_time_events("nightly", "s", "nightly", "UTC", [waits])
     again, *_none = occasions.due_time_events(

@@ -1,4 +1,6 @@
-"""Delivery: messages go only to receivers that the policy allows, each in its format."""
+"""Delivery of messages, which go only to receivers that the policy allows, in the receiver's
+format.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def body(kind: WebhookFormat, **more: str) -> dict[str, object]:
 
 
 def test_each_receiver_gets_its_shape_and_mentions_nobody() -> None:
-    """Slack, Feishu, DingTalk and WeCom get text in their own field, and no mention in it."""
+    """Slack, Feishu, DingTalk and WeCom each get the text in their own field, and the text mentions
+    nobody.
+    """
     slack = str(body(WebhookFormat.SLACK)["text"])
     assert "&lt;!channel&gt;" in slack
     feishu = body(WebhookFormat.FEISHU)
@@ -79,7 +83,7 @@ def test_each_receiver_gets_its_shape_and_mentions_nobody() -> None:
 
 
 def test_a_long_message_for_wecom_is_cut() -> None:
-    """A message whose link alone is too long is shortened to the limit, quickly."""
+    """A message is quickly shortened to the limit, even if its link is longer than the limit."""
     hook = Webhook(url="https://example.com/h", format=WebhookFormat.WECOM)
     long = dataclasses.replace(MESSAGE, link="https://example.com/" + "x" * 3000)
     made = json.loads(webhook_request(long, hook, 1.0).body)
@@ -87,7 +91,9 @@ def test_a_long_message_for_wecom_is_cut() -> None:
 
 
 def test_feishu_and_dingtalk_messages_are_signed() -> None:
-    """A secret signs messages as both vendors document: in the body, and in the query."""
+    """A secret signs messages as the vendors document it: for Feishu in the body, for DingTalk in
+    the query.
+    """
     feishu = body(WebhookFormat.FEISHU, secret="word")
     right = hmac.new(b"1700000000\nword", b"", hashlib.sha256).digest()
     assert feishu["sign"] == base64.b64encode(right).decode()
@@ -102,7 +108,7 @@ def test_feishu_and_dingtalk_messages_are_signed() -> None:
 
 
 def test_a_receiver_on_loopback_takes_a_message(receiver: Receiver) -> None:
-    """A network that the policy names can be reached, even without TLS."""
+    """A receiver in a network that the policy names gets messages, even without TLS."""
     post(MESSAGE, Webhook(url=receiver.url), LOOPBACK, time.time())
     assert receiver.bodies[0]["title"] == "digits-2 failed"
 
@@ -153,7 +159,7 @@ def test_redirects_refusals_and_errors_are_no_delivery(receiver: Receiver) -> No
     with pytest.raises(NotDelivered, match="answered 500") as told:
         post(MESSAGE, hook, LOOPBACK, time.time())
     assert "tok-1234567" not in str(told.value)
-    receiver.answer = b"x" * 95 + b"tok-1234567"  # where an answer is cut
+    receiver.answer = b"x" * 95 + b"tok-1234567"  # an answer is cut within the token
     with pytest.raises(NotDelivered, match="answered 500") as told:
         post(MESSAGE, hook, LOOPBACK, time.time())
     assert "tok" not in str(told.value)
@@ -188,7 +194,9 @@ def test_a_receiver_that_never_answers_is_left(receiver: Receiver) -> None:
 def test_few_addresses_are_tried_and_none_after_the_end(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A host with very many addresses takes no longer than one with a single address."""
+    """An attempt to reach a host with very many addresses takes no longer than for a host with one
+    address.
+    """
     tried = 0
     port = int(receiver.url.split(":")[2].partition("/")[0])
     hook = Webhook(url=f"http://many.example:{port}/hook/{TOKEN}")
@@ -209,7 +217,8 @@ def test_few_addresses_are_tried_and_none_after_the_end(
         assert receiver.paths == []
         full.bind(("127.0.0.1", 0))
         full.listen(0)
-        for _caller in range(4):  # more than fit in the queue, so that no further one is accepted
+        # more than fit in the queue, so that no further connection is accepted
+        for _caller in range(4):
             caller = callers.enter_context(socket.socket())
             caller.setblocking(False)
             caller.connect_ex(full.getsockname())
@@ -220,8 +229,8 @@ def test_few_addresses_are_tried_and_none_after_the_end(
 
 
 def test_a_rule_written_by_hand_is_checked() -> None:
-    """On Kubernetes, users can write rules without our checks. Still, mail goes to one allowed
-    address only, and a link contains only an address.
+    """On Kubernetes, users can write rules that no command has checked. Still, mail goes to only
+    one allowed address, and a link contains only an address.
     """
     server = SmtpServer(
         host="127.0.0.1", port=9, sender="t@example.com", recipients=("example.com",)
@@ -245,8 +254,8 @@ def test_a_rule_written_by_hand_is_checked() -> None:
 
 
 def test_mail_needs_a_server_and_an_allowed_domain() -> None:
-    """No mail is sent without a mail server or to another domain; a server that does not answer is
-    given up.
+    """No mail is sent without a mail server, or to a domain that is not allowed; a server that does
+    not answer is given up.
     """
     with pytest.raises(NotDelivered, match="no mail server"):
         send_mail(MESSAGE, "me@example.com", NotificationPolicy())
@@ -265,8 +274,8 @@ def test_mail_needs_a_server_and_an_allowed_domain() -> None:
 
 
 def test_a_mail_server_takes_a_message(tmp_path: Path) -> None:
-    """Mail is sent by real SMTP. A refusal is reported, and no password is sent without
-    encryption.
+    """A real SMTP server receives the mail. Its refusals are reported, and no password is sent
+    without encryption.
     """
     seen: list[str] = []
 
@@ -316,7 +325,9 @@ def test_a_mail_server_takes_a_message(tmp_path: Path) -> None:
 
 
 def test_a_mail_is_the_same_for_each_attempt() -> None:
-    """A mail has one subject line, and an id that identifies a second copy."""
+    """A mail has one subject line, and an id that is the same for each attempt, so that a second
+    copy can be recognized.
+    """
     found = mail(MESSAGE, "tfcluster@example.com", "me@example.com")
     assert found["Subject"] == "TFCluster: digits-2 failed"
     assert found["Message-ID"] == "<k1@tfcluster.invalid>"

@@ -50,7 +50,7 @@ TOKEN = "tok-1234567"
 
 
 class World:
-    """A server with the Secret of a user, and notifiers that can be killed."""
+    """An API server with the Secret of a user, and notifiers that can be killed."""
 
     def __init__(self, receiver: Receiver) -> None:
         self.server, self.receiver = KubeServer(), receiver
@@ -117,7 +117,7 @@ WORKERS = ReplicaSet(worker=Replicas(count=1))
 
 @pytest.fixture
 def world(receiver: Receiver) -> Iterator[World]:
-    """A server and a receiver."""
+    """Yield a World that sends to `receiver`."""
     found = World(receiver)
     yield found
     found.close()
@@ -126,8 +126,8 @@ def world(receiver: Receiver) -> Iterator[World]:
 def test_a_failed_run_is_reported_once_and_recorded(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The message has the reason and the last lines, but no log lines of TensorFlow. The run has
-    the message's state, and the URL is only in the Secret.
+    """The message has the reason and the last lines, but no log lines of TensorFlow. The state of
+    the message is recorded at the run, and the URL is only in the Secret.
     """
     caplog.set_level(logging.DEBUG)
     world.add(lab="https://hub.example/user/me/lab")
@@ -195,8 +195,8 @@ def test_a_deleted_run_is_still_reported(world: World) -> None:
 
 
 def test_rules_change_while_messages_are_sent(world: World) -> None:
-    """Two writers of the Secret keep each other's changes, and a removed rule sends nothing
-    more.
+    """The user and the notifier write the Secret and keep each other's changes; a removed rule
+    sends nothing more.
     """
     world.receiver.status = 503
     world.add()
@@ -238,8 +238,8 @@ def test_what_may_not_be_reached_is_not(world: World) -> None:
 
 
 def test_waits_pauses_and_budgets_are_reported(world: World) -> None:
-    """A run that is queued for long, a schedule that paused itself and a nearly used budget are one
-    message each.
+    """A run that is queued for long, a schedule that paused itself and a budget that is nearly used
+    up cause one message each.
     """
     world.add("all", Occasion.QUEUED, Occasion.SCHEDULE_PAUSED, Occasion.NOT_LAUNCHED,
               Occasion.BUDGET, queued_longer_than=1.0)  # fmt: skip
@@ -351,8 +351,8 @@ def test_a_test_does_not_wait_for_due_messages(world: World) -> None:
 
 
 def test_what_is_missing_is_said(world: World) -> None:
-    """Without the Secret or the right to it, the user gets the command that an administrator must
-    run.
+    """Without the Secret, or without the right to read it, the user gets the command that an
+    administrator must run.
     """
     for refusal in (
         Refusal(404, "NotFound"),
@@ -364,7 +364,9 @@ def test_what_is_missing_is_said(world: World) -> None:
 
 
 def test_only_its_secret_is_watched(world: World) -> None:
-    """The notifier requests only Secrets and ConfigMaps with one name."""
+    """The notifier requests only the Secrets and ConfigMaps with the name that is reserved for
+    it.
+    """
     world.start()
     asked = {
         (where.rpartition("/")[2], query.get("fieldSelector", [""])[0])
@@ -379,7 +381,9 @@ def test_only_its_secret_is_watched(world: World) -> None:
 
 
 def test_a_run_that_takes_no_annotation_is_reported(world: World) -> None:
-    """A full record or a missing right does not hold back a message."""
+    """A message is sent even if its state cannot be recorded at the run, because the record is full
+    or a right is missing.
+    """
     world.server.refuses = lambda method, where: (
         Refusal(422, "Invalid", "labels and annotations have 40000 bytes")
         if method == "PATCH" and "/tfclusters/" in where

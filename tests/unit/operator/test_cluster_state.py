@@ -14,8 +14,8 @@ def written(generation: int, phase: str, text: str = "print(1)\n" * 1000) -> dic
 
 
 def test_a_program_written_by_hand_is_read_once() -> None:
-    """A change of status computes no checksum of the program; a changed spec is read again, and the
-    text is not kept.
+    """After a change of the status, the program's checksum is not computed again; after a change of
+    the spec, it is. The program's text is not kept.
     """
     first = trim_run(written(1, "Starting"))
     again = trim_run(written(1, "Running"), first)

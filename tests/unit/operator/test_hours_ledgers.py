@@ -1,4 +1,6 @@
-"""The operator's ledgers: each run counts once, whatever is deleted or restarted; and budgets."""
+"""The operator's ledgers, in which each run counts once, whatever is deleted or restarted; and
+budgets.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def held(world: World, name: str) -> float:
 
 
 def finish(world: World, name: str) -> None:
-    """Let the run's one worker succeed."""
+    """Let the only worker of the run succeed."""
     world.pod(f"{name}-worker", "succeeded", 0, f"{name}-worker-0-first")
     world.wait(name, lambda status: status.get("releasedAt"))
 
@@ -67,7 +69,9 @@ def test_a_run_is_written_down_when_it_begins_and_when_it_is_over(world: World, 
 def test_a_short_run_is_written_down_once(
     world: World, book: Book, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fifty runs that start at once do not wait for their ledgers, but budgets count them."""
+    """A run that ends soon causes one ledger write. Fifty runs that start at once do not wait for
+    the ledger, but budgets count them.
+    """
     monkeypatch.setattr(hours_ledgers, "LEDGER_DELAY", 3600.0)
     book.say(**{BUDGET: json.dumps({"cpuHours": 1e-9, "days": 7})})
     up(world)
@@ -79,8 +83,8 @@ def test_a_short_run_is_written_down_once(
 
 
 def test_hours_outlive_records_and_operators(world: World, book: Book) -> None:
-    """A deleted record leaves its hours; a new operator counts nothing twice, and continues from
-    the ledger.
+    """The hours of a run stay when its record is deleted. A new operator counts nothing twice, and
+    continues from the ledger.
     """
     up(world)
     finish(world, "digits-1")
@@ -120,7 +124,8 @@ def test_a_number_outlives_its_run(world: World, book: Book) -> None:
     wait_until(lambda: book.kept.numbers == {"digits": 1, "later": 4})
     assert book.keeper is not None
     keeper = book.keeper
-    wait_until(lambda: not keeper._numbers["a"])  # the number has been written
+    # empty as soon as the number of `later` is written
+    wait_until(lambda: not keeper._numbers["a"])
     book.restart()
     wait_until(lambda: told() == {"digits": 1, "later": 4})
 
@@ -139,7 +144,9 @@ def test_a_run_that_is_deleted_while_it_runs_counts_until_then(world: World, boo
 def test_a_run_that_is_deleted_while_no_operator_is_there_counts_too(
     world: World, book: Book
 ) -> None:
-    """A run deleted without an operator counts until the last operator's turn, as far as known."""
+    """A run that is deleted while no operator is running counts until the last turn of an
+    operator.
+    """
     up(world)
     wait_until(lambda: book.kept.begun)
     sure = held(world, "digits-1")
@@ -160,7 +167,7 @@ def test_what_cannot_be_written_is_written_later(world: World, book: Book) -> No
     finish(world, "digits-1")
     world.server.remove(f"{RUNS}/digits-1")
     other = json.loads(json.dumps(world.server.objects[LEDGER]))
-    world.server.put(LEDGER, other)  # the ledger's version changes
+    world.server.put(LEDGER, other)  # the operator now knows an older version of the ledger
     world.server.refuses = lambda _method, _where: None
     wait_until(lambda: book.kept.counted)
     assert book.seconds() > 0
@@ -168,8 +175,8 @@ def test_what_cannot_be_written_is_written_later(world: World, book: Book) -> No
 
 
 def test_a_budget_refuses_by_what_is_held_now(world: World, book: Book) -> None:
-    """A budget counts running runs, and ended ones after their records are deleted; without a
-    budget nothing is checked.
+    """A budget counts active runs, and also ended runs whose records were deleted. Without a
+    budget, nothing is checked.
     """
     up(world)
     assert book.told() == []
@@ -188,7 +195,9 @@ def test_a_budget_refuses_by_what_is_held_now(world: World, book: Book) -> None:
 
 
 def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Book) -> None:
-    """The operator publishes the hours of ended runs, and a client adds those of running ones."""
+    """The operator publishes the hours of ended runs, and a client adds the hours of active
+    runs.
+    """
     book.say(**{BUDGET: json.dumps({"cpuHours": 20, "gpuHours": 0})})
     up(world)
     finish(world, "digits-1")
@@ -197,7 +206,7 @@ def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Boo
     assert book.keeper is not None
     wait_until(lambda: '"days":{"' in book.keeper.published_text("a"))  # type: ignore[union-attr]
     text = book.keeper.published_text("a")
-    assert text is book.keeper.published_text("a")  # it is computed once
+    assert text is book.keeper.published_text("a")  # the text is computed only once
     both = [custom_resource.read(world.run(name)) for name in ("digits-1", "digits-2")]
     told = hour_ledgers.read_account(text, both, time.time())
     assert told.group == "ml101"
@@ -209,8 +218,8 @@ def test_a_user_is_told_what_is_over_and_what_is_allowed(world: World, book: Boo
 
 
 def test_an_operator_without_the_right_counts_by_records(world: World, book: Book) -> None:
-    """An operator without the right, from an older role, counts for budgets only the existing
-    records.
+    """An operator whose role is from an older version has no right to ledgers, and counts only
+    existing records for budgets.
     """
     book.end()
     no = Refusal(403, "Forbidden", "no")
@@ -226,7 +235,7 @@ def test_an_operator_without_the_right_counts_by_records(world: World, book: Boo
 
 def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, book: Book) -> None:
     """The measured use is published next to the hours in which it was measured, and only once a
-    task runs; a cluster without metrics publishes no such use.
+    task runs. In a cluster without the metrics API, no use is published.
     """
     up(world)
     assert book.keeper is not None
@@ -243,7 +252,8 @@ def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, boo
     since = kube_held.bound_since(pod)
     assert since is not None
     meter.sample(0.0, since - 40.0)
-    assert meter.usage_of(uid) is None  # the start of the measurement is unknown
+    # the first sample adds nothing, because its duration is unknown
+    assert meter.usage_of(uid) is None
     meter.sample(60.0, since + 20.0)
     meter.sample(100.0, since + 60.0)
     assert meter.usage_of(uid) == pytest.approx((15.0, 60 * kube_held.requested_cores(pod)))
@@ -252,7 +262,8 @@ def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, boo
     (row,) = ledger.hours_rows({"": book.kept.days}, "2000-01-01", "2999-01-01", "user")
     assert row.used == pytest.approx(15.0 / 3600, abs=1e-6)
     assert row.measured == pytest.approx(60 * kube_held.requested_cores(pod) / 3600, abs=1e-6)
-    wait_until(lambda: meter.usage_of(uid) is None)  # the usage has been written
+    # removed as soon as the usage is written to the ledger
+    wait_until(lambda: meter.usage_of(uid) is None)
     no = Refusal(404, "NotFound", "no such kind")
     world.server.refuses = lambda _method, where: no if where.startswith(METRICS_API) else None
     with pytest.raises(ApiError):
@@ -260,7 +271,7 @@ def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, boo
 
 
 def test_ledgers_of_other_operators_are_left_alone(world: World, book: Book) -> None:
-    """An operator of one namespace does not treat the runs of another as deleted."""
+    """An operator of one namespace does not treat the runs of other namespaces as deleted."""
     up(world)
     wait_until(lambda: book.kept.begun)
     before = book.kept

@@ -20,7 +20,9 @@ Samples = dict[tuple[str, ...], float]
 
 
 def samples(world: World) -> Samples:
-    """Return each sample by its name and label values; for histograms count and sum."""
+    """Return the value of each sample by its name and label values; for a histogram, only count and
+    sum.
+    """
     assert world.controller is not None
     lease: Any = SimpleNamespace(leads=lambda: world.leads)
     text = controller_metrics(world.controller, lease)
@@ -33,8 +35,8 @@ def samples(world: World) -> Samples:
 
 
 def test_a_run_is_measured_from_its_post_to_its_release(world: World) -> None:
-    """The times of queue, first task, all tasks and release are observed once, the end with its
-    reason.
+    """The times until admission, until the first task, until all tasks and until the release are
+    observed once; the end is counted with its reason.
     """
     up(world, workers=2, reclaim_after=0.0)
     wait_until(lambda: samples(world)["all_tasks_seconds_count",] == 1)
@@ -58,13 +60,13 @@ def test_a_run_is_measured_from_its_post_to_its_release(world: World) -> None:
 
 @pytest.mark.parametrize("record", ["gone", "ended", "active"])
 def test_what_outlives_its_run_is_overdue(world: World, record: str) -> None:
-    """Pods are overdue a minute after their run had to release them, or was deleted."""
+    """Pods count as overdue a minute after their run should have released them or was deleted."""
     up(world, ps=1)
     world.leads = False  # no operator acts
     if record == "gone":
         pod = copy.deepcopy(world.server.objects[POD])
         world.server.remove(f"{RUNS}/digits-1")
-        world.server.put(POD, pod)  # as with --cascade=orphan
+        world.server.put(POD, pod)  # the pod stays, as after `kubectl delete --cascade=orphan`
     elif record == "ended":
         world.say("digits-1", phase="Failed", finishedAt=1.0)
     overdue = 0 if record == "active" else 1
@@ -80,7 +82,7 @@ def test_what_outlives_its_run_is_overdue(world: World, record: str) -> None:
 
 
 def test_labels_do_not_grow_with_runs(world: World) -> None:
-    """Twenty runs have as many series as one: no label names a user or a run."""
+    """Twenty runs have as many series as one run, because no label names a user or a run."""
     world.launch("digits-1")
     world.phase("digits-1", "Starting")
     before = samples(world)
@@ -96,7 +98,7 @@ def test_dashboard_and_alerts_ask_for_what_there_is(world: World) -> None:
     world.phase("digits-1", "Starting")
     told = {name for name, *_labels in samples(world)}
     told |= {f"{name.removesuffix('_count')}_bucket" for name in told if name.endswith("_count")}
-    told |= {"runs_ended_total"}  # exists after the first end
+    told |= {"runs_ended_total"}  # exists only after a run has ended
     monitoring = ROOT / "k8s" / "monitoring"
     for name in ("dashboard.json", "rules.yaml"):
         asked = set(re.findall(r"\btfcluster_([a-z_]+)", (monitoring / name).read_text()))

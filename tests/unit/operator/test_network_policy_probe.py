@@ -1,4 +1,4 @@
-"""The times of the check that NetworkPolicies are enforced."""
+"""The times and places at which the operator checks that NetworkPolicies are enforced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfcluster_magic.operator.reconcile.controller import Controller
 
 
 class Empty(KubeServer):
-    """A server that deletes collections too, and has no objects in them."""
+    """A server that also accepts the deletion of collections, which are empty."""
 
     def answer(self, method: str, path: str, body: Any, selector: str = "") -> Answer:
         if method == "DELETE":
@@ -34,8 +34,8 @@ def server() -> Iterator[KubeServer]:
 def test_a_check_that_failed_is_soon_made_again(
     server: KubeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A check that could not run is retried in a minute, not after the six hours for which a result
-    holds, and the known result stays valid.
+    """A check that could not run is repeated after a minute, not after the six hours for which a
+    result is valid. Meanwhile, the last result stays valid.
     """
     monkeypatch.setattr(network_policy_probe, "AFTER_A_FAILURE", 0.05)
     record = {"data": {"enforced": "true"}}
@@ -53,7 +53,9 @@ def test_a_check_that_failed_is_soon_made_again(
 def test_a_check_whose_pod_went_with_its_node_told_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A check whose pods disappear is no error of the operator; it reports this and tries again."""
+    """If the pods of a check disappear, this is no error of the operator: it logs this and tries
+    again.
+    """
     lost = "The container could not be located when the pod was terminated"
     server = Empty()
     check = EnforcementCheck(server.api(), "a", "image", lambda: True)
@@ -73,8 +75,8 @@ def test_a_check_whose_pod_went_with_its_node_told_nothing(
 
 
 def test_it_is_checked_where_tasks_run() -> None:
-    """The check's pods run on the nodes of the policy, as tasks do. Otherwise no pod of a check
-    would run if every node repels other pods, and launches would wait for its result.
+    """The check's pods run on the nodes of the policy, as tasks do. Otherwise, if all nodes repel
+    other pods, no pod of a check would run, and launches would wait forever for its result.
     """
     server, pool = Empty(), {"pool": "work"}
     allowed = {"key": "pool", "operator": "Equal", "value": "work", "effect": "NoSchedule"}

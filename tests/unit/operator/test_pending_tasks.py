@@ -1,4 +1,6 @@
-"""The operator's API requests about tasks that are not up: few, cached, and forgotten."""
+"""The operator's API requests about tasks that have not started; the requests are few, and their
+answers are cached and then forgotten.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,13 @@ RECORDED = DATA / "waiting"
 
 
 class RecordedApi:
-    """The API as recorded for a cause, and the number of its requests."""
+    """An API that gives the answers recorded for a cause, and counts its requests."""
 
     def __init__(self, seen: dict[str, Any]) -> None:
         self.seen, self.reads, self.answers = seen, 0, True
 
     def every(self, where: str, **query: Any) -> Listing:
-        """Return the events of one object; nothing else is listed."""
+        """Return the events of an object; the operator lists nothing else."""
         self._count()
         assert where.endswith("/events")
         uid = str(query["fieldSelector"]).removeprefix("involvedObject.uid=")
@@ -118,7 +120,7 @@ def test_an_old_question_is_asked_less_often() -> None:
 
 
 def test_many_runs_share_a_few_reads() -> None:
-    """A hundred waiting runs together keep the rate limit; each is explained in turn."""
+    """A hundred waiting runs together keep the rate limit; the runs are explained in turn."""
     place = Place("quota")
     for run in range(1, 101):
         place.sentences(run)
@@ -132,7 +134,7 @@ def test_many_runs_share_a_few_reads() -> None:
 
 
 def pods_of(place: Place, count: int) -> list[Any]:
-    """Return this number of pods like the first recorded one, and their Job."""
+    """Return `count` pods that are copies of the first recorded pod, and the pods' Job."""
     pod, pods = place.seen["pods"][0], []
     for index in range(count):
         head = pod["metadata"]
@@ -144,7 +146,7 @@ def pods_of(place: Place, count: int) -> list[Any]:
 
 
 def test_six_hundred_pods_are_one_question() -> None:
-    """Pods in one state cause one request for all, and one for their volumes."""
+    """All pods in the same state together cause one request, and one request for their volumes."""
     place = Place("secret-file-missing")
     pods = pods_of(place, 600)
     assert place.sentences(pods=pods) == [
@@ -157,8 +159,8 @@ def test_six_hundred_pods_are_one_question() -> None:
 def test_many_pods_are_looked_through_now_and_then(
     tasks: int, looks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of 600 starting pods wakes their run, but the pods of a large run are examined only
-    every few seconds.
+    """Each change of one of 600 starting pods causes a turn of their run, but the pods of a large
+    run are examined only every few seconds.
     """
     looked = []
 
@@ -181,7 +183,7 @@ def test_many_pods_are_looked_through_now_and_then(
 
 
 def test_an_api_that_does_not_answer_is_left_alone() -> None:
-    """After an unanswered request no request is sent for a while; the last explanation stays."""
+    """After an unanswered request, no request is sent for a while; the last explanation stays."""
     place = Place("quota")
     known = place.sentences()
     place.api.answers = False
@@ -210,14 +212,16 @@ def test_what_does_not_wait_is_forgotten() -> None:
 
 
 def test_a_claim_says_why_it_has_no_volume() -> None:
-    """A pod that waits for a claim is explained by the claim and its events."""
+    """The reason why a pod waits for a claim comes from the claim and the claim's events."""
     place = Place("claim-unbound-no-provisioner")
     assert "example.org/nobody" in place.sentences()[0]
     assert place.api.reads == 2
 
 
 def test_what_nodes_have_left_is_summed_up_for_who_has_no_room() -> None:
-    """Hundreds of nodes are not counted repeatedly for pods that only start."""
+    """The free resources of hundreds of nodes are summed only if a pod lacks resources, not for
+    pods that only start.
+    """
     starting, crowded = Place("image-missing"), Place("no-cpu")
     assert starting.sentences()
     assert starting.summed_up == 0
@@ -254,8 +258,8 @@ class QuietPlace(Place):
 
 
 def test_a_run_that_works_is_asked_once_a_pause() -> None:
-    """If one task works no other log is read, and the log of that task is read again only after the
-    pause.
+    """If one task works, no other log is read, and the log of that task is read again only after
+    the pause.
     """
     place = QuietPlace(["step 1"], [QUIET], [QUIET])
     for _turn in range(20):
@@ -267,7 +271,7 @@ def test_a_run_that_works_is_asked_once_a_pause() -> None:
 
 
 def test_all_that_do_nothing_are_known() -> None:
-    """If no task works all logs are read. The result has the time since when the tasks wait, the
+    """If no task works, all logs are read. The result has the time since when the tasks wait, the
     task for which they wait, and the time of the reading.
     """
     place = QuietPlace([QUIET], [QUIET, SESSION, SESSION], [QUIET])
@@ -286,7 +290,7 @@ def test_all_that_do_nothing_are_known() -> None:
 
 
 def test_logs_that_nobody_reads_say_nothing() -> None:
-    """While the API does not answer no task is reported as idle."""
+    """While the API does not answer, no task is reported as idle."""
     place = QuietPlace([QUIET])
     place.api.answers = False
     assert place.quiet() == {}

@@ -17,7 +17,7 @@ DIES = "ignore::pytest.PytestUnhandledThreadExceptionWarning"
 
 
 class Operator:
-    """An operator that does not lead; a request for its leadership kills a thread."""
+    """An operator that does not lead; if a thread asks whether it leads, that thread dies."""
 
     def __init__(self) -> None:
         self.server, self.breaks = KubeServer(), False

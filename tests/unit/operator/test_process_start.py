@@ -1,4 +1,4 @@
-"""The operator as a process on a cluster that lacks one of its requirements."""
+"""The operator as a process on a cluster that lacks something the operator requires."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.polling import wait_until
 
 def test_what_it_lacks_stands_in_its_log(tmp_path: Path) -> None:
     """Without the custom resource, or without a right, the log says what to apply; once both exist,
-    the operator starts by itself.
+    the operator starts without a restart.
     """
     server = KubeServer()
     lacking = {"/tfclusters": Refusal(404, "", "404 page not found\n")}

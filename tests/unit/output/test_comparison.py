@@ -33,7 +33,7 @@ from tfcluster_magic.spec import (
 
 
 def a_run(number: int, *arguments: str, workers: int = 2, **more: object) -> TFCluster:
-    """Return the run `digits-<number>`, which took this many minutes."""
+    """Return the run `digits-<number>`, which took `number` minutes."""
     program = Program(
         kind=ProgramKind.FILE,
         source="train.py",

@@ -72,7 +72,7 @@ def cluster(name: str = "digits", **status: object) -> TFCluster:
 
 
 def test_the_json_of_a_run_reads_back_as_the_same_run() -> None:
-    """`-o json` is the model's own JSON."""
+    """`-o json` prints the JSON of the model, from which the same run can be read."""
     run = cluster()
 
     assert msgspec.json.decode(document(run, "json"), type=TFCluster) == run
@@ -86,7 +86,7 @@ def test_yaml_says_what_json_says() -> None:
 
 
 def test_a_list_as_names_is_one_name_a_line() -> None:
-    """`-o name` of several runs can be read by a shell's loop."""
+    """`-o name` prints one name in each line, so that a loop in a shell can read several runs."""
     assert document([cluster("a"), cluster("b")], "name") == "a-2\nb-2"
 
 
@@ -120,15 +120,17 @@ def test_a_failed_task_has_its_last_words_in_its_row() -> None:
 
 
 def test_tasks_whose_states_are_not_told_one_by_one_share_a_row() -> None:
-    """If the record only has counts, status shows only these."""
+    """If the record has only the numbers of tasks in each state, `status` shows these numbers in
+    one row for each task type.
+    """
     run = cluster(counts={"worker": TypeCounts(desired=2, running=1, succeeded=1)})
 
     assert "worker-0, worker-1  1 Running, 1 Succeeded" in report.status(run, now=NOW)
 
 
 def test_each_task_is_a_row_for_the_page() -> None:
-    """The page gets a row for each task from the record, or from observations as far as the
-    record's counts allow them.
+    """The page gets a row for each task. The rows come from the record, or from observed tasks as
+    far as they agree with the record's counts.
     """
     ended = TaskExit(cause=Cause.ERROR, finished_at=NOW, exit_code=1, last_lines=("ValueError: x",))
     run = cluster(
@@ -167,7 +169,9 @@ def test_each_task_is_a_row_for_the_page() -> None:
 
 
 def test_a_log_line_of_tensorflow_is_no_last_line_of_a_task() -> None:
-    """A parameter server that only waits has no last line; a line of the program is one."""
+    """TensorFlow's own log lines do not count as the last line of a task; lines of the program
+    do.
+    """
     run = cluster(counts={"ps": TypeCounts(desired=2, running=2)})
     logged = "W0000 00:00:1795772560.638443   14475 local_rendezvous.cc:412] Local rendezvous"
     lines = [LogLine("ps-0", logged, NOW), LogLine("ps-1", "step 3", NOW)]
@@ -176,14 +180,14 @@ def test_a_log_line_of_tensorflow_is_no_last_line_of_a_task() -> None:
 
 
 def test_status_says_what_was_reclaimed_and_when() -> None:
-    """Freed resources are shown with their time."""
+    """`status` shows which tasks were reclaimed, and when."""
     freed = Reclaimed(at=NOW, tasks=("ps-0",), cpu=1.0, memory=2**29)
 
     assert report.reclaimed(freed, NOW).endswith(": ps-0 (1 CPU, 512Mi)")
 
 
 def test_reclaimed_tasks_are_not_missing() -> None:
-    """A run that succeeded is complete, though its parameter servers were reclaimed."""
+    """After a success, reclaimed parameter servers do not count as missing."""
     done = {
         "worker": TypeCounts(desired=2, succeeded=2),
         "ps": TypeCounts(desired=1, stopped=1),
@@ -194,7 +198,7 @@ def test_reclaimed_tasks_are_not_missing() -> None:
 
 
 def test_the_tasks_of_a_run_are_counted_in_the_words_of_the_page() -> None:
-    """A card of a saved notebook counts tasks in the words of sidebar and live card
+    """A card in a saved notebook counts tasks in the same words as the sidebar and the live card
     (`words.test.ts`).
     """
     said = {
@@ -219,7 +223,7 @@ def test_the_tasks_of_a_run_are_counted_in_the_words_of_the_page() -> None:
 
 
 def test_a_program_cannot_move_the_cursor_through_a_message() -> None:
-    """Control characters in a program's last lines never reach a terminal by status or list."""
+    """`status` and `list` never send control characters in a program's last lines to a terminal."""
     run = cluster(
         message="bad \x1b[2J\x07thing\r\nline",
         events=(Event(at=NOW, reason="x", message="\x1b]0;title\x07"),),
@@ -251,7 +255,9 @@ def test_html_escapes_everything_that_is_not_ours() -> None:
 
 
 def test_the_bundle_says_as_of_when_and_carries_the_run() -> None:
-    """The bundle has text, HTML with its time, and the server's JSON for the Lab extension."""
+    """The output bundle has text, HTML with the time at which it was made, and the server's JSON
+    for the JupyterLab extension.
+    """
     made = run_bundle(cluster(), PROGRESS, ["no output since 22:41 from worker-0"])
     drawn = made[MIME_TYPE]
 
@@ -265,8 +271,8 @@ def test_the_bundle_says_as_of_when_and_carries_the_run() -> None:
 
 
 def test_a_card_that_is_not_kept_names_no_time_that_would_be_wrong_in_a_moment() -> None:
-    """The panel's card says since when a run is active, not for how long; a stored card says for
-    how long.
+    """The panel's card says since when a run is active; a stored card says for how long the run was
+    active.
     """
     run = cluster(started_at=NOW - 50)
 
@@ -296,9 +302,9 @@ def failed_run(*printed: str) -> TFCluster:
 
 @pytest.mark.parametrize("form", ["text/html", "text/plain"])
 def test_what_a_notebook_keeps_of_a_failed_run_says_how_it_ended(form: str) -> None:
-    """Without extension and server, a notebook shows a failed run's phase, time with its zone,
-    reason, last metrics, and the last lines of the task that failed first, without TensorFlow's own
-    lines.
+    """Without extension and server, a notebook shows a failed run's phase, the time with its zone,
+    the reason, the last metrics, and the last lines of the task that failed first. TensorFlow's own
+    log lines are left out.
     """
     noise = "2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu.cc:210] This TensorFlow"
     lines = [f"line {number}" for number in range(20)]
@@ -330,8 +336,8 @@ def test_a_run_that_went_on_is_said_to_be_as_it_was(form: str) -> None:
 
 
 def test_lines_that_were_cut_off_are_known_as_such() -> None:
-    """While lines are followed, a saved cell names the command that shows all of them, in case the
-    page was closed; after the end it does not.
+    """While lines are followed, a saved cell names the command that shows all lines, because the
+    page may be closed meanwhile. After the run's end, it does not.
     """
     cut = run_card.followed_bundle(cluster(), ["worker-0"], ended=False)
     assert "the page was closed: `%tfcluster logs digits-2`" in cut["text/plain"]
@@ -344,7 +350,9 @@ def test_lines_that_were_cut_off_are_known_as_such() -> None:
 
 
 def test_a_notebook_holds_no_program_and_no_number_that_json_lacks() -> None:
-    """The bundle stays small for a large program, and a diverged loss does not break it."""
+    """The output bundle stays small even if the program is large, and a loss that is not a number
+    does not make it invalid JSON.
+    """
     program = Program(
         kind=ProgramKind.CELL,
         source="cell",
@@ -362,7 +370,7 @@ def test_a_notebook_holds_no_program_and_no_number_that_json_lacks() -> None:
 
 
 def test_every_line_of_the_stream_names_its_task() -> None:
-    """Names are padded to one width, so that the output stays in columns."""
+    """Names are padded to the same width, so that the output stays in columns."""
     show = Prefixer(["worker-0", "ps-0"], PLAIN)
 
     assert show(LogLine("ps-0", "step 1")) == "ps-0     | step 1"
@@ -390,7 +398,9 @@ def test_a_progress_bar_is_shown_as_its_last_state() -> None:
     ],
 )
 def test_a_line_does_nothing_to_the_terminal_but_colour_itself(printed: str, shown: str) -> None:
-    """Output of a program cannot clear the screen, set the title or fill the clipboard."""
+    """Output of a program cannot clear the terminal's screen, set its title or fill the
+    clipboard.
+    """
     show = Prefixer(["w"], Paint(enabled=False))
 
     assert show(LogLine("w", printed)) == f"w | {shown}"
@@ -429,7 +439,7 @@ def test_list_is_cut_to_the_terminal_and_only_there() -> None:
     [(0, "0s"), (119, "119s"), (120, "2m"), (7500, "2h5m"), (7200, "2h"), (200000, "2d")],
 )
 def test_age_is_rough(seconds: float, shown: str) -> None:
-    """An age has one unit or two."""
+    """An age is shown with one unit or two units."""
     assert age(seconds) == shown
 
 

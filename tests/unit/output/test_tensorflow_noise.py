@@ -29,8 +29,8 @@ def test_the_page_hides_the_same() -> None:
     ],
 )
 def test_what_its_code_in_c_says_is_a_remark(line: str) -> None:
-    """Both forms of TensorFlow's C++ log lines are recognised, and its lines from before logging
-    starts.
+    """Both forms of log lines of TensorFlow's C++ code are recognised, and also the lines that it
+    prints before logging starts.
     """
     assert is_tensorflow_log(line)
 
@@ -48,5 +48,5 @@ def test_what_its_code_in_c_says_is_a_remark(line: str) -> None:
     ],
 )
 def test_errors_and_the_programs_words_are_none(line: str) -> None:
-    """Lines that may matter are never hidden, such as those that name a missing task."""
+    """Lines that may matter, such as lines that name a missing task, are never hidden."""
     assert not is_tensorflow_log(line)

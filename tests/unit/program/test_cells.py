@@ -25,7 +25,9 @@ def cell_refusal(text: str, here: Path, workspace: Path) -> str:
 def test_cell_runs_with_the_modules_beside_the_notebook(
     here: Path, workspace: Path, tmp_path: Path
 ) -> None:
-    """A cell becomes cell.py, with the modules of the notebook's folder that it imports."""
+    """A cell becomes the file cell.py, and is copied with the modules of the notebook's folder that
+    it imports.
+    """
     write(here, {"model.py": "value = 7\n", "notes.ipynb": "{}"})
     program, warnings = snapshot_cell(
         "import model\nprint(model.value)\n", workspace=workspace, cwd=here
@@ -50,7 +52,7 @@ def test_cell_runs_with_the_modules_beside_the_notebook(
 def test_traceback_of_a_cell_has_the_line_of_the_cell(
     here: Path, workspace: Path, tmp_path: Path
 ) -> None:
-    """Line numbers in a task's traceback are those of the cell in the notebook."""
+    """Line numbers in a task's traceback are line numbers of the cell in the notebook."""
     text = "from __future__ import annotations\n1 / 0\n"
     program, _ = snapshot_cell(text, workspace=workspace, cwd=here)
     materialise(program, tmp_path / "program", workspace)

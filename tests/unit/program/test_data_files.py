@@ -1,4 +1,4 @@
-"""Files that are copied with a program of one file."""
+"""Files that are copied together with a program that is a single file."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ MIB = 1 << 20
 def test_small_files_beside_a_program_come_along(
     here: Path, workspace: Path, tmp_path: Path
 ) -> None:
-    """A program can read small files by `__file__` and in folders that it names, as before the
-    launch.
+    """In a task, a program can still read the small files that it finds by `__file__` or in folders
+    that it names.
     """
     write(
         here,
@@ -66,7 +66,9 @@ def test_what_a_program_names_comes_whatever_it_is(here: Path, workspace: Path) 
 
 
 def test_a_cell_and_a_script_bring_their_files(here: Path, workspace: Path) -> None:
-    """A cell gets the small files of the notebook's folder, a script those of its own."""
+    """A cell gets the small files of the notebook's folder; a script gets the small files of its
+    own folder.
+    """
     write(here, {"go.sh": "cat conf/a.txt\n", "conf/a.txt": "a", "b.txt": "b", "n.ipynb": "{}"})
     assert set(contents(take("go.sh", here, workspace))) == {"go.sh", "conf/a.txt", "b.txt"}
     cell, warnings = snapshot_cell("print(open('b.txt').read())", workspace=workspace, cwd=here)
@@ -76,8 +78,8 @@ def test_a_cell_and_a_script_bring_their_files(here: Path, workspace: Path) -> N
 def test_large_files_stay_and_are_named_if_the_program_names_them(
     here: Path, workspace: Path
 ) -> None:
-    """Files above 1 MiB are not copied; a warning lists those that the program names, with the
-    line.
+    """Files above 1 MiB are not copied; a warning lists the large files that the program names,
+    with the line of the program.
     """
     write(
         here,
@@ -99,7 +101,9 @@ def test_large_files_stay_and_are_named_if_the_program_names_them(
 
 
 def test_links_that_lead_outside_stay(here: Path, workspace: Path, tmp_path: Path) -> None:
-    """A link out of the folder is not followed, and reported if the program names it."""
+    """A link that leads out of the folder is not followed; it is reported if the program names
+    it.
+    """
     (tmp_path / "outside.txt").write_text("secret")
     write(here, {"train.py": "open('link.txt')\n"})
     (here / "link.txt").symlink_to(tmp_path / "outside.txt")
@@ -114,7 +118,7 @@ def test_links_that_lead_outside_stay(here: Path, workspace: Path, tmp_path: Pat
 def test_a_folder_of_everybody_gives_only_what_is_named(
     here: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
-    """From a home or a temporary folder only files that the program names are copied."""
+    """From a home or a temporary folder, only files that the program names are copied."""
     write(here, {"train.py": "open('a.txt')\n", "a.txt": "a", "taxes.txt": "t"})
     if why == "home":
         monkeypatch.setenv("HOME", str(here))
@@ -126,7 +130,9 @@ def test_a_folder_of_everybody_gives_only_what_is_named(
 def test_neighbours_never_make_a_program_too_large_for_a_record(
     here: Path, workspace: Path
 ) -> None:
-    """If a program must fit in a record, the files that it names come first, up to the limit."""
+    """If a program must fit in a record, the files that it names are copied first; other files are
+    copied up to the limit.
+    """
     write(here, {"train.py": "open('named.txt')\n", "named.txt": b"n" * 40_000})
     write(here, {f"{n}.txt": b"u" * 20_000 for n in range(9)})
     program, warnings = snapshot(
@@ -137,7 +143,7 @@ def test_neighbours_never_make_a_program_too_large_for_a_record(
 
 
 def test_many_small_neighbours_stay_in_the_record(here: Path, workspace: Path) -> None:
-    """The overhead of each of many files in a record counts as well."""
+    """If a record has many files, the overhead of each file counts for the limit, too."""
     write(here, {"train.py": "x = 1\n", **{f"{n:03}.txt": b"u" * 60 for n in range(950)}})
     program, _told = snapshot("train.py", workspace=workspace, cwd=here, beside_bytes=INLINE_BYTES)
     assert program.files is not None
@@ -145,7 +151,9 @@ def test_many_small_neighbours_stay_in_the_record(here: Path, workspace: Path) -
 
 
 def test_a_cell_stays_in_its_record(here: Path, workspace: Path) -> None:
-    """Files that a cell does not name never push its text out of the record."""
+    """Files that a cell does not name are copied only if the cell's text still fits in the
+    record.
+    """
     write(here, {f"{n}.txt": b"u" * 20_000 for n in range(9)})
     write(here, {"named.txt": b"n" * 10_000})
     cell, warnings = snapshot_cell("open('named.txt')", workspace=workspace, cwd=here)
@@ -154,7 +162,9 @@ def test_a_cell_stays_in_its_record(here: Path, workspace: Path) -> None:
 
 
 def test_many_bytes_beside_a_program_stay_within_the_limit(here: Path, workspace: Path) -> None:
-    """Above the limit small files are copied, and the launch is not refused for the others."""
+    """If the files next to a program exceed the limit together, the smallest are copied, and the
+    launch is not refused because of the others.
+    """
     write(here, {"train.py": "x = 1\n", "a.txt": b"a" * 600_000, "b.txt": b"b" * 500_000})
     program, _warnings = snapshot("train.py", workspace=workspace, cwd=here, limit_bytes=1_000_000)
     materialise(program, here / "out", workspace)

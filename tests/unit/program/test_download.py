@@ -24,7 +24,7 @@ def take(url: str, folder: Path, **more: object) -> Program:
 
 
 def test_file_of_a_url(site: Site, tmp_path: Path) -> None:
-    """A .py file by http is the program, started under its own name."""
+    """A .py file that is downloaded by http is the program; it is started under its own name."""
     url = site.add("/code/train.py", TRAIN)
     program = take(f"{url}?version=2", tmp_path, arguments=["--x"])
     assert program.kind is ProgramKind.URL
@@ -47,15 +47,15 @@ def test_right_checksum_is_accepted(site: Site, tmp_path: Path, as_fragment: boo
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
 def test_redirect_is_followed(site: Site, tmp_path: Path, code: int) -> None:
-    """Redirects to http are followed, and the file may get its suffix from the target."""
+    """Redirects to http URLs are followed, and the file's suffix may come from the target URL."""
     site.add("/v2/train.py", TRAIN)
     assert take(site.redirect("/latest", "/v2/train.py", code), tmp_path).entrypoint == "train.py"
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar.gz", "tgz"])
 def test_archive_is_a_folder(site: Site, tmp_path: Path, kind: str) -> None:
-    """An archive is treated like a folder: its single outer folder is removed, executables are
-    kept.
+    """An archive is treated like a folder: a single outer folder is removed, and executable bits
+    are kept.
     """
     files = {
         "job-main/run.sh": b"python train.py\n",
@@ -76,7 +76,9 @@ def test_archive_is_a_folder(site: Site, tmp_path: Path, kind: str) -> None:
 
 
 def test_archive_of_loose_files(site: Site, tmp_path: Path) -> None:
-    """An archive with files at its top is unpacked as it is, with or without `./` in front."""
+    """An archive without an outer folder is unpacked as it is, whether or not its names begin with
+    `./`.
+    """
     body = tarred({"./main.py": TRAIN, "pkg/__init__.py": b""})
     assert set(take(site.add("/job.tar.gz", body), tmp_path).files or ()) == {
         "main.py",

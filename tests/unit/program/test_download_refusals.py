@@ -30,7 +30,7 @@ def refusal(url: str, folder: Path, **more: object) -> str:
 
 
 def in_short(value: object) -> str | None:
-    """Return the id of a test, without the bytes of its body."""
+    """Return the id of a parameter for a test's name; None for bytes, which would be too long."""
     return "body" if isinstance(value, bytes) else None
 
 
@@ -59,7 +59,7 @@ def test_password_is_kept_out_of_the_message(tmp_path: Path) -> None:
 
 
 def test_two_checksums_are_refused(tmp_path: Path) -> None:
-    """Two different checksums are refused instead of choosing one."""
+    """Two different checksums are refused; none of them is chosen."""
     url = f"http://127.0.0.1:1/a.py#sha256={'0' * 64}"
     assert "two checksums" in refusal(url, tmp_path, sha256="1" * 64)
 
@@ -72,13 +72,13 @@ def test_wrong_checksum_is_refused(site: Site, tmp_path: Path) -> None:
 
 
 def test_404_is_told(site: Site, tmp_path: Path) -> None:
-    """A missing page is refused with URL and status."""
+    """The refusal of a missing page has the URL and the status."""
     message = refusal(f"{site.url}/gone.py", tmp_path)
     assert f"got '{site.url}/gone.py'; the server answered 404 (Not Found)" in message
 
 
 def test_nobody_listens_is_told(tmp_path: Path) -> None:
-    """A server that is not running is reported in one sentence."""
+    """The message about a server that is not running is one sentence."""
     assert "could not be reached: Connection refused" in refusal(
         "http://127.0.0.1:1/train.py", tmp_path
     )
@@ -94,7 +94,7 @@ def test_redirect_to_another_scheme_is_refused(site: Site, tmp_path: Path, targe
 
 
 def test_endless_redirect_is_refused(site: Site, tmp_path: Path) -> None:
-    """A circle of redirects ends with one message."""
+    """A circle of redirects is refused with one message."""
     site.redirect("/b.py", "/a.py")
     assert "the server answered 302" in refusal(site.redirect("/a.py", "/b.py"), tmp_path)
 
@@ -165,13 +165,15 @@ def test_broken_download_is_refused(site: Site, tmp_path: Path) -> None:
 
 
 def test_answer_that_is_not_http(site: Site, tmp_path: Path) -> None:
-    """A server with another protocol is reported in one sentence."""
+    """The message about a server with another protocol is one sentence."""
     site.pages["/train.py"] = lambda request: request.wfile.write(b"220 ready\r\n") and None
     assert "the server's answer is not HTTP" in refusal(f"{site.url}/train.py", tmp_path)
 
 
 def test_web_page_is_no_program(site: Site, tmp_path: Path) -> None:
-    """A page that shows a file, instead of the file, is refused with the right URL's form."""
+    """A web page that shows a file is refused, and the refusal says what the URL of the file itself
+    looks like.
+    """
     url = site.add("/blob/main/train.py", b"\n<!DOCTYPE html>\n<html>")
     assert "use the address of the raw file" in refusal(url, tmp_path)
 
@@ -215,14 +217,16 @@ def test_web_page_is_no_program(site: Site, tmp_path: Path) -> None:
 def test_download_that_cannot_run_is_refused(
     site: Site, tmp_path: Path, path: str, body: bytes, says: str
 ) -> None:
-    """Damaged, misleading and dangerous downloads are refused, and write nothing."""
+    """Damaged, misleading and dangerous downloads are refused, and nothing is written."""
     (tmp_path / "here").mkdir()
     assert says in refusal(site.add(path, body), tmp_path / "here")
     assert list(tmp_path.rglob("*.py")) + list((tmp_path / "here").iterdir()) == []
 
 
 def understated(body: bytes) -> bytes:
-    """Return the zip with a central directory that says that each file has one byte."""
+    """Return the zip `body` with a central directory that states a size of one byte for each
+    file.
+    """
     at = body.index(b"PK\1\2") + 24
     return body[:at] + (1).to_bytes(4, "little") + body[at + 4 :]
 

@@ -74,7 +74,9 @@ def test_copy_of_a_file_runs_as_the_original(here: Path, workspace: Path, tmp_pa
 
 
 def test_script_brings_the_programs_that_it_names(here: Path, workspace: Path) -> None:
-    """A .sh file is copied with the .py and .sh files it names and what those import."""
+    """A .sh file is copied with the .py and .sh files that it names, and with the modules that
+    these files import.
+    """
     write(
         here,
         {
@@ -149,7 +151,7 @@ def test_missing_file_names_what_is_close(here: Path, workspace: Path) -> None:
     assert "'trian.py'" in message
     assert "did you mean train.py?" in message
     assert "eval.py" not in message
-    # a terminal of JupyterLab is in the folder of the file browser
+    # the path may be relative to another folder: a terminal starts in the file browser's folder
     assert "did you mean eval.py?" in refusal("examples/eval.py", here, workspace)
 
 
@@ -173,7 +175,9 @@ def test_missing_file_names_what_is_close(here: Path, workspace: Path) -> None:
 def test_file_that_cannot_run_is_refused(
     name: str, content: str | bytes, says: str, here: Path, workspace: Path
 ) -> None:
-    """An empty program, one with a syntax error, and files that are no programs are refused."""
+    """An empty program, a program with a syntax error, and a file that is no program are
+    refused.
+    """
     write(here, {name: content})
     assert says in refusal(name, here, workspace)
 
@@ -207,7 +211,9 @@ def test_strange_name_is_refused(name: str, here: Path, workspace: Path) -> None
 
 
 def test_program_above_the_limit_is_refused(here: Path, workspace: Path) -> None:
-    """A program above the size limit is refused with both sizes and its largest files."""
+    """A program above the size limit is refused; the refusal has the program's size, the limit and
+    the largest files.
+    """
     write(
         here / "job",
         {"main.py": "x = 1\n", "data/big.csv": b"x" * 3000, "data/less.csv": b"x" * 2000},
@@ -219,7 +225,7 @@ def test_program_above_the_limit_is_refused(here: Path, workspace: Path) -> None
 
 
 def test_one_file_above_the_limit_is_refused(here: Path, workspace: Path) -> None:
-    """A single file above the limit is refused too, before it is read whole."""
+    """A single file above the limit is refused before it is read whole."""
     write(here, {"a.py": "x = 1\n" * 1000})
     assert "above the limit of 4 KiB" in refusal("a.py", here, workspace, limit_bytes=4096)
 

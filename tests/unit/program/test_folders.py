@@ -32,22 +32,26 @@ def test_folder_is_started_by(files: list[str], entry: str, here: Path, workspac
 @pytest.mark.parametrize(
     ("files", "says"),
     [
-        (["a.py", "b.py"], "it has a.py, b.py. run.sh, main.py"),
+        (["a.py", "b.py"], "the folder has a.py, b.py. By default, run.sh"),
         (["a.py", "b.py"], "otherwise name one of the files, job/a.py"),
-        (["notes.txt", "pkg/main.py"], "is started by default, or the only .py file"),
+        (["notes.txt", "pkg/main.py"], "or the only .py file is started"),
         ([".git/main.py"], "it is not clear which file to start"),
     ],
 )
 def test_folder_without_entry_is_refused(
     files: list[str], says: str, here: Path, workspace: Path
 ) -> None:
-    """A folder without a clear entry point is refused with its files and the allowed names."""
+    """A folder without a clear entry point is refused; the refusal has the folder's files and the
+    allowed names.
+    """
     write(here / "job", dict.fromkeys(files, "x=1\n"))
     assert says in refusal("job", here, workspace)
 
 
 def test_folder_leaves_out_what_is_no_program(here: Path, workspace: Path) -> None:
-    """History, caches, environments and the product's own store are not copied."""
+    """Version history, caches, virtual environments and TFCluster's own snapshots are not
+    copied.
+    """
     write(
         here / "job",
         {
@@ -69,7 +73,7 @@ def test_folder_leaves_out_what_is_no_program(here: Path, workspace: Path) -> No
 def test_links_inside_a_folder_are_copied_as_files(
     here: Path, workspace: Path, tmp_path: Path
 ) -> None:
-    """A link to a file or folder inside the folder becomes a copy of it."""
+    """A link to a file or folder inside the folder becomes a copy of the link's target."""
     write(here / "job", {"main.py": "x = 1\n", "v2/net.py": "y = 2\n"})
     (here / "job" / "net.py").symlink_to("v2/net.py")
     (here / "job" / "current").symlink_to("v2")
@@ -108,7 +112,7 @@ def test_wrong_link_is_refused_by_name(target: str, says: str, here: Path, works
 
 
 def test_circle_of_two_links_is_refused(here: Path, workspace: Path) -> None:
-    """Two folders that link to each other are refused, not walked forever."""
+    """Two folders that link to each other are refused; the search in them ends."""
     write(here / "job", {"main.py": "x = 1\n", "a/x.txt": "", "b/x.txt": ""})
     (here / "job" / "a" / "to_b").symlink_to("../b")
     (here / "job" / "b" / "to_a").symlink_to("../a")

@@ -1,4 +1,4 @@
-"""Detection of programs that open their task's port, from their text."""
+"""Detection of programs that open their task's port, by their text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parsing while other code parses."""
+"""Parsing of a program while other code parses, too."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ CONTENT = Path(__file__).read_bytes() * 4
 
 @contextmanager
 def disturbed(times: int) -> Iterator[list[int]]:
-    """Parse something else this many times in the middle of a parse. Python runs other code in a
-    garbage collection while it builds a tree, as it does in threads.
+    """Parse something else, `times` times, in the middle of another parse. A garbage collection
+    runs this code while Python builds a tree, as threads could.
     """
     left = list(range(times))
 
@@ -49,7 +49,7 @@ def test_a_program_is_parsed_while_others_parse() -> None:
 
 
 def test_an_error_that_stays_is_not_hidden() -> None:
-    """An error at each attempt is finally raised."""
+    """An error that occurs at each attempt is raised in the end."""
     with pytest.raises(SystemError, match="always"):
         retry_parsing(_fail)
 

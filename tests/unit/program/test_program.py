@@ -56,7 +56,9 @@ def test_no_tensorflow_is_imported() -> None:
 def test_task_runs_a_program_where_it_belongs(
     source: str, folder: str, here: Path, workspace: Path, tmp_path: Path
 ) -> None:
-    """A folder or script runs in its own folder with the task's Python, a file in the user's."""
+    """A folder or a script runs in its own folder, a .py file in the user's folder; all run with
+    the task's Python.
+    """
     write(
         here / "job",
         {"run.sh": 'python a.py "$@"\n', "a.py": "import os, sys\nprint(os.getcwd(), *sys.argv)\n"},

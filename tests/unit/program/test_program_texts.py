@@ -19,7 +19,7 @@ p.add_argument("--worker_hosts")
 
 
 def findings(program: ProgramText, here: Path, workspace: Path) -> tuple[tuple[str, ...], Findings]:
-    """Return the flags that a program gets, and all facts from its text."""
+    """Return the flags that a program gets, and all facts that are found in its text."""
     write(here / "job", {program.entry: program.text, **program.files})
     source = "job" if program.entry in ("run.sh", "main.py") else f"job/{program.entry}"
     made, _warnings = snapshot(source, workspace=workspace, cwd=here)
@@ -30,7 +30,9 @@ def findings(program: ProgramText, here: Path, workspace: Path) -> tuple[tuple[s
 def test_a_program_is_given_what_it_takes(
     program: ProgramText, here: Path, workspace: Path
 ) -> None:
-    """Only flags of the program's own command line are passed, and never over a default."""
+    """Only flags of the program's own command line are passed, and a flag for which the author has
+    set a default is not passed.
+    """
     passed, found = findings(program, here, workspace)
     assert passed == program.passed
     assert {f.name: f.left_out for f in found.flags if f.left_out} == program.left_out
@@ -46,14 +48,18 @@ def test_a_program_gets_the_task_types_that_it_asks_for(
 
 
 def test_a_reason_names_the_line(here: Path, workspace: Path) -> None:
-    """The reason for a parameter server is the line of the program that uses one."""
+    """The reason for a parameter server names the line of the program that uses a parameter
+    server.
+    """
     text = "import tensorflow as tf\n\nprint(tf.train.replica_device_setter())\n"
     found = findings(ProgramText("", text), here, workspace)[1].wanted[TaskType.PS]
     assert (found.path, found.line, found.name) == ("train.py", 3, "replica_device_setter")
 
 
 def test_a_program_that_is_nested_deeply_is_launched(here: Path, workspace: Path) -> None:
-    """A program that is nested too deeply to be analysed starts without additions."""
+    """A program that is nested too deeply to be analysed is launched without inferred flags or
+    tasks.
+    """
     deep = "if job == 'ps' + " + " + ".join(["'x'"] * 600) + ":\n    print(1)\n"
     chain = "if n == 0:\n    n = 1\n" + "elif n == 1:\n    n = 2\n" * 300
     for text in (f"job = 'ps'\n{deep}", f"n = 3\n{chain}"):
@@ -72,8 +78,8 @@ def test_workers_that_mirror_each_other_have_no_servers(here: Path, workspace: P
 
 
 def test_several_strategies_are_no_reason(here: Path, workspace: Path) -> None:
-    """A program that may train with or without parameter servers gets none, and its line is
-    reported as unclear.
+    """A program that may train with or without parameter servers gets no parameter server, and the
+    line with its strategies is reported as unclear.
     """
     text = (
         "import sys\nimport tensorflow as tf\nif len(sys.argv) > 1:\n"
@@ -101,8 +107,8 @@ def test_several_strategies_are_no_reason(here: Path, workspace: Path) -> None:
 def test_tf_config_that_the_program_replaces_is_a_warning(
     text: str, line: int | None, here: Path, workspace: Path
 ) -> None:
-    """A launch warns of the line that replaces TF_CONFIG, unless the new value is made from the
-    old.
+    """A launch warns of the line that replaces TF_CONFIG, unless the new value is made from the old
+    value.
     """
     write(here, {"a.py": text})
     program, warnings = snapshot("a.py", workspace=workspace, cwd=here)
@@ -111,7 +117,9 @@ def test_tf_config_that_the_program_replaces_is_a_warning(
 
 
 def test_a_cluster_of_its_own_asks_for_nothing(here: Path, workspace: Path) -> None:
-    """A program that replaces TF_CONFIG gets no tasks that its own value would not contain."""
+    """If a program replaces TF_CONFIG, it gets no additional tasks, because its own value would not
+    contain them.
+    """
     text = "import os\nos.environ['TF_CONFIG'] = '{}'\n" + COORDINATOR + "serve()\ntrain()\n"
     assert findings(ProgramText("", text), here, workspace)[1].wanted == {}
 

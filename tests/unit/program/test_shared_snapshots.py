@@ -33,7 +33,7 @@ def stored(large: Program) -> bool:
 
 
 def test_a_refused_launch_takes_its_snapshot_along(taken: tuple[Program, Path]) -> None:
-    """A refused launch removes the snapshot that only it has stored."""
+    """A refused launch removes its snapshot, unless other launches use it."""
     with suppress(Refused), keep_snapshot(*taken):
         assert stored(taken[0])
         raise Refused
@@ -41,7 +41,9 @@ def test_a_refused_launch_takes_its_snapshot_along(taken: tuple[Program, Path]) 
 
 
 def test_a_snapshot_that_another_launch_took_up_stays(taken: tuple[Program, Path]) -> None:
-    """If one of two launches of a program is refused, the other's snapshot stays."""
+    """If one of two launches of the same program is refused, the snapshot stays for the other
+    launch.
+    """
     with suppress(Refused), keep_snapshot(*taken):
         with keep_snapshot(*taken):
             pass
@@ -50,7 +52,9 @@ def test_a_snapshot_that_another_launch_took_up_stays(taken: tuple[Program, Path
 
 
 def test_a_snapshot_that_another_launch_is_taking_up_stays(taken: tuple[Program, Path]) -> None:
-    """A launch in progress keeps the snapshot that a refused one had stored before."""
+    """If a launch in progress uses a snapshot, the refusal of the launch that stored it does not
+    remove it.
+    """
     with ExitStack() as accepted:
         with suppress(Refused), keep_snapshot(*taken):
             accepted.enter_context(keep_snapshot(*taken))

@@ -1,4 +1,4 @@
-"""The place of a snapshot, and the equality of its copies."""
+"""Snapshots: where they are stored, and that their copies are equal to the program."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ FILES = st.dictionaries(
 def test_snapshot_and_copy_are_faithful(
     files: dict[str, tuple[bytes, bool]], padding: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """For any folder, inline or stored, its copy is equal and its checksum is the same."""
+    """For any folder, whether its snapshot is in the record or in the workspace, the copy is equal
+    to the folder, and the checksum depends only on the content.
+    """
     folder = tmp_path_factory.mktemp("case")
     wanted = {**files, "run.sh": (b"true\n#" + b"x" * padding, True)}
     for place in ("one", "two"):
@@ -83,7 +85,9 @@ def large(here: Path, workspace: Path) -> Program:
 
 
 def test_large_program_is_stored_once(here: Path, workspace: Path) -> None:
-    """A program above 64 KiB is stored once, read-only, in the workspace, ignored by git."""
+    """A program above 64 KiB is stored once in the workspace, read-only, in a folder that git
+    ignores.
+    """
     program = large(here, workspace)
     code = workspace / ".tfcluster" / "code"
     stored = code / program.sha256
@@ -116,7 +120,7 @@ def test_altered_store_is_noticed_and_repaired_by_the_next_launch(
 
 
 def test_launches_at_once_store_one_program(here: Path, workspace: Path) -> None:
-    """Processes that store the same program at the same time leave one right copy."""
+    """Processes that store the same program at the same time leave one correct copy."""
     write(here / "job", {"main.py": "x = 1\n", "data.bin": os.urandom(INLINE_BYTES)})
     code = (
         "import sys; from pathlib import Path; from tfcluster_magic.program import snapshot;"
@@ -139,7 +143,9 @@ def test_launches_at_once_store_one_program(here: Path, workspace: Path) -> None
 
 
 def test_workspace_that_cannot_be_written_is_told(here: Path, tmp_path: Path) -> None:
-    """A large program without a writable workspace is refused with the folder and the reason."""
+    """If the workspace is not writable, a large program is refused; the refusal has the folder and
+    the reason.
+    """
     (tmp_path / "file").write_text("")
     write(here / "job", {"main.py": "x = 1\n", "data.bin": os.urandom(INLINE_BYTES)})
     with pytest.raises(InvalidRequest, match=r"64 KiB cannot be stored in .*file.*Not a directory"):
@@ -149,7 +155,9 @@ def test_workspace_that_cannot_be_written_is_told(here: Path, tmp_path: Path) ->
 def test_what_a_program_writes_beside_itself_is_kept(
     here: Path, workspace: Path, tmp_path: Path
 ) -> None:
-    """New files beside a copy are moved to where results stay; files of the snapshot are not."""
+    """New files next to a copy are moved into the folder where results stay; files of the snapshot
+    are not.
+    """
     write(here, {"train.py": "import a\n", "a.py": "", "vocabulary.txt": "v"})
     copy, kept = tmp_path / "copy", tmp_path / "output" / "beside-program"
     materialise(take("train.py", here, workspace), copy, workspace, folder_mode=0o755)
@@ -186,7 +194,7 @@ def test_record_cannot_write_outside(path: str, tmp_path: Path, workspace: Path)
 
 
 def test_altered_record_is_noticed(here: Path, workspace: Path, tmp_path: Path) -> None:
-    """Files inside a record that do not have its checksum are not run."""
+    """If the files in a record do not match its checksum, they are not run."""
     write(here, {"a.py": "x = 1\n"})
     program = take("a.py", here, workspace)
     assert program.files is not None
@@ -199,8 +207,8 @@ def test_altered_record_is_noticed(here: Path, workspace: Path, tmp_path: Path) 
 def test_a_program_travels_in_the_record_as_far_as_there_is_room(
     here: Path, workspace: Path
 ) -> None:
-    """The program gets the rest of the 64 KiB after environment and arguments; a larger one then
-    lies in the workspace.
+    """After environment and arguments, the program gets the rest of the 64 KiB in the record; a
+    larger program is stored in the workspace.
     """
     write(here, {"main.py": "x = 1\n#" + "x" * 40_000})
     arguments = ("y" * 10_000,)

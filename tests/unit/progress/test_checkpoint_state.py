@@ -23,7 +23,9 @@ def write(folder: Path, name: str, at: float) -> Path:
 
 
 def test_newest_checkpoint(tmp_path: Path) -> None:
-    """The state file that was written last gives the name, wherever it is."""
+    """The checkpoint's name comes from the state file that was written last, in whatever folder the
+    file is.
+    """
     write(tmp_path, "model.ckpt-278", 1000)
     assert newest_checkpoint(tmp_path) == "model.ckpt-278"
     write(tmp_path / "worker" / "chief", '/abs/pa\\"th/ckpt-30', 2000)
@@ -33,7 +35,7 @@ def test_newest_checkpoint(tmp_path: Path) -> None:
 
 
 def test_nothing_to_resume_from(tmp_path: Path) -> None:
-    """There is no checkpoint without a folder, or without a state file that names one."""
+    """There is no checkpoint if there is no folder, or if no state file names a checkpoint."""
     assert newest_checkpoint(tmp_path / "missing") is None
     assert newest_checkpoint(tmp_path) is None
     (tmp_path / "checkpoint").mkdir()
@@ -44,7 +46,9 @@ def test_nothing_to_resume_from(tmp_path: Path) -> None:
 
 @given(cut=st.integers(0, 33))
 def test_partial_state_file_names_no_other_checkpoint(tmp_path_factory, cut: int) -> None:
-    """A state file cut off anywhere gives its checkpoint or none, never a part of it."""
+    """A state file that is cut off anywhere gives its checkpoint or no checkpoint, but never a part
+    of the name.
+    """
     folder = tmp_path_factory.mktemp("cut")
     path = write(folder, "model.ckpt-278", 1000)
     path.write_text(path.read_text()[:cut])

@@ -1,4 +1,4 @@
-"""The record format of event files: whole, growing, replaced and damaged."""
+"""The record format of event files that are complete, growing, replaced or damaged."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def test_both_formats(tmp_path: Path) -> None:
 
 
 def test_damage_costs_only_the_damaged_record(tmp_path: Path) -> None:
-    """After a damaged length, content or checksum, reading continues at the next whole record."""
+    """After a damaged length, content or checksum, reading continues at the next complete
+    record.
+    """
     records = [ev.event(s, {"loss": 1.0}) for s in range(4)]
     for at in (0, 5, 9, 14, len(records[1]) - 2):
         damaged = bytearray(records[1])
@@ -62,7 +64,9 @@ def test_damage_costs_only_the_damaged_record(tmp_path: Path) -> None:
 
 
 def test_first_look_reads_the_tail(tmp_path: Path) -> None:
-    """The first read of a large file finds the newest events; later reads continue from there."""
+    """The first read of a large file finds the newest events; later reads continue from these
+    events.
+    """
     path = ev.event_file(tmp_path)
     old = ev.event(1, {"loss": 1.0}, extra=os.urandom(1000)) * (4 * CHUNK // 1000)
     path.write_bytes(old + ev.event(7, {"loss": 1.0}) + ev.event(8, {"loss": 1.0}))
@@ -75,7 +79,9 @@ def test_first_look_reads_the_tail(tmp_path: Path) -> None:
 
 
 def test_zeros_and_noise_are_no_events(tmp_path: Path) -> None:
-    """A file of zeros, of noise or of small numbers gives no event, and is read in bounded work."""
+    """A file of zeros, of noise or of small numbers gives no event, and the work to read it is
+    bounded.
+    """
     path = ev.event_file(tmp_path)
     for content in (bytes(CHUNK), os.urandom(CHUNK), (b"\x05" + bytes(7)) * (CHUNK // 8)):
         path.write_bytes(content)
@@ -128,7 +134,7 @@ def test_no_damage_makes_up_a_step(
 
 @given(st.binary(max_size=200))
 def test_well_framed_nonsense_is_passed_over(content: bytes) -> None:
-    """A record with right checksums that is not an Event is skipped."""
+    """A record with correct checksums whose content is not an Event is skipped."""
     with tempfile.TemporaryDirectory() as folder:
         path = ev.event_file(Path(folder))
         path.write_bytes(ev.record(content) + ev.event(3, {"loss": 0.5}, wall=4e9))

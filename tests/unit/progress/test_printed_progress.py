@@ -80,7 +80,7 @@ def printed(folder: Path, text: str, **totals: int) -> Progress | None:
         ),
         ("Epochs:  20%|██        | 2/10 [00:12<00:15, 2.1s/epoch]\n", "epoch 2/10"),
         ("450it [00:12, 35.20it/s, loss=0.3]\r", "step 450 · 35 steps/s · loss 0.3"),
-        # the bars of evaluate() and predict() after an epoch are no training
+        # the bars of evaluate() and predict() after an epoch do not count as training
         (
             f"Epoch 2/2\n{KERAS_3.format(n=100)}\n10/10 ━━━━ 0s 5ms/step - loss: 9.0\n",
             "step 200/200 · 83 steps/s · loss 0.321 · accuracy 0.812",
@@ -111,7 +111,7 @@ def test_lines_that_say_how_far_a_training_is(tmp_path: Path, text: str, said: s
     ],
 )
 def test_lines_that_say_something_else(tmp_path: Path, text: str) -> None:
-    """A plan, a configuration, a validation or a download is no progress."""
+    """Lines about a plan, a configuration, a validation or a download do not count as progress."""
     assert printed(tmp_path, text) is None
 
 
@@ -123,7 +123,9 @@ def test_totals_come_from_arguments_where_lines_have_none(tmp_path: Path) -> Non
 
 
 def test_following_a_log(tmp_path: Path) -> None:
-    """Rate and curve come from several reads; a restart moves the step back and cuts the curve."""
+    """The rate and the curve are computed from several reads. After a restart, the step is lower,
+    and the curve is cut there.
+    """
     log = tmp_path / "worker-0.log"
     log.write_text("".join(f"step {n} loss {1 / n}\n" for n in range(1, 51)))
     os.utime(log, (1000, 1000))
@@ -146,7 +148,7 @@ def test_following_a_log(tmp_path: Path) -> None:
 
 
 def test_a_task_that_prints_no_more_has_no_rate(tmp_path: Path) -> None:
-    """The rate is that of the last half minute, also when all tasks hang."""
+    """The rate is that of the last half minute; if all tasks hang, there is no rate."""
     log = tmp_path / "worker-0.log"
     for ago, rates in ((10, [5.0]), (100, [None])):
         reader = PrintedLogs([[str(log)]], None, None)
@@ -173,7 +175,9 @@ def test_a_worker_s_own_steps_are_told_from_those_of_all_workers(tmp_path: Path)
 
 
 def test_only_the_tail_of_a_long_log_is_read(tmp_path: Path) -> None:
-    """In a log of many megabytes the newest line counts, with its epoch."""
+    """In a log of many megabytes, the newest line counts, with its epoch, and only the end of the
+    log is read.
+    """
     noise = "x" * 4000 + "\n"
     bars = "".join(KERAS_2.format(n=n).replace("/100", "/9000") + "\n" for n in range(1, 5001))
     found = printed(tmp_path, noise * 500 + "Epoch 3/10\n" + bars)
@@ -182,7 +186,9 @@ def test_only_the_tail_of_a_long_log_is_read(tmp_path: Path) -> None:
 
 
 def test_the_furthest_of_many_tasks_speaks(tmp_path: Path) -> None:
-    """Among hundreds of tasks one that prints is found within some reads, then always read."""
+    """Among hundreds of tasks, a task that prints is found within a few reads, and is then read
+    each time.
+    """
     places = [[str(tmp_path / f"worker-{n}.log")] for n in range(300)]
     for (place,) in places:
         Path(place).write_text("tfcluster: waiting\n")
@@ -196,7 +202,9 @@ def test_the_furthest_of_many_tasks_speaks(tmp_path: Path) -> None:
 
 
 def test_what_is_no_log_is_passed_over(tmp_path: Path) -> None:
-    """A pipe, a folder or nothing in place of a log gives no progress, and does not block."""
+    """If there is a pipe or a folder in place of a log, or no file, there is no progress, and the
+    reader does not block.
+    """
     os.mkfifo(tmp_path / "worker-0.log")
     (tmp_path / "worker-1.log").mkdir()
     places = [[str(tmp_path / f"worker-{n}.log")] for n in range(3)]
@@ -207,7 +215,9 @@ def test_what_is_no_log_is_passed_over(tmp_path: Path) -> None:
 
 
 def reports(folder: Path, script: str, *path: Path) -> subprocess.CompletedProcess[str]:
-    """Run a program that calls `tfcluster.progress()`, as worker-0 of a run with this folder."""
+    """Run a program that calls `tfcluster.progress()`, as worker-0 of a run with this output
+    folder.
+    """
     env = {k: v for k, v in os.environ.items() if not k.startswith("TFCLUSTER_")}
     env["PYTHONPATH"] = os.pathsep.join(map(str, path or (RUNTIME / "site",)))
     env |= {"TFCLUSTER_OUTPUT_DIR": str(folder), "TFCLUSTER_TASK": "worker-0"}
@@ -216,7 +226,7 @@ def reports(folder: Path, script: str, *path: Path) -> subprocess.CompletedProce
 
 
 def test_a_program_reports_its_progress(tmp_path: Path) -> None:
-    """The last call counts, however fast calls follow each other, with all its metrics."""
+    """The last call counts, with all its metrics, however fast the calls follow each other."""
     done = reports(
         tmp_path,
         "import tfcluster\n"
@@ -255,7 +265,7 @@ def test_a_report_never_breaks_a_program(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"step": {}}', '{"step": 1, "at": 1, "points": 3}'])
 def test_a_report_that_is_none_is_passed_over(tmp_path: Path, text: str) -> None:
-    """Other files in the folder of reports give no progress."""
+    """Files in the folder of reports that are no reports give no progress."""
     (tmp_path / ".tfcluster-progress").mkdir()
     (tmp_path / ".tfcluster-progress" / "worker-0.json").write_text(text)
     assert ReportedProgress(str(tmp_path)).read() is None

@@ -19,12 +19,12 @@ from tfcluster_magic.progress.run_progress import Progress, ProgressReader, prog
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let one read cover everything, also on a busy machine."""
+    """Let one read finish all files, also on a busy machine."""
     monkeypatch.setattr("tfcluster_magic.progress.run_progress._SECONDS_PER_READ", 60.0)
 
 
 def progress(folder: Path, **totals: int) -> Progress:
-    """Return the progress that a new reader finds; there must be some."""
+    """Return the progress that a new reader finds; fail if it finds none."""
     found = ProgressReader(folder, **totals).read()
     assert found is not None
     return found
@@ -37,7 +37,7 @@ def write(path: Path, *records: bytes) -> None:
 
 
 def test_progress_of_a_run(tmp_path: Path) -> None:
-    """Step, total, speed, loss, time left and the loss curve come from the events."""
+    """Step, total, speed, loss, remaining time and the loss curve come from the events."""
     write(
         ev.event_file(tmp_path),
         *(ev.event(s, {"loss": 1 / s}, wall=1000 + s / 100) for s in range(10, 401, 10)),
@@ -52,7 +52,9 @@ def test_progress_of_a_run(tmp_path: Path) -> None:
 
 
 def test_reader_follows(tmp_path: Path) -> None:
-    """A reader that found nothing, not even the folder, sees the first event at once."""
+    """A reader that has found nothing so far, not even the folder, finds the first event as soon as
+    it is written.
+    """
     reader = ProgressReader(tmp_path / "1")
     assert reader.read() is None
     path = ev.event_file(tmp_path / "1" / "logs")
@@ -65,7 +67,7 @@ def test_reader_follows(tmp_path: Path) -> None:
 
 
 def test_written_speed_where_one_point_is_not_enough(tmp_path: Path) -> None:
-    """`global_step/sec` is the rate as long as there is only one point."""
+    """As long as there is only one point, the rate is the value of `global_step/sec`."""
     write(ev.event_file(tmp_path), ev.event(100, {"global_step/sec": 250.0}))
     now = progress(tmp_path)
     assert progress_text(now) == "step 100 · 250 steps/s"
@@ -73,7 +75,7 @@ def test_written_speed_where_one_point_is_not_enough(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("same_file", [True, False])
 def test_restart_from_a_checkpoint(tmp_path: Path, same_file: bool) -> None:
-    """After a restart from an older checkpoint the step goes back, and the curve stays one line."""
+    """After a restart from an older checkpoint, the step is lower, and the curve stays one line."""
     first = ev.event_file(tmp_path, 1000)
     second = first if same_file else ev.event_file(tmp_path, 2000, "host.2.0.v2")
     write(first, *(ev.event(s, {"loss": 1.0, "acc": 0.5}, wall=1000 + s) for s in range(1, 51)))
@@ -105,7 +107,9 @@ def test_only_validation_is_no_progress(tmp_path: Path) -> None:
 
 
 def test_epochs_and_steps(tmp_path: Path) -> None:
-    """Steps are counted if a program writes them, unless only the number of epochs is known."""
+    """If a program writes steps, progress counts steps, unless only the total number of epochs is
+    known.
+    """
     path = ev.event_file(tmp_path)
     for epoch in range(3):
         for step in range(epoch * 10, epoch * 10 + 10):
@@ -120,7 +124,7 @@ def test_epochs_and_steps(tmp_path: Path) -> None:
 
 
 def test_several_tasks_at_once(tmp_path: Path) -> None:
-    """If several tasks write at the same time, the furthest step counts."""
+    """If several tasks write event files at the same time, the highest step counts."""
     for worker, ahead in enumerate((0, 3, 1)):
         path = ev.event_file(tmp_path / f"worker-{worker}", 1000)
         write(
@@ -140,14 +144,14 @@ def test_loss_of_another_file(tmp_path: Path) -> None:
 
 
 def test_the_best_loss(tmp_path: Path) -> None:
-    """A total loss is preferred to a part of it."""
+    """The total loss, here `tower/loss`, is preferred to the loss of a part."""
     tags = {"regularization_loss": 5.0, "cross_entropy": 4.0, "tower/loss": 3.0, "lossless": 2.0}
     write(ev.event_file(tmp_path), ev.event(1, tags))
     assert progress(tmp_path).loss == 3.0
 
 
 def test_constant_step(tmp_path: Path) -> None:
-    """A program that never counts its steps takes bounded memory."""
+    """The reader takes bounded memory even if a program writes all events with the same step."""
     reader, path = ProgressReader(tmp_path), ev.event_file(tmp_path)
     for _ in range(3):
         write(path, *(ev.event(0, {"loss": 1.0}) for _ in range(300)))
@@ -156,7 +160,7 @@ def test_constant_step(tmp_path: Path) -> None:
 
 
 def test_divergence_is_shown(tmp_path: Path) -> None:
-    """A loss that is not a number is shown as such, and left out of the curve."""
+    """A loss that is NaN or infinite is shown as such, and left out of the curve."""
     write(ev.event_file(tmp_path), ev.event(1, {"loss": 2.0}), ev.event(2, {"loss": math.nan}))
     now = progress(tmp_path)
     assert "loss NaN" in progress_text(now)
@@ -164,13 +168,13 @@ def test_divergence_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_total_that_was_passed_is_not_shown(tmp_path: Path) -> None:
-    """A total below the step counts another unit, and is not shown."""
+    """If the total is below the step, it counts another unit and is not shown."""
     write(ev.event_file(tmp_path), ev.event(900, {"loss": 2.0}))
     assert progress_text(progress(tmp_path, total_steps=800)) == "step 900 · loss 2"
 
 
 def test_curve_is_bounded(tmp_path: Path) -> None:
-    """The curve has at most 60 points, ends at the newest and covers the whole range."""
+    """The curve has at most 60 points, ends at the newest point and covers the whole range."""
     reader, path = ProgressReader(tmp_path), ev.event_file(tmp_path)
     for start in range(0, 3000, 300):
         write(path, *(ev.event(s, {"loss": float(s)}) for s in range(start, start + 300)))
@@ -184,7 +188,9 @@ def test_curve_is_bounded(tmp_path: Path) -> None:
 
 
 def test_600_tasks(tmp_path: Path) -> None:
-    """600 folders with an event file each take bounded memory, and the furthest task is found."""
+    """Reading 600 folders with an event file each takes bounded memory, and the task with the
+    highest step is found.
+    """
     for task in range(600):
         path = ev.event_file(tmp_path / f"worker-{task}", 1000)
         write(path, ev.event(task, {"loss": 1.0}, wall=2000))
@@ -203,7 +209,7 @@ def test_reading_needs_no_tensorflow(tmp_path: Path) -> None:
         "import sys; from tfcluster_magic.progress.run_progress import ProgressReader\n"
         f"assert ProgressReader({str(tmp_path)!r}).read().step\n"
         "found = {m.split('.')[0] for m in sys.modules} - set(sys.stdlib_module_names)\n"
-        "print(sorted(found - {'typing_extensions'}))"  # msgspec looks for it
+        "print(sorted(found - {'typing_extensions'}))"  # msgspec imports it if it is installed
     )
     told = subprocess.run(
         [
@@ -257,7 +263,7 @@ model.fit(x, y, epochs=3, validation_data=(x, y + 5), verbose=0,
 
 @pytest.fixture(scope="module")
 def real_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Yield folders that TensorFlow itself has filled."""
+    """Return a folder with subfolders of event files that TensorFlow itself has written."""
     out = tmp_path_factory.mktemp("real")
     made = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(TRAIN), str(out)],
@@ -271,7 +277,7 @@ def real_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_real_tensorflow_1(real_runs: Path) -> None:
-    """A MonitoredTrainingSession's files give the step of its last checkpoint and its loss."""
+    """The files of a MonitoredTrainingSession give the step of its last checkpoint and its loss."""
     now = progress(real_runs / "one", total_steps=60)
     assert (now.unit, now.step, now.total) == ("step", 60, 60)
     assert now.loss == now.history[-1][1] < now.history[0][1] == 25.0
@@ -279,14 +285,16 @@ def test_real_tensorflow_1(real_runs: Path) -> None:
 
 
 def test_real_tensorflow_2(real_runs: Path) -> None:
-    """A summary writer's scalars are read between its texts and images."""
+    """The scalars of a summary writer are read, although texts and images stand between them."""
     now = progress(real_runs / "two")
     assert (now.step, now.loss) == (30, pytest.approx(1 / 30))
     assert len(now.history) == 30
 
 
 def test_real_keras(real_runs: Path) -> None:
-    """Keras' TensorBoard callback gives epochs and the training loss, not that of validation."""
+    """The files of Keras' TensorBoard callback give epochs and the training loss, not the loss of
+    the validation.
+    """
     now = progress(real_runs / "keras", total_epochs=3)
     assert (now.unit, now.step, now.total) == ("epoch", 3, 3)
     assert now.loss < 5

@@ -30,5 +30,5 @@ from tfcluster_magic.progress.run_observation import totals_from_arguments
     ],
 )
 def test_totals(arguments: str, steps: int | None, epochs: int | None) -> None:
-    """Totals are recognised by common names of arguments, and only by those."""
+    """Totals are recognised only by common names of arguments."""
     assert totals_from_arguments(arguments.split()) == (steps, epochs)

@@ -1,4 +1,6 @@
-"""Budgets of hours: the remaining hours, the time of their return, and messages at a launch."""
+"""Budgets of hours: the remaining hours, the day on which used hours return, and messages at a
+launch.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,8 @@ def test_what_is_left_is_told_before_a_launch() -> None:
 
 
 def test_a_window_rolls_by_day() -> None:
-    """A budget's window moves by whole days: the day that is the window's length ago no longer
-    counts.
+    """The window of a budget moves by whole days; a window of 30 days does not include the day 30
+    days ago.
     """
     assert budgets.window(7, NOW) == ("2026-11-16", "2026-11-22")
     spent = {"2026-11-15": (20.0, 0.0)}
@@ -51,7 +53,9 @@ def test_a_window_rolls_by_day() -> None:
 
 
 def test_most_of_a_budget_is_a_warning() -> None:
-    """From 80 % there is a warning, with the day on which used hours return."""
+    """If at least 80 % of a budget are used, there is a warning with the day on which used hours
+    return.
+    """
     assert budgets.warnings(WEEK, {"2026-11-22": (15.9, 0.0)}, NOW) == []
     warned = budgets.warnings(WEEK, {"2026-11-22": (16.0, 0.0)}, NOW)
     used = "16 of 20 CPU·h this week are used: with none left, nothing new starts"
@@ -59,8 +63,9 @@ def test_most_of_a_budget_is_a_warning() -> None:
 
 
 def test_a_refusal_says_what_was_asked_used_and_allowed_and_when_hours_come_back() -> None:
-    """A refusal has the requested, used and allowed hours, the administrator, and the day on which
-    enough hours return; that may be later than the first day on which hours return.
+    """A refusal has the requested, used and allowed hours, says that the administrator can change
+    the budget, and names the day on which enough hours return. This may be later than the first day
+    on which hours return.
     """
     spent = {"2026-11-17": (2.5, 0.0), "2026-11-18": (4.0, 0.0), "2026-11-21": (18.5, 0.0)}
     (told,) = refused(WEEK, spent)
@@ -81,18 +86,18 @@ def test_who_has_no_gpu_hours_may_launch_without_gpus() -> None:
 
 
 def test_without_a_budget_nothing_is_refused() -> None:
-    """Without a budget nothing is refused, however much was used."""
+    """Without a budget, nothing is refused, however much was used."""
     assert budgets.problems(spec(), 4.0, None, {"2026-11-22": (1e6, 1e6)}, NOW) == []
     assert budgets.warnings(Budget(), {"2026-11-22": (1e6, 1e6)}, NOW) == []
 
 
 @pytest.mark.parametrize(("hours", "text"), [(0, "0"), (0.05, "0.05"), (3.21, "3.2"), (20, "20")])
 def test_hours_are_short(hours: float, text: str) -> None:
-    """Hours are shown rounded."""
+    """Hours are shown as rounded numbers."""
     assert budgets.format_hours(hours) == text
 
 
 def test_a_task_without_a_wish_counts_as_usual() -> None:
-    """Without a request, each task counts with its backend's default."""
+    """A task without a CPU request counts with the default of its backend."""
     assert budgets.total_cores(spec(cpu=None), 1.0) == 2.0
     assert budgets.total_cores(spec(cpu=1.5), 1.0) == 3.0

@@ -1,4 +1,6 @@
-"""The ledger of one user: every run counts once, no hours are lost, and its size is bounded."""
+"""The ledger of one user: every run counts once, no hours are lost, and the size of the ledger is
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def run(
     start: float = NOON,
     **more: float,
 ) -> AccountedRun:
-    """Return a run of one worker with two cores and a GPU for this long."""
+    """Return a run of one worker that used two cores and a GPU for `seconds`."""
     end = start + seconds
     held = ledger.update_usage(
         None, [("worker", start, end)], end, {"worker": 2.0}, more.get("used")
@@ -55,7 +57,7 @@ def test_a_run_counts_once_however_often_it_is_written_down() -> None:
 
 
 def test_a_run_whose_record_goes_unseen_counts_until_its_beginning_at_least() -> None:
-    """The facts noted at the start of a run count if its later record was never seen."""
+    """If the later record of a run was never seen, the usage that was noted at its start counts."""
     begun = ledger.begin_run(Ledger(), "a", run(60))
     assert total(begun) == Hours()
     over = ledger.end_run(begun, "a", None, NOON + 100)
@@ -65,8 +67,8 @@ def test_a_run_whose_record_goes_unseen_counts_until_its_beginning_at_least() ->
 
 
 def test_a_run_is_remembered_as_long_as_it_has_a_record() -> None:
-    """A run is remembered while it has a record and a day longer, so that an old list counts
-    nothing again.
+    """A run is remembered while it has a record and for a day longer, so that an outdated list does
+    not count it again.
     """
     told = ledger.end_run(ledger.end_run(Ledger(), "a", run(), NOON), "b", run(), NOON)
     later = NOON + ledger.UID_RETENTION + 1
@@ -78,7 +80,7 @@ def test_a_run_is_remembered_as_long_as_it_has_a_record() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from("abcdefgh"),  # a uid occurs again
+            st.sampled_from("abcdefgh"),  # so few that some uids occur again
             st.sampled_from(["digits", "mnist", "x"]),
             st.sampled_from(["", "ml101"]),
             st.floats(0, 3 * 86400),
@@ -90,8 +92,8 @@ def test_a_run_is_remembered_as_long_as_it_has_a_record() -> None:
 def test_a_windows_sum_is_the_sum_of_its_runs(
     told: list[tuple[str, str, str, float, float]],
 ) -> None:
-    """The hours of a window are the sum over its runs, for any grouping and any days, and after any
-    number of writes to disk.
+    """For any grouping and any days, also after writes to disk, the hours of a window are the sum
+    over its runs.
     """
     book, meant = Ledger(), {}
     for uid, cluster, group, start, seconds in told:
@@ -112,7 +114,7 @@ def test_a_windows_sum_is_the_sum_of_its_runs(
 
 
 def test_a_window_leaves_out_other_days() -> None:
-    """The first and the last day of a window belong to it."""
+    """The first and the last day of a window count."""
     book = Ledger()
     for back in range(4):
         book = ledger.end_run(book, str(back), run(start=NOON - back * 86400), NOON + 4000)
@@ -128,7 +130,7 @@ def test_what_runs_counts_until_now_without_a_write() -> None:
 
 
 def test_clusters_of_two_people_are_two() -> None:
-    """A row by cluster has its user, except in the ledger of one user."""
+    """The key of a row by cluster has the user's name, except in the ledger of one user."""
     days = ledger.add_run({}, run(), NOON + 4000)
     keys = [row.key for row in ledger.hours_rows({"ada": days, "bob": days}, LAST, LAST, "cluster")]
     assert keys == ["ada/digits", "bob/digits"]
@@ -136,7 +138,9 @@ def test_clusters_of_two_people_are_two() -> None:
 
 
 def test_what_nobody_measured_is_not_zero() -> None:
-    """For runs with and without measurements, used hours are shown next to the measured ones."""
+    """If only some runs were measured, the used hours are shown next to the hours that were
+    measured.
+    """
     unknown = ledger.hours_rows(
         {"ada": ledger.add_run({}, run(), NOON + 4000)}, LAST, LAST, "user"
     )[0]
@@ -165,7 +169,7 @@ def test_the_most_unused_hours_are_first_on_request() -> None:
 
 
 def test_what_was_used_falls_on_the_days_on_which_it_was_held() -> None:
-    """The used hours of a run through midnight are divided among its days."""
+    """The used hours of a run that continues past midnight are divided among its days."""
     over = ledger.hours_by_day(run(86400, used=3600.0), NOON + 86400)
     assert [round(held.used, 9) for held in over.values()] == [0.5, 0.5]
 

@@ -1,4 +1,6 @@
-"""CPU- and GPU-hours of a run: exact over restarts of the counter, by day, for any time."""
+"""CPU- and GPU-hours of a run by day, which stay exact when the process that counts them
+restarts.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def test_nothing_is_written_before_a_task_holds_something() -> None:
 
 
 def test_time_counts_from_a_tasks_own_start_to_its_own_end() -> None:
-    """The time of observation changes nothing: here 100 s after a start, and 50 s after an end."""
+    """Hours do not depend on the time of the observation, which here comes 100 s after a start and
+    50 s after an end.
+    """
     first = ledger.update_usage(None, [("worker", NOON, None)], NOON + 100, CORES)
     assert ledger.seconds_by_type(first, NOON + 100) == {"worker": 100}
     last = ledger.update_usage(first, [("worker", NOON, NOON + 150)], NOON + 200, CORES)
@@ -43,7 +47,7 @@ def test_time_counts_from_a_tasks_own_start_to_its_own_end() -> None:
 
 
 def test_what_runs_is_counted_without_a_write() -> None:
-    """The record of a run without starts and ends stays the same object."""
+    """While no task starts or ends, the record of a run stays the same object."""
     spans = [("worker", NOON, None), ("ps", NOON + 10, None)]
     first = ledger.update_usage(None, spans, NOON + 20, CORES)
     assert ledger.update_usage(first, spans, NOON + 5000, CORES) is first
@@ -51,7 +55,7 @@ def test_what_runs_is_counted_without_a_write() -> None:
 
 
 def test_a_day_ends_at_midnight() -> None:
-    """Seconds after midnight, UTC, are the next day's."""
+    """Seconds after midnight in UTC count for the next day."""
     held = ledger.update_usage(None, [("worker", MIDNIGHT - 60, None)], MIDNIGHT - 30, CORES)
     assert held is not None
     assert ledger.seconds_by_day(held, MIDNIGHT + 5) == {
@@ -72,20 +76,23 @@ def test_of_very_long_runs_the_oldest_days_are_one() -> None:
 
 
 def test_an_end_without_a_beginning_is_of_a_task_that_was_held() -> None:
-    """An end counts as that of a task with resources, even if after a restart its start, or the
-    task itself, is unknown.
+    """The end of a task counts even if its start, or the task itself, is unknown after a
+    restart.
     """
     first = ledger.update_usage(
         None, [("worker", NOON, None), ("worker", NOON, None)], NOON + 10, CORES
     )
     told = [("worker", None, NOON + 30), ("worker", None, NOON + 40), ("worker", None, NOON + 50)]
     last = ledger.update_usage(first, told, NOON + 60, CORES)
-    assert ledger.seconds_by_type(last, NOON + 60) == {"worker": 70}  # two had resources, not three
+    # only two workers had resources, so only two of the ends count
+    assert ledger.seconds_by_type(last, NOON + 60) == {"worker": 70}
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_looking_more_or_less_often_gives_the_same_sum(seed: int) -> None:
-    """Any number of observations, each with a restarted counter, gives the tasks' real hours."""
+    """For any number of observations, even if the counter restarts before each, the result is the
+    tasks' real hours.
+    """
     chance = random.Random(seed)
     spans = [
         (kind, start := NOON + chance.uniform(0, 500), start + chance.uniform(1, 90000))
@@ -136,11 +143,12 @@ def test_a_run_has_its_cpu_and_gpu_hours() -> None:
     seen = Observation(tasks={**tasks, **over})
     ended = decide(spec, "digits-1", running, seen, NOON + 3700).status
     assert ended.phase is Phase.SUCCEEDED
-    assert ledger.run_hours(ended.usage, spec, NOON + 7200) == (5.0, 2.0)  # the server continues
+    # the parameter server still uses half a core
+    assert ledger.run_hours(ended.usage, spec, NOON + 7200) == (5.0, 2.0)
 
 
 def test_what_the_world_asks_for_comes_before_the_spec() -> None:
-    """A cluster's default for tasks without requests counts, too."""
+    """If a task has no request, the default of the Kubernetes cluster counts."""
     spec = Spec(
         mode=Mode.BETWEEN_GRAPH,
         replicas=ReplicaSet(worker=Replicas(count=1)),

@@ -31,7 +31,7 @@ MUCH = Limit(total=1e15, free=1e15)
 
 @pytest.fixture(autouse=True)
 def anew() -> None:
-    """Clear the cache of other tests."""
+    """Clear the measurements that other tests have cached."""
     folder_sizes._CACHE.clear()
 
 
@@ -67,7 +67,9 @@ def test_folders_are_measured_by_what_lies_in_them(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_measured_stands_against_nothing(tmp_path: Path) -> None:
-    """A missing folder is empty; a path that is no folder has a reason why it was not measured."""
+    """A missing folder counts as empty; for a path that is no folder, the result has the reason why
+    it was not measured.
+    """
     put(tmp_path / "file", 1)
     missing, none = measure(
         [MeasuredFolder("data", tmp_path / "no", 1), MeasuredFolder("log", tmp_path / "file", 1)]
@@ -79,7 +81,7 @@ def test_what_cannot_be_measured_stands_against_nothing(tmp_path: Path) -> None:
 
 
 def test_a_walk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The walk of a folder of any size ends, and reports that there is more."""
+    """The measurement of a folder of any size ends, and reports if there are more files."""
     monkeypatch.setattr(folder_sizes, "MOST_ENTRIES", 20)
     for number in range(50):
         put(tmp_path / "many" / str(number), 5000)
@@ -184,8 +186,9 @@ def test_launches_are_refused_when_a_folder_is_full(
 def test_claims_are_measured_from_inside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_folders: Path
 ) -> None:
-    """A notebook on Kubernetes measures its mounted claims, with the sizes that the operator
-    published; from elsewhere, and for a claim without a volume, nothing is reported.
+    """A notebook on Kubernetes measures its mounted claims and compares them with the sizes that
+    the operator published. Outside of such a notebook, and for a claim without a volume, nothing is
+    reported.
     """
     claims = {"log": ClaimFacts(size=10.0 * MIB), "data": ClaimFacts()}
     policy = Policy(log_path=str(tmp_path / "log"), data_path=str(tmp_path / "data"))

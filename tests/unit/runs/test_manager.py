@@ -59,7 +59,7 @@ def test_a_large_program_runs_and_its_snapshot_stays(
 def test_a_refused_launch_of_a_large_program_leaves_no_snapshot(
     manager: ClusterManager, here: Path, own_folders: Path
 ) -> None:
-    """A launch refused for lack of resources removes its snapshot."""
+    """A launch that is refused for lack of resources removes its snapshot."""
     (here / "large.py").write_text(HELLO + "#" * 200_000)
     with pytest.raises(PreflightRefused, match="GPU"):
         manager.launch("large.py", gpu=64)
@@ -71,7 +71,9 @@ def test_a_refused_launch_of_a_large_program_leaves_no_snapshot(
 def test_a_name_that_is_taken_is_refused_and_a_derived_one_makes_way(
     manager: ClusterManager,
 ) -> None:
-    """Two launches with one given name collide; two of one program without a name do not."""
+    """Two launches with the same given name collide; two launches of the same program without a
+    name do not.
+    """
     manager.launch("sleep.py", workers=1, name="mine")
     with pytest.raises(NameTaken, match="mine"):
         manager.launch("sleep.py", workers=1, name="mine")
@@ -126,7 +128,7 @@ def test_a_rerun_is_the_same_snapshot_even_when_the_file_changed(
 
 
 def test_a_rerun_can_resume_and_take_another_name(manager: ClusterManager) -> None:
-    """`--resume` names the run whose checkpoints are used, `--name` the new cluster."""
+    """`--resume` names the run whose checkpoints are used; `--name` names the new cluster."""
     manager.wait(manager.launch("hello.py", workers=1).metadata.name, 60)
     plan = manager.plan_rerun("hello", resume=True, name="other")
 
@@ -157,8 +159,8 @@ else:
 def test_resuming_an_active_run_stops_it_and_goes_on_from_its_checkpoints(
     manager: ClusterManager, here: Path
 ) -> None:
-    """`rerun --workers 3 --resume` is the way to another size. A request that is invalid stops
-    nothing, and another name leaves the run alone.
+    """`rerun --workers 3 --resume` stops the active run and continues from its checkpoints with
+    three workers. An invalid request stops nothing; with another name, the run is not stopped.
     """
     (here / "counts.py").write_text(COUNTS)
     first = manager.launch("counts.py", workers=1, grace="1s")
@@ -186,8 +188,8 @@ def test_resuming_an_active_run_stops_it_and_goes_on_from_its_checkpoints(
 
 
 def test_a_name_to_wait_for_means_its_newest_run(manager: ClusterManager) -> None:
-    """If a launch waits for a name, its record has the exact run and the launch says which run it
-    is; a rerun does not wait.
+    """If a launch waits for a name, it waits for the newest run of this name, which the launch and
+    its record name. A rerun does not wait.
     """
     manager.wait(manager.launch("hello.py", workers=1).metadata.name, 60)
     manager.wait(manager.launch("hello.py", workers=1).metadata.name, 60)
@@ -227,8 +229,8 @@ def test_what_can_never_happen_is_refused_at_launch(manager: ClusterManager, her
 
 
 def test_a_deleted_run_has_ended_for_those_that_wait_for_its_end(manager: ClusterManager) -> None:
-    """Deleting a run that others wait for stops it. A run that waits for any end starts; one that
-    waits for a success fails with this reason.
+    """Deleting a run for which other runs wait stops it. A run that waits for any end starts; a run
+    that waits for a success fails with this reason.
     """
     first = manager.launch("sleep.py", workers=1).metadata.name
     manager.wait(first, 60, until=Until.READY)
@@ -245,7 +247,9 @@ def test_a_deleted_run_has_ended_for_those_that_wait_for_its_end(manager: Cluste
 def test_list_shows_the_newest_run_of_each_name_and_all_runs_when_asked(
     manager: ClusterManager,
 ) -> None:
-    """A name that was launched many times takes one line."""
+    """In the list, a name that was launched many times has one line; on request, all its runs are
+    listed.
+    """
     for _ in range(2):
         manager.wait(manager.launch("hello.py", workers=1).metadata.name, 60)
     manager.launch("sleep.py", workers=1)
@@ -277,7 +281,7 @@ def test_following_the_output_ends_with_the_run_and_not_with_its_parameter_serve
 def test_deleting_a_run_stops_it_first_and_removes_its_output_when_asked(
     manager: ClusterManager, own_folders: Path
 ) -> None:
-    """Delete with logs stops a running run and leaves nothing."""
+    """Deleting a run with its logs stops an active run and leaves nothing."""
     manager.launch("sleep.py", workers=1)
     manager.delete("sleep", with_logs=True)
 
@@ -287,7 +291,9 @@ def test_deleting_a_run_stops_it_first_and_removes_its_output_when_asked(
 
 
 def test_a_program_cluster_cannot_be_connected_to(manager: ClusterManager) -> None:
-    """The error of connect gives the reason and an alternative."""
+    """For a cluster that runs a program, the error of `connect` gives the reason and an
+    alternative.
+    """
     manager.launch("sleep.py", workers=1)
     with pytest.raises(Conflict, match=r"--mode in-graph"):
         manager.reachable("sleep")
@@ -305,13 +311,15 @@ def test_an_in_graph_cluster_is_reachable_when_all_ports_accept(manager: Cluster
 
 
 def test_an_unknown_backend_is_refused_with_those_there_are() -> None:
-    """An unknown backend is refused with the allowed ones."""
+    """The refusal of an unknown backend lists the existing backends."""
     with pytest.raises(TraitError, match="local"):
         ClusterManager(backend_name="cloud")
 
 
 def test_the_managers_folders_go_before_the_environments(own_folders: Path, here: Path) -> None:
-    """`state_dir` and `log_dir` of a configuration decide where runs and their output are."""
+    """`state_dir` and `log_dir` of the manager, not of the environment, decide where runs and their
+    output are.
+    """
     manager = ClusterManager(
         state_dir=str(own_folders / "s"), log_dir=str(own_folders / "l"), data_dir="d"
     )
@@ -323,7 +331,7 @@ def test_the_managers_folders_go_before_the_environments(own_folders: Path, here
 
 
 def test_a_silent_task_is_told(manager: ClusterManager) -> None:
-    """After five minutes without output status names the tasks and the time."""
+    """If tasks have printed nothing for five minutes, `status` names these tasks and the time."""
     run = manager.launch("sleep.py", workers=2)
     cluster = manager.wait(run.metadata.name, 180, until=Until.READY)
     wait_until(lambda: all(_log(cluster, i).stat().st_size for i in (0, 1)))
@@ -339,7 +347,7 @@ def _log(cluster: TFCluster, index: int) -> Path:
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    """Importing the manager imports neither IPython, TensorFlow, jinja2 nor asyncio."""
+    """Importing the package imports neither IPython, TensorFlow, jinja2 nor asyncio."""
     heavy = "IPython tensorflow jinja2 asyncio yaml http.client tfcluster_magic.program"
     script = (
         "import sys; from tfcluster_magic import ClusterManager; ClusterManager(); "

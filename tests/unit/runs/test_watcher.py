@@ -1,4 +1,4 @@
-"""The watcher's state when a verb and the watch report the same run, in any order."""
+"""The watcher's state after a verb and the watch report the same run, in any order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Told(LocalBackend):
         self._taken = threading.Semaphore(0)
 
     def say(self, *changes: TFCluster | Removed | None) -> None:
-        """Report `changes`, and wait until the watcher has taken the last one."""
+        """Report `changes`, and wait until the watcher has handled the last change."""
         for change in (*changes, None):
             self._said.put(change)
         for _ in (*changes, None):
@@ -40,7 +40,7 @@ class Told(LocalBackend):
         yield None
         while True:
             yield self._said.get()
-            self._taken.release()  # the watcher has returned for more
+            self._taken.release()  # the watcher asks for the next item, so it has handled this one
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def phases(heard: list[tuple[str, WatchedRun | None]]) -> list[str]:
 def test_what_a_verb_answers_is_known_at_once(
     watcher: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
 ) -> None:
-    """A listener gets the result of a verb before the watch's report, and only once."""
+    """A listener gets the result of a verb before the watch reports it, and only once."""
     watcher.learn(run())
     assert watcher.known()["digits-1"].cluster == run()
     backend.say(run())
@@ -94,7 +94,9 @@ def test_what_a_verb_answers_is_known_at_once(
 def test_an_end_is_not_taken_back(
     watcher: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
 ) -> None:
-    """A record that the watch read before a stop, or before the end, changes nothing."""
+    """If the watch reports a record that it read before a stop, or before the run's end, the
+    watcher ignores it.
+    """
     stopping = asked_to_end(run())
     over = asked_to_end(run(phase=Phase.STOPPED))
     backend.say(run())
@@ -121,7 +123,9 @@ def test_a_removed_run_does_not_come_back(
 def test_a_name_that_is_used_again_is_another_run(
     watcher: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
 ) -> None:
-    """A late report that the first run of a name is gone does not affect the second."""
+    """A late report that the first run of a name is gone does not affect the second run of this
+    name.
+    """
     backend.say(run())
     watcher.removed("digits-1", "first")
     watcher.learn(run("second"))

@@ -1,5 +1,5 @@
-"""The activity of a program as seen from outside: work, standstill, and a start without an open
-port.
+"""The activity of a program as seen from outside the program: work, standstill, and a start without
+an open port.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 def quiets(task: object) -> list[dict[str, object]]:
-    """Return the reports of a task's standstill."""
+    """Return the task's reports about its standstill."""
     return [r for r in task.hear(0.05) if r["event"] == "quiet"]  # type: ignore[attr-defined]
 
 
 def test_a_program_that_only_waits_is_quiet(run: Run) -> None:
-    """TensorFlow's own lines about a wait are no sign of work: they name the tasks for which it
-    waits.
+    """The lines that TensorFlow prints while it waits do not count as work; they name the tasks for
+    which it waits.
     """
     began = time.time()
     task = run.program(WAITS).task("worker-1").start(QUICK)
@@ -82,7 +82,7 @@ while not os.path.exists("end"): time.sleep(0.05)
 
 
 def _cpu_of_children(pid: int) -> float:
-    """Return the CPU seconds of the children's children."""
+    """Return the CPU seconds of the children of the children of process `pid`."""
     total = 0.0
     for child in _children(pid):
         for below in _children(child):
@@ -123,8 +123,8 @@ def test_a_program_that_works_has_started(run: Run, sign: str) -> None:
 
 
 def test_the_port_is_told_when_it_comes_later(run: Run) -> None:
-    """A program that counts as started by its output is reported to listen elsewhere as soon as it
-    does.
+    """A program counts as started because of its output. As soon as it listens on another port,
+    this is reported.
     """
     run.config["addresses"]["worker"][0] = f"127.0.0.1:{free_port()}"
     text = f"""
@@ -153,7 +153,9 @@ def test_a_program_that_does_nothing_has_not_started(run: Run) -> None:
 
 
 def test_a_pod_says_it_in_its_log(run: Run) -> None:
-    """In a pod, start and standstill are reported in the log, where the operator reads them."""
+    """In a pod, a task reports its start and its standstill in the log, where the operator reads
+    them.
+    """
     port, beacon = free_port(), free_port()
     run.config["addresses"]["worker"][1] = f"127.0.0.1:{port}"
     run.config["beacon"] = beacon
@@ -194,7 +196,9 @@ def test_each_sign_is_read_from_a_log(monkeypatch: pytest.MonkeyPatch, sign: str
 
 
 def test_both_know_the_lines_by_which_tensorflow_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task and the operator exclude the same lines from the signs of work."""
+    """The lines that TensorFlow prints while it waits are no sign of work, neither for the task nor
+    for the operator.
+    """
     monkeypatch.syspath_prepend(str(RUNTIME))
     import activity
 
@@ -223,8 +227,8 @@ def test_steps_are_known_in_many_forms(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_newest_step_is_read_from_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts of loops stand as they are, bars that begin again in each epoch are added up, and
-    decimals or dates are no steps.
+    """Steps that a loop prints count as printed; steps of progress bars, which begin again in each
+    epoch, are added up. Decimals and dates are no steps.
     """
     monkeypatch.syspath_prepend(str(RUNTIME))
     import activity

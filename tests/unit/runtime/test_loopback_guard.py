@@ -1,4 +1,4 @@
-"""TensorFlow listens only on loopback: in tasks, and in a running kernel."""
+"""The guard by which TensorFlow listens only on loopback, in tasks and in a running kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.spec import TaskType, task_file
 
 SOURCE = Path(task_file.__file__).parents[1] / "runtime" / "loopback_guard.c"
-# The listening sockets of this process only, as (address, port) in hexadecimal.
+# Code of a function that returns the listening sockets of its own process, as (address, port) in
+# hexadecimal.
 LISTENING = """
 def listening():
     import os
@@ -35,7 +36,7 @@ def listening():
 
 
 def python(script: str, **env: str) -> list[object]:
-    """Return the JSON values that a fresh Python prints, one a line."""
+    """Run `script` in a fresh Python; return the JSON values that it prints, one in each line."""
     import os
 
     done = subprocess.run(
@@ -52,7 +53,7 @@ def python(script: str, **env: str) -> list[object]:
 
 @pytest.fixture(scope="module")
 def guard() -> str:
-    """Return the guard as the package builds it."""
+    """Return the path of the guard's library as the package builds it."""
     path = task_file.guard_path()
     assert path, "the package is installed without its guard"
     return path
@@ -86,7 +87,9 @@ def test_wildcard_becomes_loopback(guard: str, family: str, asked: str, got: str
 
 
 def test_other_sockets_pass(guard: str) -> None:
-    """Both kinds of v6 wildcard are guarded; datagrams and sockets of the file system are not."""
+    """Both kinds of IPv6 wildcard are guarded; datagram sockets and sockets of the file system are
+    not.
+    """
     script = """
         import json, os, socket, tempfile
         def name(family, kind, address, only=None):
@@ -105,8 +108,8 @@ def test_other_sockets_pass(guard: str) -> None:
 
 @pytest.mark.cluster
 def test_kernel_that_runs_already(guard: str) -> None:
-    """After guard_this_process() TensorFlow listens only on loopback, and answers no other account;
-    other sockets are bound as requested.
+    """After `guard_this_process()`, TensorFlow listens only on loopback and answers no other
+    account; other sockets are bound as requested.
     """
     script = """
         import json, os, socket, subprocess, sys
@@ -148,14 +151,15 @@ def test_kernel_that_runs_already(guard: str) -> None:
 
 
 GUARDED = {"bind", "listen", "accept", "accept4"}
-# jump slot, data slot, pointer: what the guard redirects in a running process
+# The relocation types that the guard redirects in a running process: jump slot, data slot, pointer.
 REDIRECTED = {"x86_64": {7, 6, 1}, "aarch64": {1026, 1025, 257}}[platform.machine()]
-# socket, accept, bind, listen, accept4, io_uring_setup, _enter and _register, pidfd_getfd on x86_64
+# System calls on x86_64: socket, accept, bind, listen, accept4, io_uring_setup, io_uring_enter,
+# io_uring_register, pidfd_getfd.
 WAYS_IN = {41, 43, 49, 50, 288, 425, 426, 427, 438}
 
 
 def other_ways_in(path: Path) -> list[str]:
-    """Return how a library could accept connections past the guard."""
+    """Return the calls by which the library could accept connections past the guard."""
     library = elf.Library(path)
     found = [
         f"{name} in a relocation of type {kind} + {addend}"
@@ -175,7 +179,9 @@ def other_ways_in(path: Path) -> list[str]:
 
 
 def test_tensorflow_and_grpc_have_no_other_way_in() -> None:
-    """TensorFlow's and gRPC's libraries accept connections only by calls under the guard."""
+    """TensorFlow's and gRPC's libraries accept connections only by calls that the guard
+    intercepts.
+    """
     packages = [Path(str(find_spec(name).origin)).parent for name in ("tensorflow", "grpc")]  # type: ignore[union-attr]
     paths = {path for package in packages for path in package.rglob("*.so*")}
     servers = {path for path in paths if "accept4" in elf.Library(path).imports}
@@ -195,7 +201,9 @@ def test_tensorflow_and_grpc_have_no_other_way_in() -> None:
     ],
 )
 def test_another_way_in_is_found(tmp_path: Path, call: str, said: str) -> None:
-    """The test above finds a way past the guard in a library that has one."""
+    """`other_ways_in`, which the test above uses, finds the call in a library that has a way past
+    the guard.
+    """
     source, library = tmp_path / "way.c", tmp_path / "way.so"
     pointer = "const char *pointer = (const char *)accept + 8;" if "pointer" in call else ""
     source.write_text(
@@ -207,7 +215,9 @@ def test_another_way_in_is_found(tmp_path: Path, call: str, said: str) -> None:
 
 
 def test_missing_guard_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without its library the guard raises an error with the risk and how to build it."""
+    """If the guard's library is missing, the error names the risk and says how to build the
+    library.
+    """
     monkeypatch.setattr(task_file, "GUARD_LIBRARY", tmp_path / "libloopback_guard.so")
     assert task_file.guard_path() is None
     with pytest.raises(TFClusterError, match=r"every network address.*build it: cc -shared"):
@@ -217,7 +227,7 @@ def test_missing_guard_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         guard_this_process()
 
 
-# Each way to ask for a port: family, address, and the options that are set before.
+# Ways to ask for a port: address family, address, and the socket options that are set before.
 WAYS = {
     "plain": ("AF_INET", "127.0.0.1", ()),
     "every address": ("AF_INET", "0.0.0.0", ()),
@@ -242,8 +252,9 @@ def attempt(*how):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_task_binds_its_own_port_as_if_it_were_free(guard: str, way: str) -> None:
-    """The port that is reserved for a task can be bound by it in any way, closed and bound again at
-    once; a second server on it is refused, as on every port, and so are all other processes.
+    """A task can bind the port that is reserved for it in any way, close it, and bind it again at
+    once. A second server on this port is refused, as on every port, and all other processes are
+    refused, too.
     """
     addresses, held = reserve_ports({TaskType.WORKER: 2})
     port, other = (int(each.rpartition(":")[2]) for each in addresses["worker"])

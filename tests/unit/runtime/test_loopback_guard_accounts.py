@@ -16,7 +16,7 @@ from tfcluster_magic.spec import task_file
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several accounts")
 OWNER = 65534
-# How a server gets its listener, and what it may do.
+# A server. `kind` is how the server gets its listening socket, or what the server is not allowed.
 SERVER = f"""
 {IMPORTS}
 address, kind = sys.argv[2:4]
@@ -81,12 +81,16 @@ while True:
 
 
 def python(script: str, account: int, *arguments: str) -> list[str]:
-    """Start a Python as root, which can read the environment, and let it become this account."""
+    """Return a command that starts Python as root, which can read the environment, and then runs
+    `script` as `account`.
+    """
     return [sys.executable, "-I", "-S", "-c", script, str(account), *arguments]
 
 
 def said(host: str, port: str, account: int, *half: str) -> str:
-    """Return the server's answer to an account, also after it shuts down its sending side."""
+    """Return the server's answer to a client of this account; with `half`, the client shuts down
+    its sending side first.
+    """
     command = python(CLIENT, account, host, port, *half)
     return subprocess.run(
         command, capture_output=True, text=True, timeout=120, check=True
@@ -95,8 +99,8 @@ def said(host: str, port: str, account: int, *half: str) -> str:
 
 @contextmanager
 def serving(address: str, kind: str = "single") -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Start OWNER's guarded server, and yield it and its port; the server accepts connections after
-    it read a line of input.
+    """Start OWNER's guarded server; yield its process and its port. The server accepts connections
+    after it has read a line of input.
     """
     guard = task_file.guard_path()
     assert guard, "the package is installed without its guard"
@@ -151,9 +155,9 @@ WAYS_IN = [
     ],
 )
 def test_only_its_own_account_and_root_are_let_in(address: str, kind: str, host: str) -> None:
-    """A server that listens on every address, however it got its listener, is on loopback and
-    answers its own account and root. A neighbour gets nothing, and the next client of its own
-    account is served, also one that has shut down its sending side.
+    """A server that asks for every address, however it got its listening socket, listens on
+    loopback and answers only its own account and root. A neighbour gets nothing. The next client of
+    the server's account is served, also if the client has shut down its sending side.
     """
     with serving(address, kind) as (server, port):
         begin(server)
@@ -165,7 +169,7 @@ def test_only_its_own_account_and_root_are_let_in(address: str, kind: str, host:
 
 @pytest.mark.parametrize("kind", ["single", "duplicate", "passed"])
 def test_a_server_that_named_its_address_lets_in_whom_it_likes(kind: str) -> None:
-    """A port that a user opens on 127.0.0.1 on purpose stays open to other accounts, under any
+    """A port that a user opens explicitly on 127.0.0.1 stays open to other accounts, under any
     descriptor.
     """
     with serving("127.0.0.1", kind) as (server, port):
@@ -178,8 +182,8 @@ def test_a_server_that_named_its_address_lets_in_whom_it_likes(kind: str) -> Non
 def test_who_sends_and_is_gone_is_not_let_in(
     address: str, kind: str, host: str, ending: str
 ) -> None:
-    """A neighbour that has disconnected before the accept is refused, and so is one that has reset
-    the connection, whose bytes could still be read: the owner of such an end is unknown.
+    """A neighbour that has disconnected or reset the connection before the accept is refused. The
+    bytes that it sent could still be read, but the owner of such a connection is unknown.
     """
     with serving(address, kind) as (server, port):
         connect(NEIGHBOUR, host, int(port), ending, 20, b"code to run")
@@ -191,8 +195,8 @@ def test_who_sends_and_is_gone_is_not_let_in(
 
 
 def test_nobody_gets_in_while_descriptors_are_used_up() -> None:
-    """With one descriptor left the kernel cannot be asked: a neighbour is refused, and the owner's
-    connection waits until descriptors are free again.
+    """With only one descriptor left, the guard cannot ask the kernel who has connected. A neighbour
+    is refused, and the owner's connection waits until descriptors are free again.
     """
     with serving("0.0.0.0", "one descriptor") as (server, port):
         connect(NEIGHBOUR, "127.0.0.1", int(port), "close", 20, b"code to run")
@@ -210,8 +214,8 @@ def test_nobody_gets_in_while_descriptors_are_used_up() -> None:
 
 
 def test_an_account_without_a_name_here_is_nobody() -> None:
-    """In a user namespace that does not know its own account the kernel gives all others the same
-    number (65534): none of them is taken for the server's account.
+    """In a user namespace that does not map its own account, the kernel reports all accounts by the
+    same number (65534). No other account is taken for the server's account.
     """
     with serving("0.0.0.0", "nameless") as (server, port):
         begin(server)
@@ -221,8 +225,8 @@ def test_an_account_without_a_name_here_is_nobody() -> None:
 
 @pytest.mark.cluster
 def test_no_payload_of_a_neighbour_reaches_tensorflow() -> None:
-    """A real server's session survives every form of a neighbour's Reset, and each call of its
-    owner is served: `make attack` tries each a thousand times.
+    """The session of a real server survives every form of a neighbour's Reset, and each call of its
+    owner is served. `make attack` tries each form a thousand times.
     """
     failed = [tally for tally in attack(20) if tally.failed]
     assert not failed, failed

@@ -1,4 +1,4 @@
-"""Name lookups of a task, made so that no name server caches a negative answer."""
+"""Name lookups of a task, which are made so that no name server caches a negative answer."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ NAMES = [f"digits-1-worker-{index}.digits-1" for index in range(3)]
 
 
 class Keeping:
-    """A name server that caches its first answer for a name and a type, as CoreDNS does for a
+    """A name server that caches its first answer for each name and type, as CoreDNS does for a
     while; `there` are the existing names.
     """
 
     def __init__(self) -> None:
         self.there = set(ALWAYS)
         self.code: int | None = None
-        """The answer to every question."""
+        """The response code of every answer, or None for the right code."""
         self.loses = 0
-        """The number of questions that it will not answer."""
+        """The number of questions that it will leave unanswered."""
         self.asked: list[tuple[str, int]] = []
         self._kept: dict[tuple[str, int], int] = {}
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -54,7 +54,7 @@ class Keeping:
             self._socket.sendto(question[:2] + bytes([0x81, 0x80 | code]) + question[4:], who)
 
     def close(self) -> None:
-        """Stop answering, after all questions sent before are read."""
+        """Stop answering, after reading all questions that were sent before."""
         if self._thread.is_alive():
             self._socket.sendto(b"", self._socket.getsockname())
             self._thread.join()
@@ -71,7 +71,7 @@ def server() -> Iterator[Keeping]:
 
 @pytest.fixture
 def name_resolution(server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    """Return the resolver in that pod."""
+    """Return the runtime's module for names, set up as in a pod that uses `server`."""
     monkeypatch.syspath_prepend(str(RUNTIME))
     found = import_module("name_resolution")
     said = tmp_path / "resolv.conf"
@@ -91,7 +91,9 @@ def name_resolution(server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_a_name_is_seen_as_soon_as_it_is_there(
     name_resolution: ModuleType, server: Keeping
 ) -> None:
-    """A new name is found although the server caches "no such name"; no address is requested."""
+    """A new name is found at once although the server caches "no such name", because no address is
+    requested before.
+    """
     name = f"{NAMES[0]}.alice.svc.cluster.local"
     assert [name_resolution.name_exists(NAMES[0]) for _ in range(3)] == [False] * 3
     server.there.add(name)
@@ -104,8 +106,8 @@ def test_a_name_is_seen_as_soon_as_it_is_there(
 def test_a_server_that_does_not_like_the_question_tells_nothing(
     name_resolution: ModuleType, server: Keeping, code: int
 ) -> None:
-    """A server that refuses the question says nothing about the name, so the resolver has to be
-    asked. The same is true of a server that denies every name.
+    """A server that refuses the question, or denies every name, says nothing about the name, so the
+    system's resolver has to be asked.
     """
     server.code = code
     assert name_resolution.name_exists(NAMES[0]) is None
@@ -116,8 +118,8 @@ def test_a_server_that_does_not_like_the_question_tells_nothing(
 def test_nobody_is_asked_of_other_names(
     name_resolution: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """For full names, outside of pods and without a name server no question is sent, and the answer
-    is unknown.
+    """For full names, outside of pods, and without a name server, no question is sent, and the
+    answer is unknown.
     """
     assert name_resolution.name_exists("tasks.example.com") is None
     for text in ("nameserver 127.0.0.1\nsearch example.com\n", "search alice.svc.cluster.local\n"):
@@ -132,8 +134,8 @@ def test_nobody_is_asked_of_other_names(
 def test_a_lost_answer_tells_nothing_yet(
     name_resolution: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, understood: bool
 ) -> None:
-    """Packets can get lost while a pod's network is set up: a lost answer is no reason to request
-    the address.
+    """Packets can get lost while a pod's network is set up, so a lost answer is no reason to
+    request the address.
     """
     if understood:
         assert name_resolution.name_exists(NAMES[0]) is False
@@ -149,8 +151,8 @@ def test_a_lost_answer_tells_nothing_yet(
 def test_a_silent_server_is_not_asked_for_ever(
     name_resolution: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, understood: bool
 ) -> None:
-    """After two requests without an answer the resolver is used instead of a silent name server, so
-    that hundreds of names do not each cost a timeout.
+    """After two questions without an answer, the system's resolver is used instead of the silent
+    name server, so that hundreds of names do not each cost a timeout.
     """
     if understood:
         assert name_resolution.name_exists(NAMES[0]) is False
@@ -165,7 +167,9 @@ def test_a_silent_server_is_not_asked_for_ever(
 
 @pytest.fixture
 def asked(name_resolution: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record the names whose addresses the resolver was asked for; it knows them all."""
+    """Return the list of names whose addresses the resolver is asked for; the resolver knows all
+    names.
+    """
     found: list[str] = []
 
     def addresses(name: str) -> int:
@@ -182,8 +186,8 @@ def test_nobody_goes_on_before_names_were_given(
     server: Keeping,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A program that needs no peer starts without those that ended, but not before any task has a
-    name, because an operator that was down creates names late.
+    """A program that needs no peer starts although some peers have ended and have no name. It waits
+    while no task has a name, because an operator that was down creates the names late.
     """
     monkeypatch.setattr(name_resolution, "GO_ON", 0.1)
     said: list[str] = []

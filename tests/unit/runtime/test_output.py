@@ -1,4 +1,6 @@
-"""The output of a task: no loss, no changes, and its last lines in the report."""
+"""The output of a task, which is passed on without loss or changes, and its last lines in the
+report.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ ABORTED = (
 
 
 def test_bytes_stay_as_they_are(run: Run) -> None:
-    """Bytes, carriage returns and a missing last newline are passed on, and into the copy."""
+    """Bytes, carriage returns and a missing last newline are passed on unchanged, also into the
+    copy.
+    """
     run.program(
         "import os, random, sys\n"
         "data = random.Random(1).randbytes(3_000_000) + b'\\r 1/2\\r 2/2 no newline'\n"
@@ -50,7 +54,7 @@ def test_lines_come_at_once(run: Run) -> None:
 
 
 def test_when_each_line_was_printed(run: Run, tmp_path: Path) -> None:
-    """The times of lines are written next to the log and its copy, by each attempt."""
+    """Each attempt writes the times of its lines next to the log and next to the log's copy."""
     go = tmp_path / "go"
     waits = f"while not os.path.exists({str(go)!r}): time.sleep(0.02)"
     run.program(f"import os, time\nprint('one')\n{waits}\nprint('two')")
@@ -93,7 +97,7 @@ def test_a_line_that_was_cut_off_ends(run: Run) -> None:
 
 
 def test_stdout_that_takes_nothing(run: Run) -> None:
-    """While the task's output is blocked the program waits, and SIGTERM still works."""
+    """While the task's output is blocked, the program waits, and SIGTERM still works."""
     run.program(MANY)
     task = run.task().start(stdout=subprocess.PIPE)
     task.event("ready")
@@ -174,7 +178,9 @@ def test_report_is_small(run: Run) -> None:
 
 
 def test_termination_message_on_a_mounted_file(run: Run, tmp_path: Path) -> None:
-    """A termination message that is mounted as a file, as in a container, is written in place."""
+    """If the termination message is mounted as a file, as in a container, the file is overwritten
+    and not replaced.
+    """
     mounted = tmp_path / "mounted"
     mounted.touch()
     task = run.program("pass").task()
@@ -197,8 +203,8 @@ def test_termination_message_on_a_mounted_file(run: Run, tmp_path: Path) -> None
 
 
 def test_oom_counters(tmp_path: Path) -> None:
-    """Memory kills are counted in the task's own cgroup of either version; a cgroup that is shared
-    proves less.
+    """Memory kills are counted in the task's own cgroup, in both versions of cgroups. A kill in a
+    cgroup that the task shares does not prove that the task was killed.
     """
     script = """
 import os, sys; sys.path.insert(0, sys.argv[1])

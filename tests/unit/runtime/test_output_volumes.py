@@ -36,7 +36,9 @@ def test_full_volume(run: Run) -> None:
 
 
 def test_volume_fills_up(run: Run, tmp_path: Path) -> None:
-    """When the log volume fills up, the copy keeps what fitted and the rest is counted."""
+    """When the log volume fills up, the copy keeps the output that fitted, and the missing rest is
+    counted.
+    """
     seen = tmp_path / "copied"
     run.program(
         MANY
@@ -54,7 +56,9 @@ def test_volume_fills_up(run: Run, tmp_path: Path) -> None:
 
 
 def in_a_volume(run: Run, megabytes: int) -> list[str]:
-    """Return a command that runs another with its log folder on a file system of this size."""
+    """Return a prefix that runs a command with the run's log folder on a file system of this
+    size.
+    """
     mount = f"mount -t tmpfs -o size={megabytes}m none {run.output}"
     shell = ["sh", "-c", f'{mount} && exec "$@"', ""]
     return ["unshare", "--user", "--map-root-user", "--mount", *shell]
@@ -83,8 +87,8 @@ shutil.copy(volume / "worker-0.log", folder / "copied")
 
 
 def test_volume_has_room_again(run: Run) -> None:
-    """When a full log volume has room again the copy names its gap and continues with whole lines;
-    this is reported once, also to the process that started the task.
+    """When a full log volume has room again, the copy names its gap and continues with whole lines.
+    The gap is reported once, also to the process that started the task.
     """
     run.program(ROOM_AGAIN, arguments=[str(run.folder)])
     task = run.task().start(prefix=in_a_volume(run, 3))
@@ -108,7 +112,7 @@ def test_volume_has_room_again(run: Run) -> None:
 
 
 def test_a_copy_that_is_removed_begins_anew(run: Run) -> None:
-    """If the copy of a log is removed, a new one has the output from then on."""
+    """If the copy of a log is removed, a new copy has the output from then on."""
     run.program(
         "import os, time\n"
         "copy = os.environ['TFCLUSTER_OUTPUT_DIR'] + '/worker-0.log'\n"
@@ -127,7 +131,9 @@ def test_a_copy_that_is_removed_begins_anew(run: Run) -> None:
 
 
 def test_hanging_volume(run: Run) -> None:
-    """A log volume that hangs costs neither time nor lines: the copy is given up."""
+    """If the log volume hangs, the copy is given up, so that the task loses neither time nor
+    lines.
+    """
     os.mkfifo(run.output / "worker-0.log")
     run.program(MANY)
     task = run.task().start()
@@ -140,7 +146,9 @@ def test_hanging_volume(run: Run) -> None:
 
 
 def test_short_task_on_a_hanging_volume(run: Run) -> None:
-    """A task that ends while its volume hangs reports first, then names the copy's gap."""
+    """A task that ends while its volume hangs writes its report first, then names the copy's
+    gap.
+    """
     os.mkfifo(run.output / "worker-0.log")
     run.program("print('only')")
     task = run.task().start()
@@ -151,7 +159,9 @@ def test_short_task_on_a_hanging_volume(run: Run) -> None:
 
 
 def noted(log: Path, script: str) -> None:
-    """Write the times of a log as a task does; `times` writes them, `output` is its module."""
+    """Run `script`, which writes the times of a log as a task does; it can use `times`, which
+    writes them, and the module `output`.
+    """
     head = "import sys; sys.path.insert(0, sys.argv[1])\nimport output\n"
     words = [sys.executable, "-c", f"{head}times = output.LineTimes(sys.argv[2])\n{script}"]
     runtime = ROOT / "tfcluster_magic" / "runtime"
@@ -159,7 +169,9 @@ def noted(log: Path, script: str) -> None:
 
 
 def test_times_of_pieces_that_were_queued_when_the_disk_filled_up(tmp_path: Path) -> None:
-    """The times of a copy stay when its disk fills up while several pieces of output wait."""
+    """The times in a copy stay right if the disk fills up while several pieces of output are
+    queued.
+    """
     log = tmp_path / "worker-0.log"
     noted(
         log,
@@ -191,7 +203,9 @@ def test_times_of_pieces_that_were_queued_when_the_disk_filled_up(tmp_path: Path
 
 
 def test_times_when_the_clock_steps_back(tmp_path: Path) -> None:
-    """Output after a clock stepped back has the new time, not the last one before."""
+    """Output that is printed after the clock stepped back has the new time, not the last time
+    before.
+    """
     log = tmp_path / "worker-0.log"
     noted(log, "times.note(0, 50_000); times.note(10, 20_000); times.note(20, 21_000)")
     times = RecordedTimes(log)
@@ -248,8 +262,8 @@ def test_times_while_their_disk_is_full(tmp_path: Path) -> None:
 
 
 def test_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
-    """The recorded times take a fixed amount of space. The newest stay exact; older ones become
-    less exact, but stay in order and are never too late.
+    """The recorded times take a bounded amount of space. The newest times stay exact; older times
+    become less exact, but stay in order and are never too late.
     """
     log = tmp_path / "worker-0.log"
     count, most = 10_000, 256
@@ -270,8 +284,8 @@ def test_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
 
 
 def test_gaps_in_the_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
-    """Lines without a recorded time have no time as long as there is room to record the gap; times
-    that jump take no more room than others.
+    """As long as there is room to record a gap, lines in the gap have no time. Times that jump take
+    no more room than other times.
     """
     log = tmp_path / "worker-0.log"
     noted(
@@ -306,7 +320,7 @@ def test_times_that_somebody_cut_before_they_are_thinned(tmp_path: Path) -> None
 
 
 def test_times_that_are_read_while_they_are_thinned(tmp_path: Path) -> None:
-    """A reader gets the right times even if the task thins them meanwhile."""
+    """A reader gets the right times even if the task thins the times meanwhile."""
     log = tmp_path / "worker-0.log"
     noted(log, "for n in range(6000): times.note(10 * n, 1000 * n + 1000)\n")
     times = RecordedTimes(log)

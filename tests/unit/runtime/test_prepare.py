@@ -1,4 +1,6 @@
-"""The preparation of a task before its program: addresses, and the checkpoints of an old run."""
+"""The preparation of a task before its program starts: addresses, and the checkpoints of an old
+run.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def old(run: Run, tmp_path: Path) -> Path:
 
 
 def found_in_a_file(run: Run, folder: Path, domain: str, there: str) -> tuple[Path, TaskProcess]:
-    """Start a task whose peers' names are below `domain` and are found only in this file."""
+    """Start a task whose peers have names below `domain`, which are found only in a hosts file with
+    the text `there`; return this file and the task.
+    """
     hosts = folder / "hosts"
     hosts.write_text(there)
     run.config["addresses"] = None
@@ -70,8 +74,8 @@ def test_waits_for_names(run: Run, tmp_path: Path) -> None:
 
 
 def test_one_answer_tells_that_all_names_are_there(run: Run, tmp_path: Path) -> None:
-    """If the common parent name has an address for each peer, no single name is looked up: 600
-    tasks would need 360 000 lookups. With one address less, the missing peers are named.
+    """If the common parent name has an address for each peer, no single name is looked up, because
+    600 tasks would need 360 000 lookups. With one address less, the task names the missing peers.
     """
     there = "127.0.0.2 all.invalid\n127.0.0.3 all.invalid\n"
     hosts, task = found_in_a_file(run, tmp_path, "all.invalid", there)
@@ -93,7 +97,7 @@ def test_names_that_never_come(run: Run) -> None:
 
 
 def test_a_peer_may_have_ended(run: Run) -> None:
-    """A worker does not wait forever for another, whose address disappeared with its pod."""
+    """A worker does not wait forever for another worker whose address disappeared with its pod."""
     run.config["addresses"]["worker"][1] = "ended.invalid:2222"
     task = run.task().start({"TFCLUSTER_PATIENCE": "0.2"})
     assert task.wait()["cause"] == "Completed"
@@ -102,7 +106,9 @@ def test_a_peer_may_have_ended(run: Run) -> None:
 
 @pytest.mark.parametrize(("replaced", "cause"), [("", "NotStarted"), ("1", "Completed")])
 def test_a_group_waits_for_all_of_it(run: Run, replaced: str, cause: str) -> None:
-    """Workers without parameter servers need every address, except a pod that replaces another."""
+    """Without parameter servers, a worker starts only when all workers have an address, unless its
+    pod replaces an earlier pod.
+    """
     del run.config["addresses"]["ps"]
     run.config["addresses"]["worker"][1] = "late.invalid:2222"
     run.config["program"]["serves"] = True
@@ -133,8 +139,8 @@ def test_addresses_from_the_template(run: Run) -> None:
 
 
 def test_resume(run: Run, old: Path) -> None:
-    """A resumed run starts with copies of the old checkpoints, not of logs, event files, the
-    owner's mark and the old progress.
+    """A resumed run starts with copies of the old checkpoints. Logs, event files, the owner's mark
+    and the old progress are not copied.
     """
     other = run.task("ps-0").start()
     task = run.task("worker-0").start()
@@ -149,9 +155,9 @@ def test_resume(run: Run, old: Path) -> None:
         ".resumed-from",
         "worker-0.log",
         "ps-0.log",
-        ".tfcluster-times/worker-0.log",  # belongs to the log of the new run
+        ".tfcluster-times/worker-0.log",  # times of the lines that the new run logs
         ".tfcluster-times/ps-0.log",
-        ".tfcluster-usage/worker-0.jsonl",  # so do the samples
+        ".tfcluster-usage/worker-0.jsonl",  # samples of the new run
         ".tfcluster-usage/ps-0.jsonl",
     }
     assert (run.output / "checkpoint").read_text() == (
@@ -171,7 +177,7 @@ def test_resume_waits_for_the_copy(run: Run, old: Path) -> None:
 
 
 def test_resume_copies_once(run: Run, old: Path) -> None:
-    """A restart within the resumed run keeps its newer checkpoints."""
+    """If a task of the resumed run restarts, the run's newer checkpoints are kept."""
     run.task().start().wait()
     (run.output / "model.ckpt-5.index").write_text("newer")
     run.task().start({"TFCLUSTER_ATTEMPT": "2"}).wait()
@@ -179,7 +185,7 @@ def test_resume_copies_once(run: Run, old: Path) -> None:
 
 
 def test_resume_of_nothing(run: Run, tmp_path: Path) -> None:
-    """Resuming from a folder that is gone is refused with its name."""
+    """Resuming from a folder that is gone is refused, and the refusal names the folder."""
     run.config["resumeFrom"] = str(tmp_path / "gone")
     message = run.task().start().wait()
     assert message["cause"] == "NotStarted"
@@ -187,7 +193,7 @@ def test_resume_of_nothing(run: Run, tmp_path: Path) -> None:
 
 
 def test_stop_while_copying(run: Run, old: Path) -> None:
-    """SIGTERM ends a task that waits for another one's copy."""
+    """SIGTERM ends a task that waits until another task has copied the checkpoints."""
     task = run.task("worker-1").start()
     wait_until(run.output.exists, "the task")
     task.process.terminate()
@@ -196,8 +202,9 @@ def test_stop_while_copying(run: Run, old: Path) -> None:
 
 
 def test_a_number_that_was_used_before(run: Run, tmp_path: Path) -> None:
-    """A task whose output folder has files of an earlier run with its number ends with a remedy;
-    the other run's files are not changed, not even by the log of the refusal.
+    """If the output folder has files of an earlier run with the same number, a task ends, and its
+    message has a remedy. The files of the earlier run are not changed, not even by the log of the
+    refusal.
     """
     folder = Path(run.config["outputDir"])
     run.config["ownFolder"] = True
@@ -215,7 +222,7 @@ def test_a_number_that_was_used_before(run: Run, tmp_path: Path) -> None:
 
 
 def test_files_that_no_run_has_marked(run: Run) -> None:
-    """Files without a run's mark are not changed either."""
+    """Files in an output folder without a run's mark are not changed."""
     folder = Path(run.config["outputDir"])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.ckpt-5.index").write_text("precious")
@@ -240,7 +247,7 @@ def test_a_volume_that_recovers_is_waited_for(
     reason.
     """
     folder = tmp_path / "volume"
-    folder.symlink_to(tmp_path / "brick")  # it exists, but is empty
+    folder.symlink_to(tmp_path / "brick")  # the link exists, but its target does not
     run.config |= {"outputDir": str(folder), "ownFolder": True}
     task = run.task().start({} if heals else {"TFCLUSTER_PATIENCE": "4"})
     wait_until(lambda: f"waiting for the output folder {folder}: " in task.output, "the wait")

@@ -1,4 +1,4 @@
-"""Programs that are read only when a task starts: their places and refusals."""
+"""Programs that are read only when a task starts: where they may be, and refusals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LISTING = (
     "find -L . -mindepth 1 \\( -name '.*' -o -name __pycache__ \\) -prune -o -type f "
     "-printf '%P\\0' | LC_ALL=C sort -z | xargs -0r sha256sum -- | sha256sum"
 )
-"""The documentation about the checksum of a folder."""
+"""The command for the checksum of a folder, as in the documentation."""
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def started(run: Run, prefix: Sequence[str] = (), **program: Any) -> TaskProcess:
-    """Return a task of a program given in this way, started by a command `prefix`."""
+    """Return a task whose spec has the fields `program`; the command `prefix` starts the task."""
     given = {"dir": "", "entrypoint": "", "arguments": [], "flags": [], "serves": False}
     run.config["program"] = {**given, "workingDir": None, "byHand": True, **program}
     env = {"TFCLUSTER_PATIENCE": "0.5", "no_proxy": "", "NO_PROXY": ""}
@@ -55,7 +55,9 @@ def started(run: Run, prefix: Sequence[str] = (), **program: Any) -> TaskProcess
 
 
 def refused(task: TaskProcess) -> tuple[str, dict[str, Any]]:
-    """Return the code and the values with which a task was not started."""
+    """Return the code and the values of the message with which the task refused to start its
+    program.
+    """
     told = msgspec.convert(task.wait(), TaskExit)
     assert (told.cause.value, told.exit_code) == ("NotStarted", None)
     assert told.detail_message is not None
@@ -70,12 +72,12 @@ def listed(folder: Path) -> str:
 
 
 def sha256(content: bytes) -> str:
-    """Return the output of sha256sum."""
+    """Return the checksum that sha256sum prints for this content."""
     return hashlib.sha256(content).hexdigest()
 
 
 def test_a_file_runs_from_its_own_folder(run: Run, home: Path) -> None:
-    """A file of the workspace runs in its folder, with and without its checksum."""
+    """A file of the workspace runs in its own folder, whether or not its checksum is stated."""
     (home / "train.py").write_text(HELLO)
     for checksum in ("", sha256(HELLO.encode())):
         task = started(run, path=str(home / "train.py"), sha256=checksum, arguments=["--x"])
@@ -84,7 +86,9 @@ def test_a_file_runs_from_its_own_folder(run: Run, home: Path) -> None:
 
 
 def test_a_folder_runs_by_what_starts_it(run: Run, home: Path) -> None:
-    """A folder is started by run.sh, main.py or its only program, otherwise by the entrypoint."""
+    """A folder is started by run.sh, main.py or its only program. Otherwise, the spec must name the
+    entrypoint.
+    """
     (home / "first.py").write_text("print('first')")
     assert started(run, path=str(home)).wait()["cause"] == "Completed"
     (home / "second.py").write_text("print('second')")
@@ -97,8 +101,8 @@ def test_a_folder_runs_by_what_starts_it(run: Run, home: Path) -> None:
 
 
 def test_the_checksum_of_a_folder_is_what_a_shell_finds(run: Run, home: Path) -> None:
-    """The documented command gives a folder's checksum; hidden files and bytecode do not count,
-    links do.
+    """The documented command gives a folder's checksum; hidden files and bytecode do not count, but
+    links count.
     """
     (home / "lib" / "__pycache__").mkdir(parents=True)
     (home / ".git").mkdir()
@@ -117,8 +121,8 @@ def test_the_checksum_of_a_folder_is_what_a_shell_finds(run: Run, home: Path) ->
 
 
 def test_the_checksum_of_a_folder_with_links_and_odd_names(run: Run, home: Path) -> None:
-    """A link to a parent folder counts as nothing, one to another folder as its files; pipes,
-    broken links and names that begin with a dash count as in the documented command.
+    """A link to a parent folder does not count; a link to another folder counts as the files in it.
+    Pipes, broken links and names that begin with a dash count as in the documented command.
     """
     (home / "lib" / "deep").mkdir(parents=True)
     (home / "main.py").write_text(HELLO)
@@ -136,7 +140,9 @@ def test_the_checksum_of_a_folder_with_links_and_odd_names(run: Run, home: Path)
 
 @pytest.mark.parametrize("name", ["a\\b.py", "a\nb.py", "a\rb.py", "-"])
 def test_a_name_that_sha256sum_writes_differently(run: Run, home: Path, name: str) -> None:
-    """A file name that sha256sum escapes prevents a comparison."""
+    """If sha256sum escapes a file's name, the checksums cannot be compared, and the task says
+    so.
+    """
     (home / "main.py").write_text(HELLO)
     (home / name).write_text("")
     assert started(run, path=str(home)).wait()["cause"] == "Completed"
@@ -148,7 +154,9 @@ def test_a_name_that_sha256sum_writes_differently(run: Run, home: Path, name: st
 def test_a_wrong_checksum_is_refused_with_the_right_one(
     run: Run, home: Path, site: Site, kind: str
 ) -> None:
-    """A program with another checksum than requested is never started, and both are reported."""
+    """A program whose checksum differs from the requested checksum is never started, and both
+    checksums are reported.
+    """
     (home / "train.py").write_text(HELLO)
     where = {"path": str(home / "train.py"), "url": site.add("/train.py", HELLO.encode())}[kind]
     code, values = refused(started(run, **{kind: where, "sha256": "0" * 64}))
@@ -157,7 +165,7 @@ def test_a_wrong_checksum_is_refused_with_the_right_one(
 
 
 def test_a_path_that_is_not_there(run: Run, home: Path) -> None:
-    """A path that does not exist is reported as such."""
+    """If the path does not exist, the message says so."""
     path = str(home / "train.py")
     assert refused(started(run, path=path)) == ("ProgramNotThere", {"path": path})
 
@@ -175,7 +183,9 @@ def test_a_path_that_a_volume_shows_later(run: Run, home: Path) -> None:
 
 
 def test_a_path_that_a_task_may_not_read(run: Run, home: Path) -> None:
-    """A file without read permission is distinguished from a missing one."""
+    """The message about a file without read permission differs from the message about a missing
+    file.
+    """
     locked = home / "locked"
     locked.mkdir()
     path = str(locked / "train.py")
@@ -192,7 +202,9 @@ def test_a_path_that_a_task_may_not_read(run: Run, home: Path) -> None:
 
 
 def test_a_url_is_fetched_by_the_task(run: Run, site: Site, home: Path) -> None:
-    """A task downloads a file and runs it in the run's own folder, with or without its checksum."""
+    """A task downloads a file and runs it in the run's own folder, whether or not its checksum is
+    stated.
+    """
     url = site.add("/raw/train.py", HELLO.encode())
     task = started(run, url=f"{url}?raw=1", sha256=sha256(HELLO.encode()), dir=str(home))
     assert task.wait()["cause"] == "Completed", task.output
@@ -201,7 +213,9 @@ def test_a_url_is_fetched_by_the_task(run: Run, site: Site, home: Path) -> None:
 
 @pytest.mark.parametrize("end", [".zip", ".tar.gz"])
 def test_an_archive_is_unpacked(run: Run, site: Site, home: Path, end: str) -> None:
-    """An archive runs as its folder, and its checksum is that of the archive."""
+    """The program of an archive runs in the unpacked folder; its checksum is the checksum of the
+    archive.
+    """
     files = {"project-1/main.py": b"import lib; print(lib.A)", "project-1/lib.py": b"A = 'packed'"}
     packed = io.BytesIO()
     if end == ".zip":
@@ -224,8 +238,8 @@ def test_an_archive_is_unpacked(run: Run, site: Site, home: Path, end: str) -> N
 def test_an_archive_with_what_others_take_is_unpacked(
     run: Run, site: Site, home: Path, end: str
 ) -> None:
-    """An uncompressed archive of very many entries is one file of its outer archive, and bytes
-    after a .tar.gz are ignored, as by tar.
+    """An archive within the archive counts as one file, even if it has very many entries. Bytes
+    after a .tar.gz are ignored, as tar does.
     """
     if end == ".zip":
         stream = io.BytesIO()
@@ -283,8 +297,8 @@ def linked(kind: bytes) -> bytes:
 def test_an_archive_with_a_link_is_refused(
     run: Run, site: Site, home: Path, name: str, packed: bytes
 ) -> None:
-    """An entry that is neither a file nor a folder is named and stops the task, as it stops a
-    launch.
+    """An entry that is neither a file nor a folder stops the task, as it stops a launch; the
+    message names the entry.
     """
     told = refused(started(run, url=site.add(f"/{name}", packed), dir=str(home)))
     assert told == ("ArchiveHoldsLink", {"archive": name, "entry": "data.csv"})
@@ -294,7 +308,7 @@ NOISE = {"main.py": HELLO.encode(), "data": bytes(range(256)) * 40}
 
 
 def packed_by(method: int) -> bytes:
-    """Return a zip whose compressed data is damaged."""
+    """Return a zip that is compressed by `method`, with damaged data."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", method) as archive:
         archive.writestr("data", b"".join(b"%d," % n**3 for n in range(500)))
@@ -328,7 +342,7 @@ def packed_by(method: int) -> bytes:
 def test_a_damaged_archive_is_told_in_words(
     run: Run, site: Site, home: Path, name: str, packed: bytes, why: str
 ) -> None:
-    """For any library error, the status names the archive and the problem."""
+    """Whatever error the library raises, the status names the archive and the problem."""
     code, values = refused(started(run, url=site.add(f"/{name}", packed), dir=str(home)))
     assert (code, values["archive"]) == ("ArchiveDamaged", name)
     assert values["why"] and why in values["why"]
@@ -343,7 +357,9 @@ def test_a_name_that_no_file_can_have_is_refused(run: Run, site: Site, home: Pat
 
 
 def test_a_server_that_sends_too_slowly_is_given_up(run: Run, site: Site) -> None:
-    """A download of single bytes ends at the timeout, and so does one that breaks in the middle."""
+    """A download that arrives in single bytes ends at the timeout. A download that breaks off in
+    the middle is reported, too.
+    """
 
     def trickle(request: Handler) -> None:
         request.send_response(200)
@@ -361,7 +377,9 @@ def test_a_server_that_sends_too_slowly_is_given_up(run: Run, site: Site) -> Non
 
 
 def zeros_behind(start: bytes, mebibytes: int) -> bytes:
-    """Return a .tar.gz with this start, then this number of zero bytes, and without its end."""
+    """Return a .tar.gz that contains `start` and then `mebibytes` MiB of zeros; the end of the file
+    is missing.
+    """
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     packed = packer.compress(start) + packer.flush(zlib.Z_FULL_FLUSH)
     block = packer.compress(bytes(16 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
@@ -369,7 +387,7 @@ def zeros_behind(start: bytes, mebibytes: int) -> bytes:
 
 
 def head(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0) -> bytes:
-    """Return the header of an entry."""
+    """Return the header of an entry in a tar archive."""
     made = tarfile.TarInfo(name)
     made.type, made.size = kind, size
     return made.tobuf(tarfile.USTAR_FORMAT)
@@ -386,7 +404,7 @@ def large(what: str) -> bytes:
             for number in range(10_001):
                 archive.writestr(zipfile.ZipInfo(f"{number}/"), b"")
         return stream.getvalue()
-    if what == "zip that says less":  # its end has the number of entries twice
+    if what == "zip that says less":  # the end record has the number of entries in two fields
         packed = large("zip")
         end = packed.rindex(b"PK\5\6") + 8
         return packed[:end] + b"\1\0\1\0" + packed[end + 4 :]
@@ -411,8 +429,8 @@ def large(what: str) -> bytes:
 def test_a_small_archive_fills_neither_memory_nor_disk(
     run: Run, site: Site, home: Path, what: str, code: str, values: dict[str, str]
 ) -> None:
-    """Headers, skipped entries and many empty ones are limited as files are, and reported; a task
-    with 200 MiB of memory handles them.
+    """Headers, skipped entries and many empty entries count for the same limits as files, and the
+    task reports the limit. A task with 200 MiB of memory can handle such archives.
     """
     name = "a.zip" if what.startswith("zip") else "a.tgz"
     url = site.add(f"/{name}", large(what))
@@ -431,7 +449,7 @@ def test_a_redirect_leads_nowhere_but_to_the_web(run: Run, site: Site, target: s
 
 
 def test_headers_that_never_end_are_given_up(run: Run, site: Site) -> None:
-    """A server that sends its header byte by byte ends at the timeout."""
+    """A download whose server sends the header byte by byte ends at the timeout."""
 
     def trickle(request: Handler) -> None:
         request.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
@@ -455,8 +473,8 @@ def test_a_download_goes_by_the_proxies_of_the_program(run: Run, site: Site) -> 
 
 
 def test_what_cannot_be_fetched_says_why(run: Run, site: Site) -> None:
-    """A missing page is reported at once, a server that does not answer after the timeout; an HTML
-    page and an endless download are refused.
+    """A missing page is reported at once; a server that does not answer is reported after the
+    timeout. An HTML page and an endless download are refused.
     """
     missing = f"{site.url}/missing.py"
     values = {"url": missing, "why": "404 Not Found"}
@@ -470,8 +488,8 @@ def test_what_cannot_be_fetched_says_why(run: Run, site: Site) -> None:
 
 
 def test_a_command_runs_where_its_image_says(run: Run, home: Path) -> None:
-    """A command of the image starts in the folder of the pod's first process, with the task's own
-    environment.
+    """A command of the image starts in the working folder of the pod's first process, with the
+    environment of the task.
     """
     run.config["ownFolder"] = True
     says = "import os; print(os.getcwd(), os.environ['TFCLUSTER_TASK'], 'TF_CONFIG' in os.environ)"
@@ -514,8 +532,8 @@ def test_a_task_finds_out_whether_its_program_serves(
     serves: bool,
     may: bool,
 ) -> None:
-    """The text says whether a task has to wait for an open port; for a module named by a command
-    this is unknown.
+    """From the program's text, a task finds out whether to wait for an open port. For a module that
+    a command names, this is unknown.
     """
     monkeypatch.syspath_prepend(str(RUNTIME))
     from program_source import find_program

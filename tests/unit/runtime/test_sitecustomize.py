@@ -1,4 +1,6 @@
-"""The runtime's hook: TensorFlow 1 workers look for their chief every second, not every thirty."""
+"""The runtime's hook, by which TensorFlow 1 workers look for their chief every second, not every
+thirty seconds.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ class SessionManager:
 
 
 def python(path: Path | None, script: str) -> subprocess.CompletedProcess[str]:
-    """Run a Python with the runtime's hook, and `path` after it."""
+    """Run a Python that finds the runtime's hook first, then the modules in `path`."""
     paths = [str(RUNTIME / "site"), *([str(path)] if path else [])]
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
@@ -32,7 +34,7 @@ def python(path: Path | None, script: str) -> subprocess.CompletedProcess[str]:
 
 
 def fake_tensorflow(folder: Path, manager: str) -> Path:
-    """Create a package with the only module that matters."""
+    """Create a package `tensorflow` with only the module that the hook changes."""
     training = folder / "tensorflow" / "python" / "training"
     training.mkdir(parents=True)
     for package in (training, training.parent, training.parent.parent):
@@ -42,7 +44,7 @@ def fake_tensorflow(folder: Path, manager: str) -> Path:
 
 
 def test_default_is_short_and_a_given_value_stays(tmp_path: Path) -> None:
-    """Only the default is shortened: an explicit value stays."""
+    """Only the default of the wait is shortened; an explicit value stays."""
     done = python(
         fake_tensorflow(tmp_path, MANAGER),
         """
@@ -67,7 +69,7 @@ def test_unknown_tensorflow_runs_as_it_is(tmp_path: Path, manager: str) -> None:
 
 
 def test_no_tensorflow_no_import(tmp_path: Path) -> None:
-    """In a program without TensorFlow the hook imports nothing more."""
+    """In a program without TensorFlow, the hook imports no further modules."""
     script = "import sys; print([m for m in sys.modules if 'tensorflow' in m or m == 'inspect'])"
     done = python(None, script)
     assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -16,8 +16,8 @@ from tfcluster_magic.runtime import sockets
 def test_a_listening_socket_is_found_by_its_port(
     family: socket.AddressFamily, address: str
 ) -> None:
-    """The kernel's answer by netlink agrees with its tables, and names the socket of the process
-    that listens.
+    """The kernel's answer by netlink agrees with the tables in /proc, and names the socket of the
+    process that listens.
     """
     with socket.socket(family) as server:
         server.bind((address, 0))
@@ -34,8 +34,8 @@ def test_a_listening_socket_is_found_by_its_port(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a socket to another account")
 def test_who_may_read_a_connection_is_known_by_account() -> None:
-    """The accounts that may read a connection are known: that of the listener while it listens, and
-    that of the accepted socket while it is open.
+    """The accounts that may read a connection are known: the account of the listening socket while
+    it listens, and the account of the accepted socket while it is open.
     """
     with socket.create_server(("127.0.0.1", 0)) as server:
         os.fchown(server.fileno(), 65534, -1)
@@ -51,7 +51,7 @@ def test_who_may_read_a_connection_is_known_by_account() -> None:
 
 
 def test_the_kernel_counts_the_bytes_of_a_connection() -> None:
-    """Received and sent bytes are known by socket, for v4 and v6 and both ends."""
+    """The received and sent bytes of each socket are known, for IPv4 and IPv6 and for both ends."""
     for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
         with socket.socket(family) as server, socket.socket(family) as client:
             server.bind((address, 0))

@@ -1,4 +1,4 @@
-"""Stacks of a hanging program, and of processes that cannot show theirs."""
+"""Stacks of a hanging program, and processes that cannot show their stacks."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def test_a_deadlock_names_the_lines_that_wait(run: Run) -> None:
 
 
 def test_processes_that_cannot_show_their_stack_are_left_alone(run: Run) -> None:
-    """The request ends no process, and each process without a stack has a reason."""
+    """A request for stacks ends no process, and for each process without a stack, the answer has
+    the reason.
+    """
     task = run.program(FAMILY).task().start(QUICK)
     wait_until(lambda: task.output.count("up") == 4, "the processes")
     path = run.output / "pids"
@@ -113,7 +115,8 @@ def test_a_costly_sample_delays_no_answer(run: Run) -> None:
     wait_until((run.output / "up").exists, "the program")
     (found,) = ask("digits-1", str(run.output), ["worker-0"], within=60).tasks
     assert [each.problem for each in found.processes] == [""]
-    assert len(samples.read_bytes().splitlines()) == 2  # the head, and that sample
+    # the header and the first sample: the next sample is still far
+    assert len(samples.read_bytes().splitlines()) == 2
 
 
 def test_a_task_that_does_not_run_gives_no_answer(tmp_path: Path) -> None:
@@ -141,7 +144,9 @@ def task_side(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 def test_a_request_that_cannot_be_answered_is_not_repeated(
     task_side: ModuleType, tmp_path: Path
 ) -> None:
-    """If the volume accepts no answer, the processes are not signalled again every two seconds."""
+    """If the volume accepts no answer, the request is dropped, so that processes are not signalled
+    again every two seconds.
+    """
     folder, number = tmp_path / ".tfcluster-stacks", "0" * 32
     # A folder at the path of the answer makes writing fail.
     (folder / f"worker-0.{number}.json").mkdir(parents=True)
@@ -166,7 +171,9 @@ def test_each_of_several_requests_is_answered(task_side: ModuleType, tmp_path: P
 def test_a_look_answers_few_requests_and_removes_old_answers(
     task_side: ModuleType, tmp_path: Path
 ) -> None:
-    """A folder full of requests neither keeps a task busy nor fills up with answers."""
+    """At each check, a task answers only a few requests and removes old answers, so a folder full
+    of requests neither keeps it busy nor fills up with answers.
+    """
     folder = tmp_path / ".tfcluster-stacks"
     folder.mkdir()
     old = folder / f"worker-0.{'f' * 32}.json"
@@ -198,8 +205,8 @@ def test_a_link_in_place_of_the_folder_is_not_followed(
 
 
 def test_stacks_of_a_stall_are_taken_once_and_kept(run: Run) -> None:
-    """A program that does nothing for long has its stacks taken without a request, once for each
-    stall; they outlive the task and say since when it stood still.
+    """If a program does nothing for long, its stacks are taken without a request, once for each
+    stall. They outlive the task and say since when the program stood still.
     """
     task = run.program(DEADLOCK).task().start(QUICK)
     wait_until(lambda: bool(kept("digits-1", str(run.output), ["worker-0"]).tasks), "the stacks")
@@ -215,7 +222,7 @@ def test_stacks_of_a_stall_are_taken_once_and_kept(run: Run) -> None:
     assert found.since is not None and found.at is not None
     assert found.at - found.since >= 0.9
     assert "most recent call first" in found.processes[0].stack
-    assert "worker-0 did nothing since 2" in stack_text(stacks)
+    assert "worker-0 has done nothing since 2" in stack_text(stacks)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"at": 1e400, "since": 0, "processes": []}'])

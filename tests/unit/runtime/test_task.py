@@ -72,8 +72,8 @@ def test_program_is_told_its_place(run: Run) -> None:
 
 
 def test_program_has_no_descriptor_of_ours(run: Run) -> None:
-    """A program has stdin, stdout and stderr, and none of the runtime's own descriptors; a Python
-    also has the memory for its stacks, which its children do not get.
+    """A program has stdin, stdout and stderr, but none of the runtime's own descriptors. A Python
+    also has the descriptor of the memory for its stacks, which its children do not get.
     """
     script = "import os; print(sorted(os.listdir('/proc/self/fd'))[:-1], end='')"
     text = f"""
@@ -128,7 +128,9 @@ def test_shell_tells_what_was_killed(run: Run) -> None:
 
 
 def test_shell_script_gets_flags_and_folder(run: Run, tmp_path: Path) -> None:
-    """A shell script gets flags and arguments as its own, and starts in the working folder."""
+    """A shell script gets the flags and arguments as its own arguments, and starts in the working
+    folder.
+    """
     run.program(
         'echo "$@"; pwd',
         name="run.sh",
@@ -168,7 +170,7 @@ def test_cannot_start(run: Run, change: dict[str, Any], said: str) -> None:
 
 
 def test_bad_description(run: Run, tmp_path: Path) -> None:
-    """A task that does not exist, or a description of another version, is reported."""
+    """If the description lacks the task or is of another version, the task reports this."""
     run.program("pass")
     assert "it has worker-0..1, ps-0..0" in run.task("worker-2").start().wait()["detail"]
     run.config["version"] = 2
@@ -176,7 +178,9 @@ def test_bad_description(run: Run, tmp_path: Path) -> None:
 
 
 def test_ready_when_its_own_port_is_open(run: Run, tmp_path: Path) -> None:
-    """A program that serves is ready when it listens itself, not when another process does."""
+    """A program that serves is ready when it listens on its port itself, not when another process
+    does.
+    """
     port = free_port()
     run.config["addresses"]["worker"][0] = f"127.0.0.1:{port}"
     go = tmp_path / "go"
@@ -202,7 +206,7 @@ held.bind(("127.0.0.1", {port})); held.listen(); time.sleep(600)
 
 
 def test_sleeps_while_nothing_happens(run: Run) -> None:
-    """A task with a silent program wakes up every few seconds, only to check it."""
+    """A task with a silent program wakes up only every few seconds, to check the program."""
     run.program("print('up', flush=True); import time; time.sleep(600)")
     task = run.task().start()
     task.event("ready")
@@ -216,7 +220,9 @@ def test_sleeps_while_nothing_happens(run: Run) -> None:
 
 
 def test_runs_on_any_python() -> None:
-    """The code in a task runs on Python 3.8, with only the standard library and its siblings."""
+    """The code that runs in a task works with Python 3.8, and imports only the standard library and
+    modules of the runtime.
+    """
     files = [*RUNTIME.glob("*.py"), *RUNTIME.glob("site/*.py")]
     siblings = {file.stem for file in files}
     assert {"task", "tf_server", "sitecustomize"} <= siblings
@@ -226,5 +232,5 @@ def test_runs_on_any_python() -> None:
         imported |= {n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
         roots = {name.partition(".")[0] for name in imported}
         allowed = set(sys.stdlib_module_names) | siblings
-        # The fallback of the server is the one place that needs TensorFlow itself.
+        # Only tf_server.py may import TensorFlow: its fallback needs it.
         assert roots - allowed <= ({"tensorflow"} if file.stem == "tf_server" else set()), file

@@ -1,4 +1,4 @@
-"""TF_CONFIG, flags and defaults, equal in a task and in the package."""
+"""TF_CONFIG, flags and defaults, which are equal in a task and in the package."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_every_type_has_its_place() -> None:
 
 
 def test_nobody_but_the_evaluator_knows_its_address() -> None:
-    """The address of an evaluator is only in its own TF_CONFIG, and only without parameter servers:
-    MultiWorkerMirroredStrategy expects the evaluator there.
+    """The address of an evaluator is only in its own TF_CONFIG, where MultiWorkerMirroredStrategy
+    expects it, and only without parameter servers.
     """
     together = {kind: hosts for kind, hosts in ADDRESSES.items() if kind != "ps"}
     for addresses in (together, ADDRESSES):
@@ -50,7 +50,7 @@ def test_nobody_but_the_evaluator_knows_its_address() -> None:
 
 
 def test_types_without_tasks_are_absent() -> None:
-    """A cluster without parameter servers has no empty list of them."""
+    """TF_CONFIG of a cluster without parameter servers has no key `ps`."""
     addresses: dict[str, list[str]] = {"worker": ["w:1"], "ps": []}
     tf_config.check({"worker": 1, "ps": 0}, addresses, "worker", 0)
     told = tf_config.build(addresses, "worker", 0)
@@ -67,7 +67,9 @@ def test_types_without_tasks_are_absent() -> None:
     ],
 )
 def test_what_does_not_fit(task: str, index: int, counts: dict[str, int], said: str) -> None:
-    """A task or an address that does not exist is refused with the numbers."""
+    """A task that does not exist, or that has no address, is refused with the numbers of tasks and
+    addresses.
+    """
     with pytest.raises(ValueError, match=said):
         tf_config.check(counts, ADDRESSES, task, index)
 
@@ -110,8 +112,8 @@ def test_flags_are_spelled_as_the_program_does() -> None:
 def test_threads_follow_the_limit(
     limit: int | None, cores: int, kind: str, threads: str | None
 ) -> None:
-    """Inter-op threads are TensorFlow's default or follow the CPU limit, with the minimum that a
-    coordinator, or the clients of a server, need.
+    """The number of inter-op threads is TensorFlow's default or follows the CPU limit; it is at
+    least the minimum that a coordinator, or the clients of a server, need.
     """
     counts = {"ps": 1, "worker": 2, "chief": int(kind == "coordinated")}
     found = tf_config.environment_defaults(limit, cores, counts, in_graph=kind == "in_graph")
@@ -120,7 +122,7 @@ def test_threads_follow_the_limit(
 
 
 class Runtime:
-    """The values that a task computes from its task.json, in its own process."""
+    """A process that computes, as a task does, the values that follow from task.json."""
 
     SCRIPT = """
 import json, sys
@@ -185,7 +187,7 @@ def test_package_and_runtime_agree(
     threads: int | None,
     draw: st.DataObject,
 ) -> None:
-    """A task computes exactly what the package shows for it."""
+    """A task computes exactly the values that the package shows for the task."""
     counts = {kind: len(hosts) for kind, hosts in addresses.items()}
     kind = draw.draw(st.sampled_from([kind for kind, count in counts.items() if count]))
     index = draw.draw(st.integers(0, counts[kind] - 1))

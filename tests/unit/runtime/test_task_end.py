@@ -1,4 +1,4 @@
-"""The end of a task: stopped, killed or orphaned, it leaves no processes."""
+"""The end of a task, which leaves no processes, whether the task is stopped, killed or orphaned."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 def test_stop_gives_time(run: Run) -> None:
-    """SIGTERM reaches the program, which may end in its own time; the task then ends with 143."""
+    """SIGTERM reaches the program, which has the grace period to end; then the task ends with
+    143.
+    """
     run.program(
         """
         import signal, sys, time
@@ -82,7 +84,9 @@ def test_strays_do_not_outlive_the_program(run: Run) -> None:
 
 @pytest.mark.parametrize("report", [True, False], ids=["report pipe", "death signal alone"])
 def test_nothing_survives_who_started_it(run: Run, tmp_path: Path, report: bool) -> None:
-    """If the process that started a task is killed, program and strays end with it."""
+    """If the process that started a task is killed, the task's program and the processes that it
+    left behind end, too.
+    """
     run.program(STRAY + "stray(); open('child.pid', 'w').write(str(os.getpid())); time.sleep(600)")
     task = run.task()
     starter = tmp_path / "starter.py"
@@ -150,7 +154,7 @@ def test_as_process_1(run: Run) -> None:
     run.config["grace"] = 2.0
     task = run.task().start(prefix=names)
     wait_until(lambda: "ppid 1" in task.output, "the program")
-    # unshare itself does not pass SIGTERM on: process 1 is its only child.
+    # Signal the only child of unshare, process 1, because unshare does not pass SIGTERM on.
     children = Path(f"/proc/{task.process.pid}/task/{task.process.pid}/children").read_text()
     os.kill(int(children), signal.SIGTERM)
     message = task.wait()

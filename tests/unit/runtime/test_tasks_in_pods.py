@@ -1,5 +1,5 @@
-"""Behaviour that a task has only in a pod: it counts attempts by its Job, delays a restart so that
-a group's failure can be judged, and shows while an In-Graph server is used.
+"""Behaviour that a task has only in a pod: counting attempts by its Job, delaying a restart until
+the failure of a group is decided, and showing whether an In-Graph server is used.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def run(tmp_path: Path) -> Iterator[Run]:
 def test_attempts_are_counted_by_the_job(
     run: Run, failures: str, ignored: str, attempt: str
 ) -> None:
-    """The attempt is one more than the number of pods that the Job has replaced, for any reason."""
+    """The number of the attempt is one more than the number of pods that the Job has replaced, for
+    any reason.
+    """
     job = {"TFCLUSTER_INDEX_FAILURES": failures, "TFCLUSTER_INDEX_IGNORED": ignored}
     task = run.task().start({"TFCLUSTER_ATTEMPT": "", **job})
     assert task.wait()["cause"] == "Completed"
@@ -55,7 +57,9 @@ def test_attempts_are_counted_by_the_job(
 
 
 def test_a_group_is_given_time(run: Run) -> None:
-    """Without parameter servers, a worker that replaces a failed one starts after the hold-off."""
+    """Without parameter servers, a worker that replaces a failed worker starts only after the
+    hold-off.
+    """
     run.config.update(counts={"worker": 2}, holdOff=1.0)
     run.config["addresses"].pop("ps")
     task = run.task("worker-1").start({"TFCLUSTER_INDEX_FAILURES": "1"})
@@ -67,7 +71,7 @@ def test_a_group_is_given_time(run: Run) -> None:
 
 
 def test_a_stop_ends_the_hold_off(run: Run) -> None:
-    """SIGTERM ends a worker in its hold-off, at once and with 143."""
+    """SIGTERM ends a worker during its hold-off, at once and with exit code 143."""
     run.config.update(counts={"worker": 2}, holdOff=600.0)
     run.config["addresses"].pop("ps")
     task = run.task().start({"TFCLUSTER_INDEX_FAILURES": "1"})
@@ -81,9 +85,10 @@ def test_a_stop_ends_the_hold_off(run: Run) -> None:
     ("counts", "task", "failed"),
     [
         ({"worker": 2}, "worker-0", ""),  # the first start
-        ({"worker": 2, "ps": 1}, "worker-0", "1"),  # workers come back one by one
+        ({"worker": 2, "ps": 1}, "worker-0", "1"),  # with a ps, workers restart one by one
         ({"worker": 1, "evaluator": 1}, "worker-0", "1"),  # the only task of its group
-        ({"worker": 2, "evaluator": 1}, "evaluator-0", "1"),  # not part of the group
+        # an evaluator is not part of the group
+        ({"worker": 2, "evaluator": 1}, "evaluator-0", "1"),
     ],
 )
 def test_others_start_at_once(
@@ -98,14 +103,16 @@ def test_others_start_at_once(
 
 @pytest.fixture
 def packed(tmp_path: Path) -> list[str]:
-    """Return the runtime as a pod has it."""
+    """Return the arguments that start the runtime from its single file, as in a pod."""
     packed = tmp_path / pod_template.RUNTIME_FILE
     packed.write_bytes(base64.b64decode(pod_template.runtime_archive()))
     return [str(packed), "task"]
 
 
 def test_a_task_runs_from_the_zip(run: Run, packed: list[str]) -> None:
-    """A task runs from the single file, and its program has home, mark and the runtime's hook."""
+    """A task runs from the runtime's single file. Its program gets a home folder, the run's mark
+    and the runtime's hook.
+    """
     run.program(
         "import json, os, sitecustomize as s; print(json.dumps([dict(os.environ), s.__file__]))"
     )
@@ -131,7 +138,7 @@ def test_the_zip_says_how_it_is_used(packed: list[str]) -> None:
 @pytest.mark.cluster
 @pytest.mark.parametrize("kind", ["native", pytest.param("python", marks=pytest.mark.long)])
 def test_a_server_runs_from_the_zip(run: Run, packed: list[str], kind: str) -> None:
-    """Both kinds of server start from the same file: that of the C API and TensorFlow's own."""
+    """Both kinds of server, that of the C API and TensorFlow's own, start from the single file."""
     run.config.update(
         mode="in-graph",
         program=None,
@@ -174,7 +181,9 @@ def test_a_server_shows_that_it_is_used(run: Run) -> None:
 
 
 def test_a_beacon_takes_every_probe(runtime: None) -> None:
-    """A beacon without a reader accepts more connections than its queue is long."""
+    """A beacon accepts any number of connections although nobody reads from them, more than fit in
+    its queue.
+    """
     from idle import Beacon
     from process import EventLoop
 

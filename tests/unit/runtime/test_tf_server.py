@@ -74,7 +74,7 @@ class Client:
         )
 
     def answer(self) -> Any:
-        """Return the client's result from the cluster."""
+        """Return the result that the client got from the cluster."""
         assert self.process.stdout is not None
         return json.loads(self.process.stdout.readline())
 
@@ -84,18 +84,21 @@ class Client:
         self.process.communicate()
 
     def leave(self) -> None:
-        """Close the session as a notebook that is shut down does."""
+        """Close the session, as happens when a notebook is shut down."""
         self.process.communicate("\n", PATIENCE)
 
 
 def last_idle(task: TaskProcess) -> Any:
-    """Return the newest idle report: a time, None for activity, "" without one."""
+    """Return the newest idle report of the task: a time, or None for activity; "" if there is no
+    report.
+    """
     found = [r["since"] for r in task.hear(0.05) if r["event"] == "idle"]
     return found[-1] if found else ""
 
 
 def test_serves_a_client_and_tells_when_it_idles(run: Run) -> None:
-    """Native servers compute for a TensorFlow 1 client, and do not idle while it is connected.
+    """Native servers compute for a TensorFlow 1 client, and do not count as idle while the client
+    is connected.
 
     Connections among the tasks themselves do not count.
     """
@@ -115,7 +118,8 @@ def test_serves_a_client_and_tells_when_it_idles(run: Run) -> None:
         stack.callback(client.end)
         assert client.answer() == 42.0
         wait_until(lambda: last_idle(worker) is None, "the end of idling")
-        # The worker is connected to the parameter server now, which is still idle.
+        # The worker is now connected to the parameter server, but the parameter server is still
+        # idle.
         wait_until(lambda: last_idle(ps), "the parameter server's idling")
         assert last_idle(worker) is None
         client.leave()
@@ -149,7 +153,7 @@ def test_taken_port(run: Run, shared: bool) -> None:
 
 
 def test_reserved_port_is_not_taken(run: Run) -> None:
-    """A port that its backend reserves for this server is used."""
+    """A server uses the port that its backend reserves for it."""
     with socket.socket() as reserved:
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reserved.bind(("127.0.0.1", int(run.config["addresses"]["worker"][0].rpartition(":")[2])))
@@ -158,7 +162,7 @@ def test_reserved_port_is_not_taken(run: Run) -> None:
 
 
 def test_falls_back_by_itself(run: Run, tmp_path: Path) -> None:
-    """If the C API is missing the server is tf.distribute.Server, which the log reports."""
+    """If the C API is missing, the task falls back to tf.distribute.Server, and the log says so."""
     fake = tmp_path / "site" / "tensorflow"
     fake.mkdir(parents=True)
     (fake / "__init__.py").write_text(
@@ -183,7 +187,9 @@ def test_falls_back_by_itself(run: Run, tmp_path: Path) -> None:
 
 
 def test_python_server_on_request_and_plain_definition(run: Run, tmp_path: Path) -> None:
-    """`server: python` runs tf.distribute.Server; the native one's ServerDef is well formed."""
+    """`server: python` runs tf.distribute.Server; the ServerDef of the native server is well
+    formed.
+    """
     run.config["server"] = "python"
     task = run.task().start()
     script = """
@@ -231,7 +237,7 @@ def test_server_that_dies(run: Run) -> None:
 
 
 def test_without_a_cluster() -> None:
-    """Without a valid TF_CONFIG the server reports the problem."""
+    """Without a valid TF_CONFIG, the server reports the problem."""
     for value in ("", '{"cluster": {"ps": ["h:1"]}, "task": {"type": "ps", "index": 1}}'):
         done = subprocess.run(
             [sys.executable, str(RUNTIME), "tf_server"],

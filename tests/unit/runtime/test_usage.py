@@ -1,4 +1,4 @@
-"""Samples of a task's usage: their amounts, the size of their files, and failing volumes."""
+"""Samples of a task's usage: the sampled amounts, the size of the files, and failing volumes."""
 
 from __future__ import annotations
 
@@ -121,8 +121,8 @@ def test_a_volume_that_fails_disturbs_no_task(run: Run, broken: str) -> None:
 
 
 def test_files_stay_below_a_mebibyte_for_any_run(usage: ModuleType, tmp_path: Path) -> None:
-    """For any number of tasks and any duration, a file stays within its share of 1 MiB, even while
-    it is replaced, and the sums stay right.
+    """For any number of tasks and any duration, a sample file stays within its share of 1 MiB, even
+    while it is replaced, and the sums stay right.
     """
     for tasks, least in ((1, 400), (600, 12), (1500, 5)):
         folder = tmp_path / str(tasks)
@@ -149,8 +149,9 @@ def test_files_stay_below_a_mebibyte_for_any_run(usage: ModuleType, tmp_path: Pa
 
 
 def test_an_exit_report_has_the_usage_if_it_is_asked_for(run: Run) -> None:
-    """The termination message has samples below the exit, in less than 4096 bytes together, even if
-    the last lines of the program are long.
+    """If usage is requested, the termination message has a digest of the samples after the report
+    of the exit. Together, they have less than 4096 bytes, even if the last lines of the program are
+    long.
     """
     line = "x" * 600
     text = f"""
@@ -177,8 +178,8 @@ raise SystemExit(3)
 
 
 def test_a_digest_has_equal_intervals_whatever_the_time(usage: ModuleType) -> None:
-    """Any number of samples becomes at most 32 intervals and 1000 bytes. Sums, the largest memory
-    and the newest step stay.
+    """A digest of any number of samples has at most 32 intervals and 1000 bytes, and keeps the
+    sums, the largest memory and the newest step.
     """
     for count in (1, 31, 32, 33, 1000, 5000):
         digest = usage.Digest({"v": 1, "at": 1.8e9, "attempt": 3})
@@ -200,7 +201,7 @@ def test_a_digest_has_equal_intervals_whatever_the_time(usage: ModuleType) -> No
 
 
 def test_thinning_follows_no_link(usage: ModuleType, tmp_path: Path) -> None:
-    """A link that a program put beside the samples cannot redirect a write."""
+    """A link that a program put next to the samples cannot redirect a write."""
     other = tmp_path / "other"
     other.write_text("kept")
     file = usage.UsageFile(str(tmp_path), "worker-0", 1)
@@ -216,8 +217,8 @@ def test_thinning_follows_no_link(usage: ModuleType, tmp_path: Path) -> None:
 
 
 def test_old_samples_are_merged_to_equal_lengths(usage: ModuleType) -> None:
-    """The newest quarter keeps its resolution; older samples are merged into intervals of a fixed
-    length.
+    """The newest quarter of the samples keeps its resolution; older samples are merged into
+    intervals of a fixed length.
     """
     head = json.dumps({"v": 1, "at": 1.7e9, "attempt": 1}).encode() + b"\n"
     content = head + b"".join(usage.encoded([20, n, 100] + [0] * 9) for n in range(1, 401))
@@ -229,7 +230,7 @@ def test_old_samples_are_merged_to_equal_lengths(usage: ModuleType) -> None:
 
 
 def test_many_attempts_leave_the_newest(usage: ModuleType) -> None:
-    """A task that is restarted very often drops its oldest attempts."""
+    """If a task is restarted very often, the samples of its oldest attempts are dropped."""
     content = b"".join(
         json.dumps({"v": 1, "at": 1.7e9, "attempt": n}).encode() + b"\n[20,5,100]\n"
         for n in range(300)
@@ -240,8 +241,8 @@ def test_many_attempts_leave_the_newest(usage: ModuleType) -> None:
 
 
 def test_what_could_not_be_written_is_not_lost(usage: ModuleType, tmp_path: Path) -> None:
-    """The usage during a write failure is in one interval; a removed folder is not created
-    again.
+    """After a time in which samples could not be written, the usage during this time is in one
+    interval; a removed folder is not created again.
     """
     gone = tmp_path / "gone"
     file = usage.UsageFile(str(gone), "worker-0", 1)
@@ -259,7 +260,9 @@ def test_what_could_not_be_written_is_not_lost(usage: ModuleType, tmp_path: Path
 
 
 def test_a_killed_writer_leaves_a_readable_file(usage: ModuleType, tmp_path: Path) -> None:
-    """An incomplete line is ignored, and the next attempt starts on a new line."""
+    """If the writer was killed within a line, this line is ignored, and the next attempt starts on
+    a new line.
+    """
     file = usage.UsageFile(str(tmp_path), "worker-0", 1)
     file.begin({"v": 1, "at": 1.7e9, "attempt": 1})
     file.write([20, 100, 7] + [0] * 9)
@@ -284,7 +287,7 @@ def test_a_file_of_anything_is_no_error() -> None:
 
 
 def test_gpus_are_those_of_the_driver(usage: ModuleType) -> None:
-    """A task that sees no GPU reports none, whatever the machine has."""
+    """A task that sees no GPU reports no GPU usage, whatever GPUs the machine has."""
     for visible in ("", "-1", "GPU-of-another-machine"):
         assert usage.Gpus(visible).look() == (0.0, 0)
 
@@ -324,7 +327,9 @@ def make_driver(folder: Path) -> None:
 
 
 def test_the_gpus_of_a_task_are_those_that_its_program_sees(run: Run, tmp_path: Path) -> None:
-    """The launch's environment counts, not that of the process that starts the task."""
+    """The environment of the launch decides which GPUs count, not the environment of the process
+    that starts the task.
+    """
     make_driver(tmp_path)
     run.config["env"] = {"CUDA_VISIBLE_DEVICES": "0"}
     outside = {"LD_LIBRARY_PATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": "-1"}
@@ -333,7 +338,9 @@ def test_the_gpus_of_a_task_are_those_that_its_program_sees(run: Run, tmp_path: 
 
 
 def test_samples_come_before_they_count_as_stale(usage: ModuleType) -> None:
-    """The longest pauses leave time for an answer and for a slightly late sample."""
+    """Even after the longest pause between samples, an answer and a slightly late sample come
+    before the last sample counts as stale.
+    """
     import stacks  # type: ignore[import-not-found, unused-ignore]
 
     assert 2 * usage.LONGEST <= STALE
@@ -414,8 +421,8 @@ print(json.dumps(told))
 def test_limits_and_throttling_of_an_own_control_group(
     tmp_path: Path, lines: str, files: dict[str, str]
 ) -> None:
-    """The figures are those of the task's own control group, in both versions of control groups; a
-    group that it shares with other processes does not count.
+    """The figures are read from the task's own control group, in both versions of control groups. A
+    group that the task shares with other processes does not count.
     """
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -431,8 +438,8 @@ def test_limits_and_throttling_of_an_own_control_group(
 
 
 def test_steps_that_a_program_tells_are_sampled(run: Run) -> None:
-    """Printed steps are in the samples; what `tfcluster.progress` reports takes precedence over
-    them.
+    """Steps that a program prints are in the samples; steps that a program reports by
+    `tfcluster.progress` take precedence.
     """
     source = """
 import os, time, tfcluster

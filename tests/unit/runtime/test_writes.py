@@ -1,5 +1,5 @@
-"""A program's results: links, copies of files that a pod's end deletes, and checkpoints that it
-found.
+"""A program's results: links to them, copies of files that are deleted with a pod, and checkpoints
+with which the program began.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MOUNTS = """\
 
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Return modules of the runtime by their bare names, as in a task."""
+    """Make the modules of the runtime importable by their bare names, as in a task."""
     monkeypatch.syspath_prepend(str(RUNTIME))
 
 
@@ -61,7 +61,9 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 def program(run: Run, text: str, *arguments: str) -> Run:
-    """Return a program of one worker that works in the user's folder, `work`."""
+    """Give the run this program and return it: one worker, which works in the user's folder
+    `work`.
+    """
     run.config["addresses"] = {"worker": ["127.0.0.1:4002"]}
     run.config["counts"] = {"worker": 1}
     work = str(run.folder / "work")
@@ -69,8 +71,8 @@ def program(run: Run, text: str, *arguments: str) -> Run:
 
 
 def test_event_files_elsewhere_are_linked_while_the_program_runs(run: Run) -> None:
-    """Event files that a program writes to ./logs are linked from the run's folder and reported, at
-    once.
+    """Event files that a program writes to ./logs are linked from the run's folder and reported
+    while the program runs.
     """
     go = run.folder / "go"
     program(run, f"file = event_file('logs/train')\ncheckpoint('logs')\nwait({str(go)!r})\n")
@@ -88,14 +90,16 @@ def test_event_files_elsewhere_are_linked_while_the_program_runs(run: Run) -> No
 
 
 def test_a_program_that_is_quick_is_seen_at_its_end(run: Run) -> None:
-    """Event files of a program that ends quickly are found by their names."""
+    """Event files of a program that has already ended are found by their names."""
     program(run, "event_file('logs').close()\n")
     assert run.task().start().wait()["wrote"] == [str(run.folder / "work" / "logs")]
     assert ProgressReader(run.output).read().step == 7
 
 
 def test_files_of_others_are_left_alone(run: Run) -> None:
-    """Older event files, those of another living process, and the run's own get no links."""
+    """Older event files, event files of another living process, and files in the run's own folder
+    get no links.
+    """
     work = run.folder / "work"
     old = ev.event_file(work / "logs", 1000)
     old.write_bytes(ev.event(3, {"loss": 0.5}))
@@ -134,7 +138,9 @@ def test_what_goes_with_a_pod(runtime: None, path: str, lost: bool) -> None:
 
 @pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="a folder in memory")
 def test_what_a_pod_would_lose_is_copied_and_told(run: Run) -> None:
-    """On a pod's own disk event files are copied as they grow, and checkpoints when complete."""
+    """From a pod's own disk, event files are copied as they grow, and checkpoints when they are
+    complete.
+    """
     with tempfile.TemporaryDirectory(dir="/dev/shm") as gone:
         go = run.folder / "go"
         more = repr(ev.event(9, {"loss": 0.25}))
@@ -209,7 +215,7 @@ def earlier(run: Run, name: str = "model.ckpt-800") -> Path:
 
 def test_a_run_that_finds_itself_done_says_so(run: Run) -> None:
     """A program that restores the last step, and saves it again as TensorFlow 1 does, has trained
-    nothing: its end names the checkpoint.
+    nothing; the report of its end names the checkpoint.
     """
     folder = earlier(run)
     text = (
@@ -221,8 +227,8 @@ def test_a_run_that_finds_itself_done_says_so(run: Run) -> None:
 
 
 def test_one_step_is_all_that_tensorflow_1_does_then(run: Run) -> None:
-    """A TensorFlow 1 hook that stops training at a step checks only after one more step, which does
-    not count as training either.
+    """A TensorFlow 1 hook that stops training at a certain step checks only after one more step.
+    This step does not count as training.
     """
     earlier(run)
     text = "print('loss = 0.5, step = 800')\ncheckpoint('model', 'model.ckpt-801')\n"
@@ -234,7 +240,7 @@ def test_one_step_is_all_that_tensorflow_1_does_then(run: Run) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",  # not opened
+        "",  # the checkpoint is not opened
         RESTORES + "checkpoint('model', 'model.ckpt-802')\n",
         RESTORES + "print('step 802, loss = 0.5')\n",
         RESTORES + "print('step 5, loss = 0.5')\n",
@@ -247,8 +253,8 @@ def test_one_step_is_all_that_tensorflow_1_does_then(run: Run) -> None:
 def test_a_run_that_trains_says_nothing_of_the_checkpoint_it_began_from(
     run: Run, text: str
 ) -> None:
-    """After a newer checkpoint, a further step, a saved model or a failure, the task does not
-    report that it found its training finished.
+    """If a program has written a newer checkpoint, made a further step, saved a model or failed,
+    the task does not report that the training was already finished.
     """
     earlier(run)
     program(run, text)
@@ -270,7 +276,9 @@ def test_the_run_is_named_whose_checkpoint_was_taken_over(run: Run) -> None:
 
 
 def test_what_a_run_wrote_elsewhere_is_not_taken_over(run: Run) -> None:
-    """`rerun --resume` copies no links to files of the old run, and no report of its lost files."""
+    """`rerun --resume` copies neither the links to files of the old run nor the report about the
+    old run's lost files.
+    """
     old = run.folder / "log" / "digits" / "1"
     (old / "written" / "logs").mkdir(parents=True)
     (old / "written" / "logs" / "checkpoint").write_text("x")

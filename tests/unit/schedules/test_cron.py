@@ -19,10 +19,10 @@ ZONES = (
     "Asia/Shanghai",
     "America/New_York",
     "Europe/Berlin",
-    "Australia/Lord_Howe",  # half an hour of summer time
-    "Pacific/Apia",  # skipped a whole day
-    "Africa/Casablanca",  # changes around Ramadan
-    "America/Sao_Paulo",  # changed at midnight
+    "Australia/Lord_Howe",  # summer time shifts the clock by half an hour
+    "Pacific/Apia",  # once skipped a whole day
+    "Africa/Casablanca",  # changes its clocks around Ramadan
+    "America/Sao_Paulo",  # changed its clocks at midnight
 )
 CRONS = (
     "0 2 * * *",
@@ -63,7 +63,7 @@ def test_a_time_that_comes_twice_is_due_once() -> None:
 
 
 def test_an_hourly_job_runs_each_hour_of_either_night() -> None:
-    """An hourly job is due 23 or 25 times on a day on which the clocks change."""
+    """On a day on which the clocks change, an hourly job is due 23 or 25 times."""
     for month, day, hours in ((3, 29, 23), (10, 25, 25)):
         start = datetime(2026, month, day, tzinfo=ZoneInfo("Europe/Berlin"))
         found = CronTimes("0 * * * *", "Europe/Berlin").count(
@@ -73,7 +73,7 @@ def test_an_hourly_job_runs_each_hour_of_either_night() -> None:
 
 
 def test_a_leap_day_is_due_every_four_years() -> None:
-    """29 February is due in leap years only, and 2100 is not one."""
+    """29 February is due only in leap years; 2100 is no leap year."""
     found = texts("0 0 29 2 *", "UTC", datetime(2095, 1, 1, tzinfo=timezone.utc), 2)
     assert found == ["2096-02-29T00:00:00+00:00", "2104-02-29T00:00:00+00:00"]
 
@@ -83,7 +83,9 @@ def test_a_leap_day_is_due_every_four_years() -> None:
 def test_times_increase_and_do_not_depend_on_where_one_begins(
     cron: str, zone: str, at: float
 ) -> None:
-    """The due times after any due time are always the same, so a restart loses and repeats none."""
+    """The due times after a given due time are always the same, so a restart neither loses nor
+    repeats a due time.
+    """
     found = CronTimes(cron, zone)
     whole = [*islice(found.after(at), 12)]
     assert all(a < b for a, b in pairwise(whole))
@@ -99,7 +101,7 @@ def test_times_increase_and_do_not_depend_on_where_one_begins(
 @settings(max_examples=50, deadline=None)
 @given(st.sampled_from(CRONS), st.sampled_from(ZONES), times, st.floats(0, 40 * 86400))
 def test_the_last_is_that_of_all(cron: str, zone: str, until: float, back: float) -> None:
-    """The last due time of a period equals the last one found by counting forwards."""
+    """The last due time of a period equals the last due time that is found by counting forwards."""
     found = CronTimes(cron, zone)
     inside = []
     for moment in found.after(until - back):
@@ -127,7 +129,7 @@ def test_the_last_is_that_of_all(cron: str, zone: str, until: float, back: float
     ],
 )
 def test_nonsense_is_refused_with_what_is_right(cron: str, why: str) -> None:
-    """An invalid expression, and one that is never due, are refused with a reason."""
+    """An invalid expression, or an expression that is never due, is refused with a reason."""
     with pytest.raises(InvalidRequest, match="--cron") as refused:
         CronTimes(cron, "UTC")
     assert why in str(refused.value)
@@ -135,7 +137,7 @@ def test_nonsense_is_refused_with_what_is_right(cron: str, why: str) -> None:
 
 @pytest.mark.parametrize("zone", ["Asia/Shanghia", "Asia", "", "../../etc/passwd", "/etc/passwd"])
 def test_a_zone_that_is_none_is_refused(zone: str) -> None:
-    """An unknown time zone is refused, with a similar one as a suggestion."""
+    """An unknown time zone is refused, and the refusal suggests a similar time zone."""
     with pytest.raises(InvalidRequest, match="--time-zone") as refused:
         CronTimes("0 2 * * *", zone)
     assert "Asia/Shanghai" in str(refused.value) or "such as" in str(refused.value)
@@ -144,7 +146,7 @@ def test_a_zone_that_is_none_is_refused(zone: str) -> None:
 @settings(deadline=None)
 @given(st.text("0123456789*/-,L#WMONSU @", max_size=40))
 def test_any_text_is_read_or_refused(cron: str) -> None:
-    """No text causes any other error than a refusal, or takes long."""
+    """Any text is read or refused in a short time, without another error."""
     began = time.process_time()
     try:
         found = CronTimes(cron, "Europe/Berlin")
@@ -156,7 +158,7 @@ def test_any_text_is_read_or_refused(cron: str) -> None:
 
 
 def test_the_machine_has_a_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's time zone is that of TZ; an invalid TZ is ignored."""
+    """The variable TZ sets the machine's time zone; an invalid TZ is ignored."""
     monkeypatch.setenv("TZ", ":Asia/Tokyo")
     assert machine_zone() == "Asia/Tokyo"
     monkeypatch.setenv("TZ", "nowhere")

@@ -1,5 +1,5 @@
-"""The decisions of schedules: no due time twice, none lost, overlap, catching up, retries,
-backfill.
+"""The decisions of schedules: each due time runs once and none is lost; overlap, catching up,
+retries and backfills.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ def test_it_says_when_to_look_again() -> None:
 def test_with_a_clock_that_jumps_none_is_lost_and_none_runs_twice(
     cron: str, zone: str, steps: list[tuple[float, float | None]]
 ) -> None:
-    """With --catch-up all, every due time that the clock passed ran once, wherever it jumped."""
+    """With `--catch-up all`, every due time that the clock passed runs once, wherever the clock
+    jumped.
+    """
     rule = rules(cron, time_zone=zone, overlap=Overlap.ALLOW, catch_up=CatchUp.ALL)
     world = ScheduleWorld(rule)
     latest = world.now
@@ -106,7 +108,7 @@ def test_with_a_clock_that_jumps_none_is_lost_and_none_runs_twice(
         world.pass_time(seconds, clock=clock)
         latest = max(latest, world.now)
     world.pass_time(0, clock=max(0.0, latest - world.now))
-    for _ in range(100):  # a clock that was far ahead leaves waiting due times
+    for _ in range(100):  # after a clock that was far ahead, some due times still wait
         world.look()
         world.pass_time(MINUTE / 10)
     ran = Counter(due_times(world))
@@ -141,7 +143,7 @@ def test_the_rules_hold_whatever_runs_do(
     for step, lasts, good in story:
         world.lasts = lambda _o, lasts=lasts: lasts
         world.ends_as = lambda _o, good=good: Phase.SUCCEEDED if good else Phase.FAILED
-        world.look()  # checks what holds
+        world.look()  # also checks the invariants
         world.pass_time(step)
     told = world.states()
     counted = sum(1 + each.missed for each in world.status.occurrences)
@@ -164,7 +166,9 @@ def test_forbid_skips_and_says_why() -> None:
 
 
 def test_replace_stops_the_run_before_and_waits_for_its_end() -> None:
-    """With `replace`, the active run is stopped, and the new one starts when it is gone."""
+    """With `replace`, the active run is stopped, and the new run starts when the old run is
+    gone.
+    """
     world = ScheduleWorld(rules(overlap=Overlap.REPLACE), lasts=lambda _o: 10 * DAY)
     for _ in range(100):
         world.look()
@@ -202,8 +206,8 @@ def test_a_deadline_gives_up_what_is_too_late() -> None:
 
 
 def test_a_year_away_is_bounded_work_and_loses_nothing() -> None:
-    """A schedule for every minute catches up a month in parts, without loss and without 40,000 due
-    times at once.
+    """A schedule for every minute catches up a month in parts: no due time is lost, and not all
+    40,000 due times are handled at once.
     """
     rule = rules("* * * * *", catch_up=CatchUp.ALL, overlap=Overlap.ALLOW, max_parallel=50)
     world = ScheduleWorld(rule)
@@ -218,7 +222,9 @@ def test_a_year_away_is_bounded_work_and_loses_nothing() -> None:
 
 
 def test_a_failure_is_retried_after_its_delays() -> None:
-    """A due time whose run fails is retried after each delay, and is then `Failed`."""
+    """A due time whose run fails is retried after each of the delays; if the last retry fails, its
+    state is `Failed`.
+    """
     rule = rules("0 2 * * *", retries=2, retry_delays=(60.0, 600.0))
     world = ScheduleWorld(rule, ends_as=lambda _o: Phase.FAILED)
     began = []
@@ -238,7 +244,9 @@ def test_a_failure_is_retried_after_its_delays() -> None:
 
 
 def test_it_pauses_after_failures_in_a_row() -> None:
-    """After three failures in a row the schedule pauses and says so; a success resets the count."""
+    """After three failures in a row, the schedule pauses and says so; a success resets the
+    count.
+    """
     good = iter([False, False, True, False, False, False, True])
     world = ScheduleWorld(rules(pause_after=3))
     world.ends_as = lambda _o: Phase.SUCCEEDED if next(good) else Phase.FAILED
@@ -286,8 +294,8 @@ def test_a_paused_schedule_does_nothing() -> None:
 
 
 def test_a_backfill_fills_past_times_within_its_bound() -> None:
-    """A backfill runs each past due time once, oldest first, two at the same time, besides the
-    schedule.
+    """A backfill runs each past due time once, oldest first, and at most two at the same time,
+    while the schedule continues.
     """
     rule = rules("0 0 * * *")
     world = ScheduleWorld(rule, lasts=lambda _o: HOUR)
@@ -307,7 +315,7 @@ def test_a_backfill_fills_past_times_within_its_bound() -> None:
 
 
 def test_a_backfill_leaves_what_succeeded() -> None:
-    """A second backfill of the same days runs only what did not succeed."""
+    """A second backfill of the same days runs only the due times that did not succeed."""
     rule = rules("0 0 * * *")
     world = ScheduleWorld(rule)
     world.ends_as = lambda _o: Phase.FAILED if len(world.runs) % 3 == 0 else Phase.SUCCEEDED
@@ -324,7 +332,7 @@ def test_a_backfill_leaves_what_succeeded() -> None:
 
 
 def test_a_launch_without_room_is_tried_again() -> None:
-    """A due time without room for its run waits, is tried again, and is not lost."""
+    """A due time for whose run resources are missing waits and is tried again, and is not lost."""
     world = ScheduleWorld(rules())
     world.pass_time(HOUR)
     turn = due(world.rules, world.status, world.now)
@@ -337,7 +345,9 @@ def test_a_launch_without_room_is_tried_again() -> None:
 
 
 def test_a_launch_without_room_is_tried_ever_less_often() -> None:
-    """The delays double from half a minute to five minutes, and start again with a new attempt."""
+    """The delays double from half a minute to five minutes; a new attempt starts again with half a
+    minute.
+    """
     world = ScheduleWorld(rules(retries=1))
     world.pass_time(HOUR)
     pauses = []
@@ -374,8 +384,8 @@ def test_an_end_that_nobody_saw_is_unknown() -> None:
 
 
 def test_the_success_before_is_known() -> None:
-    """A due time has the time of the newest earlier success, even if that one is no longer in the
-    history.
+    """A due time has the time of the newest earlier success, even if that success is no longer in
+    the history.
     """
     world = ScheduleWorld(rules("*/5 * * * *"))
     for _ in range(800):
@@ -388,8 +398,8 @@ def test_the_success_before_is_known() -> None:
 
 
 def test_a_launch_that_was_killed_before_any_task_is_made_again_once() -> None:
-    """A run of which no task ever started counts as not launched; the second time, it counts as
-    failed.
+    """A run that was killed before any task started counts as not launched and is launched again;
+    the second time, it counts as failed.
     """
     world = ScheduleWorld(rules())
     world.pass_time(HOUR)
@@ -414,7 +424,9 @@ def schedule_of(name: str, rule: ScheduleRules, status: ScheduleStatus) -> Sched
 
 
 class Pair:
-    """The schedule `first`, and `then`, which waits for its run of the same due time."""
+    """Two schedules: `first`, and `then`, which waits for the run of `first` for the same due
+    time.
+    """
 
     def __init__(self, first: ScheduleRules, until: AwaitedOutcome, **words: Any) -> None:
         self.first = ScheduleWorld(first)
@@ -425,7 +437,9 @@ class Pair:
         return schedule_of(name, self.first.rules, self.first.status) if name == "first" else None
 
     def look(self, seconds: float = 0.0, *, reverse: bool = False) -> None:
-        """Advance the time, then ask `due` for both schedules."""
+        """Advance the time, then ask `due` for both schedules; `reverse`: for `then` before
+        `first`.
+        """
         worlds = [self.first, self.then]
         for each in reversed(worlds) if reverse else worlds:
             each.pass_time(seconds)
@@ -443,8 +457,8 @@ class Pair:
 def test_it_runs_after_the_run_of_the_same_time(
     ends: list[Phase], lasts: int, until: AwaitedOutcome, reverse: bool
 ) -> None:
-    """No run starts before the awaited run of the same due time is done, in any order of the
-    schedules. A skipped due time has a reason, and no due time is lost.
+    """No run starts before the awaited run of the same due time is done, whatever schedule is
+    checked first. A skipped due time has a reason, and no due time is lost.
     """
     pair = Pair(rules(overlap=Overlap.ALLOW), until, overlap=Overlap.ALLOW)
     pair.first.lasts = lambda _o: lasts * MINUTE
@@ -469,8 +483,8 @@ def test_it_runs_after_the_run_of_the_same_time(
 
 
 def test_a_hundred_waiting_due_times_read_another_schedule_once() -> None:
-    """Reading one schedule takes at most a millisecond, so that one tenant's schedules do not delay
-    the others.
+    """All waiting due times of a schedule look up the awaited schedule only once, so that one
+    tenant's schedules do not delay the others.
     """
     pair = Pair(rules(overlap=Overlap.ALLOW, max_parallel=1), AwaitedOutcome.SUCCESS)
     pair.first.lasts = lambda _o: 30 * 24 * 60 * MINUTE
@@ -514,7 +528,7 @@ def test_a_time_at_which_the_other_has_no_run_is_skipped(
 
 
 def test_a_paused_schedule_is_not_waited_for() -> None:
-    """A due time that waits for a paused schedule is skipped; runs of `run-now` do not wait."""
+    """A due time whose awaited schedule is paused is skipped; runs of `run-now` do not wait."""
     pair = Pair(rules(), AwaitedOutcome.SUCCESS)
     pair.first.status = replace(pair.first.status, paused=Pause(at=START))
     for _ in range(2 * 60):
@@ -529,7 +543,9 @@ def test_a_paused_schedule_is_not_waited_for() -> None:
 
 
 def test_circles_are_found() -> None:
-    """A circle of any length is reported, starting from the schedule that closes it."""
+    """If schedules wait for each other in a circle of any length, the circle is reported, starting
+    from the schedule that closes it.
+    """
     after = {"a": "b", "b": "c", "c": "d"}
     status = ScheduleStatus(cursor=0.0)
 

@@ -13,5 +13,5 @@ from tfcluster_magic.schedules.options import SCHEDULE_OPTIONS, ScheduleKind, Sc
     ids=lambda option: option.key,
 )
 def test_each_option_says_what_it_takes(option: ScheduleOption) -> None:
-    """No message ends with a bare "use"."""
+    """Each message about a wrong option says which values the option takes."""
     assert option.allowed.removeprefix("use").strip()

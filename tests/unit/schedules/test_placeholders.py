@@ -1,4 +1,4 @@
-"""Placeholders of a due time come from a closed list, and no text of a user is evaluated."""
+"""Placeholders of a due time, which are a closed list; no text of a user is evaluated."""
 
 from __future__ import annotations
 

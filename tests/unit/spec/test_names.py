@@ -12,12 +12,12 @@ from tfcluster_magic.spec.names import derive, is_valid, parse_ref, parse_task, 
 
 @given(st.text(max_size=80))
 def test_any_text_gives_a_valid_name(text: str) -> None:
-    """For any name of a program, its cluster has a valid name."""
+    """For a program with any name, the derived name of the cluster is valid."""
     assert is_valid(derive(text))
 
 
 def test_a_derived_name_stays_recognisable() -> None:
-    """Letters and digits of the file's name are kept."""
+    """A derived name keeps the letters and digits of the file's name."""
     assert derive("My_Train 2") == "my-train2"
     assert derive("42") == "cluster"
 
@@ -31,7 +31,9 @@ def test_a_run_reads_back_as_its_cluster_and_number(cluster: str, run: int) -> N
 
 @pytest.mark.parametrize("ref", ["digits-" + "9" * 5000, "digits-\u0663", "digits-1\n", "-1"])
 def test_a_ref_that_is_no_run(ref: str) -> None:
-    """A number that no run can have is part of the name."""
+    """If the number in a reference is one that no run can have, it is part of the cluster's
+    name.
+    """
     assert parse_ref(ref) == (ref, None)
 
 

@@ -33,7 +33,7 @@ def test_what_is_no_memory_is_refused(text: str) -> None:
 
 @given(st.integers(0, 2**45).map(lambda n: n * 1024))
 def test_formatted_memory_is_close_to_the_amount(count: int) -> None:
-    """A formatted amount differs from the real one by less than a tenth."""
+    """A formatted amount differs from the real amount by less than a tenth."""
     assert abs(parse_memory(format_bytes(count)) - count) <= count / 10
 
 
@@ -41,13 +41,13 @@ def test_formatted_memory_is_close_to_the_amount(count: int) -> None:
     ("text", "seconds"), [("45", 45), ("30s", 30), ("1h30m", 5400), ("1.5m", 90), ("7d", 604800)]
 )
 def test_durations_are_read_as_people_write_them(text: str, seconds: float) -> None:
-    """A duration is a number of seconds, or numbers with units."""
+    """A duration is written as a number of seconds, or as numbers with units."""
     assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "abc", "1h30", "-5s", "5 s", "10y"])
 def test_other_durations_are_refused_with_the_rule(text: str) -> None:
-    """Anything else is refused with the allowed form."""
+    """A text that is no duration is refused, and the refusal has the allowed form."""
     with pytest.raises(ValueError, match="such as 30s"):
         parse_duration(text)
 
@@ -62,7 +62,9 @@ def test_durations_are_shown_short(seconds: float, text: str) -> None:
 
 
 def test_numbers_that_are_none_are_found_where_they_stand() -> None:
-    """NaN, infinities and integers too large for a float are found at any depth; no others."""
+    """NaN, infinities and integers too large for a float are found at any depth; other numbers are
+    not.
+    """
     data = {"a": [1, {"b": float("nan")}], "c": 10**400, "d": -float("inf"), "e": [10**300, True]}
     assert [path for path, _text in non_finite_numbers(data)] == ["a[1].b", "c", "d"]
     assert [*non_finite_numbers(float("inf"), "x")] == [("x", "inf")]

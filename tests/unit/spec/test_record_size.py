@@ -1,4 +1,4 @@
-"""The size of a record in etcd: how texts count, and the maximum of a record."""
+"""The size of a record in etcd: how many bytes a text counts, and the maximum size of a record."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def as_in_go(content: object) -> str:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_texts_count_as_kubernetes_stores_them(text: str) -> None:
-    """A text counts for the bytes of its JSON in etcd, never for fewer; two rare characters count
-    for one more.
+    """A text counts as many bytes as its JSON takes in etcd, never fewer; each line or paragraph
+    separator (U+2028, U+2029) counts one byte more.
     """
     stored = len(as_in_go(text).encode()) - 2
     assert sizes.stored_bytes(text) == stored + text.count("\u2028") + text.count("\u2029")
@@ -67,7 +67,7 @@ def test_texts_count_as_kubernetes_stores_them(text: str) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_the_policy_counts_the_same(text: str) -> None:
-    """The patterns of the admission policy count as many bytes."""
+    """The patterns of the admission policy count the same number of bytes."""
     escaped, long = re.findall(r"findAll\(r'(.*?)'\)", sizes.stored_bytes_in_cel("t"))
     more = (
         len(re.findall(re.sub(r"\\x\{(....)\}", r"\\u\1", each), text)) for each in (escaped, long)
@@ -77,13 +77,13 @@ def test_the_policy_counts_the_same(text: str) -> None:
 
 
 def test_every_field_of_the_table_has_a_case() -> None:
-    """Every field of the table has a case, here and on Kubernetes."""
+    """Every field of PAYLOAD has a case, which is tested here and on Kubernetes."""
     assert set(SPECS) == {each.path for each in sizes.PAYLOAD}
 
 
 @pytest.mark.parametrize("path", SPECS)
 def test_the_border_is_at_the_same_byte_for_each_field(path: str) -> None:
-    """Texts of 64 KiB are accepted and one byte more is refused, whatever field they are in."""
+    """Whatever field a text is in, 64 KiB are accepted, and one byte more is refused."""
     assert counted(path) > 0
     spec = filled(SPECS[path])
     assert size(spec) == PAYLOAD_BYTES
@@ -94,7 +94,7 @@ def test_the_border_is_at_the_same_byte_for_each_field(path: str) -> None:
 
 @pytest.mark.parametrize("path", SPECS)
 def test_what_is_counted_is_what_is_stored(path: str) -> None:
-    """The JSON of a field has the bytes for which it counts, plus the names of fields."""
+    """The JSON of a field has as many bytes as are counted for it, plus the names of fields."""
     spec = resource_form.write(Spec, SPECS[path])
     for name in path.split("."):
         spec = spec[name]
@@ -106,29 +106,27 @@ def test_what_is_counted_is_what_is_stored(path: str) -> None:
 
 
 def counted(path: str) -> int:
-    """Return the number of bytes for which the field of a case counts."""
+    """Return the number of bytes that are counted for the field of a case."""
     return sizes.payload_sizes(msgspec.convert(SPECS[path], Spec))[path]
 
 
 def test_a_cached_record_keeps_no_text_of_any_length() -> None:
-    """The operator's caches keep no text of unlimited length; of pods and names, which are short,
-    they keep what turns read.
-    """
+    """The operator's caches keep no text of unlimited length."""
     for path in SPECS:
         spec = resource_form.write(Spec, filled(SPECS[path]))
         kept = decoding.trim_tfcluster({"metadata": {}, "spec": spec})
         assert len(json.dumps(kept)) < 1000, path
 
 
-# The largest record.
+# -- the largest record ----------------------------------------------------------------------------
 
 
 def most_bytes(node: Mapping[str, Any], definitions: Mapping[str, Any], path: str) -> int:
-    """Return the maximum bytes of a value, without texts of the table; in a text with a pattern no
-    character takes more than a byte.
+    """Return the maximum bytes of a value, without the texts that PAYLOAD counts. In a text with a
+    pattern, no character takes more than a byte.
     """
     if any(path == each.path for each in sizes.PAYLOAD):
-        return 4  # brackets and a separator
+        return 4  # only the brackets and a separator, because PAYLOAD counts the content
     if "$ref" in node:
         return most_bytes(definitions[node["$ref"].rsplit("/")[-1]], definitions, path)
     if "anyOf" in node:
@@ -152,8 +150,8 @@ def most_bytes(node: Mapping[str, Any], definitions: Mapping[str, Any], path: st
 
 
 def test_all_other_fields_of_a_spec_are_bounded() -> None:
-    """Every field outside the table has its own limit, and all together keep the stated maximum;
-    for claims and secrets the names of their fields count here.
+    """Every field outside PAYLOAD has its own limit, and together these fields keep the stated
+    maximum. For claims and secrets, the names of their fields count here.
     """
     whole = sizes_schema()
     beside = 20 * len('{"claimName":,"path":,"readOnly":false,"subPath":},')
@@ -171,7 +169,9 @@ def sizes_schema() -> Mapping[str, Any]:
 
 
 def test_who_wrote_a_record_takes_what_the_policy_counts() -> None:
-    """The managed fields of a spec under one name are smaller than the policy counts for them."""
+    """The managed fields that one client causes in a record are smaller than the size that the
+    policy counts for them.
+    """
     spec = crd.object_schema()["properties"]["spec"]
     entry = {
         "manager": "",
@@ -194,7 +194,7 @@ def owned(node: Mapping[str, Any]) -> dict[str, Any]:
     return {"f:" + name: owned(each) for name, each in node["properties"].items()}
 
 
-# The largest status.
+# -- the largest status ----------------------------------------------------------------------------
 
 LONG = "<" * 4000
 
@@ -221,7 +221,7 @@ def failed(task: str, text: str = LONG) -> TaskFailure:
 
 
 def largest() -> Status:
-    """Return a status with the most of everything that the operator ever writes."""
+    """Return a status in which every field is as large as the operator ever writes it."""
     said = Message(code="Refused", params={"why": LONG})
     days = {
         f"2026-{month:02}-{day:02}": dict.fromkeys(TYPES, 1e8)
@@ -265,7 +265,7 @@ TYPES = ("chief", "worker", "ps", "evaluator")
 
 
 def test_a_status_never_takes_more_than_is_said() -> None:
-    """A status stays within its limit and keeps the facts for decisions, no matter how much
+    """A status stays within its limit and keeps the facts that decisions need, no matter how much
     programs print and how often tasks fail.
     """
     status = largest()
@@ -288,7 +288,7 @@ def test_a_status_never_takes_more_than_is_said() -> None:
 
 
 def crashed(task: str, line: str) -> TaskFailure:
-    """Return a task with twenty lines of output, and an error as long as two of them."""
+    """Return a failure with twenty times `line` as output, and an error as long as two lines."""
     told = TaskExit(cause=Cause.ERROR, finished_at=1.5e9, last_lines=(line,) * 20, error=line * 2)
     return TaskFailure(task=task, attempt=1, exit=told)
 
@@ -305,8 +305,9 @@ def crashed(task: str, line: str) -> TaskFailure:
 def test_of_a_status_that_is_too_large_goes_first_what_people_need_least(
     length: int, first: int, last: int, events: int, words: int
 ) -> None:
-    """A status that is too large first loses lines of tasks that failed later, then older events,
-    then the messages of those tasks, and last the output of the task that failed first.
+    """A status that is too large first loses the last lines of tasks that failed later, then older
+    events, then the messages of tasks that failed later, and finally the output of the task that
+    failed first.
     """
     status = Status(
         phase=Phase.FAILED,
@@ -335,8 +336,9 @@ def refusal(count: int, length: int = 300) -> Status:
     ("count", "shown"), [(5, 5), (12, 12), (30, 30), (60, 60), (110, 20), (1000, 20)]
 )
 def test_a_refusal_names_as_many_problems_as_there_is_room_for(count: int, shown: int) -> None:
-    """The message is in a status several times: repetitions are removed before problems, and of a
-    hundred problems the first are listed with the number of the others, in every language.
+    """A status has the message of a refusal several times; repetitions are removed before problems
+    are. Of a hundred problems, the first are listed, with the number of the others, in every
+    language.
     """
     written = custom_resource.write_status(refusal(count))
     assert len(as_in_go(written).encode()) <= sizes.STATUS_BYTES
@@ -361,7 +363,7 @@ def test_one_problem_of_any_length_is_told_as_far_as_there_is_room() -> None:
 
 
 def test_a_problem_is_counted_once_however_often_a_refusal_is_shortened() -> None:
-    """The numbers of omitted problems are added."""
+    """If a refusal is shortened several times, the numbers of omitted problems are added up."""
     (told,) = refusal(1000).messages
     for most in (20, 5, 7):
         told = with_few_problems(told, most)
@@ -369,7 +371,9 @@ def test_a_problem_is_counted_once_however_often_a_refusal_is_shortened() -> Non
 
 
 def test_what_people_write_about_a_run_leaves_room_for_other_annotations() -> None:
-    """The longest note, display name and tags take less than a quarter of the room."""
+    """The longest note, display name and tags take less than a quarter of the size that Kubernetes
+    allows for annotations.
+    """
     tags = tuple(f"{number:02}{'学' * (TAG_LENGTH - 2)}" for number in range(MOST_TAGS))
     most = Annotations("<" * NOTE_LENGTH, "<" * DISPLAY_NAME_LENGTH, tags)
     texts = custom_resource.write_annotations(Annotations(), most).items()
@@ -378,5 +382,5 @@ def test_what_people_write_about_a_run_leaves_room_for_other_annotations() -> No
 
 
 def test_the_text_of_the_cases_has_characters_of_all_kinds() -> None:
-    """The text of the cases has a control character of six bytes, and a character of four."""
+    """The text of the cases has a control character of six bytes, and a character of four bytes."""
     assert {len(as_in_go(character).encode()) - 2 for character in TEXT} == {1, 2, 3, 4, 6}

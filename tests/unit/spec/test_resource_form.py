@@ -1,4 +1,4 @@
-"""The form of a spec and a status in the Kubernetes API, and back."""
+"""The conversion of a spec and a status into the form of the Kubernetes API, and back."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ STATUS = Status(
 
 
 def test_a_spec_is_written_by_the_conventions() -> None:
-    """A spec uses quantities, seconds, RFC 3339, constants and references; a part of a second is
-    rounded up, so that a run does not get less time than requested.
+    """In the resource, a spec has quantities, seconds, times in RFC 3339, constants and references.
+    Parts of a second are rounded up, so that a run does not get less time than requested.
     """
     assert resource_form.write(Spec, HERE) == THERE
     back = {**HERE, "lifecycle": {**HERE["lifecycle"], "grace": 1}}
@@ -93,12 +93,14 @@ def test_a_spec_is_written_by_the_conventions() -> None:
 
 
 def test_a_spec_by_the_names_of_python_is_read_as_it_is() -> None:
-    """A cluster file may have either form."""
+    """A cluster file may also have the names of the Python models; such a spec is read
+    unchanged.
+    """
     assert resource_form.read(Spec, HERE) == HERE
 
 
 def test_a_status_comes_back_as_it_was() -> None:
-    """No value is lost, and none is a floating-point number."""
+    """A status is read back as it was written; its resource form has no floating-point number."""
     there = json.loads(json.dumps(resource_form.write(Status, msgspec.to_builtins(STATUS))))
 
     assert floats(there) == []
@@ -131,7 +133,7 @@ def floats(value: Any, path: str = "") -> list[str]:
     ("said", "cores"), [("200m", 0.2), ("0.5", 0.5), (2, 2.0), ("2", 2.0), ("1e2", 100.0)]
 )
 def test_cores_are_any_quantity(said: object, cores: float) -> None:
-    """CPU is written as in a pod."""
+    """CPU may be written as in a pod."""
     spec = {**THERE, "replicas": {"worker": {"count": 1, "resources": {"cpu": said}}}}
     read = validate(resource_form.read(Spec, spec))
     assert read.replicas.worker.resources.cpu == cores
@@ -154,7 +156,9 @@ def test_cores_are_any_quantity(said: object, cores: float) -> None:
     ],
 )
 def test_memory_is_any_quantity(said: object, here: object) -> None:
-    """Memory is written as in a pod; an invalid amount is left for validation."""
+    """Memory may be written as in a pod; an invalid amount is not changed, so that validation
+    refuses it.
+    """
     there = {"size": said}
     assert resource_form.read(resource_form.MODELS["DataClaim"], there)["size"] == here
 
@@ -183,7 +187,9 @@ def test_a_time_is_the_same_after_it_was_written_twice() -> None:
 
 @pytest.mark.parametrize("wrong", [None, "many", {}, [], True, float("nan"), 10**400])
 def test_what_is_not_understood_is_left_to_be_refused(wrong: object) -> None:
-    """Conversion never raises, in either direction: invalid values are left for validation."""
+    """The conversion never raises, in either direction; invalid values are not changed, so that
+    validation refuses them.
+    """
     for kind in resource_form.MODELS.values():
         names = {form.name: wrong for form in resource_form.forms(kind).values()}
         resource_form.read(kind, {**names, "params": wrong, "exit": wrong, "counts": wrong})

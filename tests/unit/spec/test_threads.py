@@ -1,4 +1,4 @@
-"""Records are read by many threads from the first moment of a process."""
+"""Records that many threads read right after the start of a process."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ threads = [threading.Thread(target=read) for _ in range(8)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 """
-TIMES = 5  # of five processes that learn their structs in threads, four die
+TIMES = 5  # without the protection that is tested here, about four of five processes crash
 
 
 def test_the_first_records_may_be_read_in_many_threads() -> None:
-    """A process whose first records are read by several threads at once does not crash."""
+    """A process does not crash if several threads at once read its first records."""
     for _ in range(TIMES):
         done = subprocess.run(
             [sys.executable, "-c", READ_AT_ONCE], capture_output=True, text=True, check=False

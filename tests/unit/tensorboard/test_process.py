@@ -1,4 +1,4 @@
-"""TensorBoard on a folder: one real process, shared, and ended when it is not used."""
+"""A TensorBoard process on a folder, which is shared, and ended when nobody uses it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ print(process.open(sys.argv[1], state_dir=sys.argv[2]).pid)
 
 
 def processes(state: Path) -> list[int]:
-    """Return every process of a session whose leader has this state folder in its arguments."""
+    """Return all processes of each session whose leader has this state folder in its arguments."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and start_time(int(entry)):
@@ -66,7 +66,9 @@ def logs(tmp_path: Path) -> Path:
 def test_life_of_a_board(
     state: Path, logs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A board serves the runs, without TensorFlow or the notebook server's secrets, and stops."""
+    """A board serves the runs and can be stopped. Its process has neither TensorFlow nor the
+    notebook server's secrets.
+    """
     monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "secret")
     monkeypatch.setenv("JPY_PARENT_PID", "1")
     monkeypatch.setenv("JUPYTER_TOKEN", "secret")
@@ -88,7 +90,7 @@ def test_life_of_a_board(
     }
     assert os.getsid(board.pid) == board.pid
     assert (state / "tensorboard").stat().st_mode & 0o077 == 0
-    assert len(processes(state)) == 2  # with the data server
+    assert len(processes(state)) == 2  # the board and its data server
 
     assert process.stop(logs, state_dir=state)
     assert start_time(board.pid) is None
@@ -99,8 +101,8 @@ def test_life_of_a_board(
 
 
 def test_a_board_without_event_files_says_where_it_looked(state: Path, tmp_path: Path) -> None:
-    """The page of a board without event files names the folder and how to write there, until the
-    first event file appears.
+    """Until the first event file appears, the page of a board names the folder and says how to
+    write event files there.
     """
     folder = tmp_path / "digits"
     folder.mkdir()
@@ -118,8 +120,8 @@ def test_a_board_without_event_files_says_where_it_looked(state: Path, tmp_path:
 
 
 def test_two_callers_at_once_share_one_board(state: Path, logs: Path) -> None:
-    """Callers in several processes, one of which uses a link to the folder, get one board that
-    outlives them.
+    """Callers in several processes, one of which uses a link to the folder, get the same board,
+    which outlives them.
     """
     link = logs.parent / "link"
     link.symlink_to(logs)
@@ -135,7 +137,7 @@ def test_two_callers_at_once_share_one_board(state: Path, logs: Path) -> None:
 
 
 def test_killed_board_is_replaced(state: Path, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A board that was killed, or does not answer any more, is replaced by a new one."""
+    """A board that was killed, or does not answer any more, is replaced by a new board."""
     first = process.open(logs, state_dir=state)
     os.kill(first.pid, signal.SIGKILL)
     wait_until(lambda: start_time(first.pid) is None, "SIGKILL has no effect")
@@ -168,8 +170,8 @@ def test_idle_board_ends(state: Path, logs: Path) -> None:
 def test_a_board_ends_with_the_notebook_server_of_its_kernel(
     state: Path, logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A board that a kernel started does not outlive its notebook server, even a killed one; a
-    board of a shell has no such server.
+    """A board that a kernel started ends with its notebook server, even if that server is killed. A
+    board that a shell started has no notebook server.
     """
     server = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     monkeypatch.setenv("JPY_PARENT_PID", str(server.pid))
@@ -207,7 +209,9 @@ def test_secret_path(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_folder_that_becomes_a_link(
     state: Path, logs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A folder that becomes a link, before, while or after it is opened, leads nowhere else."""
+    """If a folder becomes a link before, while or after a board opens it, the board does not show
+    the link's target.
+    """
     outside = tmp_path / "outside"
     ev.event_file(outside / "secret").write_bytes(ev.version() + ev.event(1, {"loss": 0.5}))
     board = process.open(logs, exact=True, state_dir=state)
@@ -220,7 +224,7 @@ def test_folder_that_becomes_a_link(
 
     with pytest.raises(TFClusterError, match="became a link to another folder"):
         process.open(logs, exact=True, state_dir=state)
-    # between the check and the start of the process
+    # as if the folder became a link between the check and the start of the process
     monkeypatch.setattr(process, "_checked_folder", lambda *_: str(logs))
     with pytest.raises(TFClusterError, match="became a link to another folder"):
         process.open(logs, exact=True, state_dir=state)
@@ -237,7 +241,9 @@ def test_folder_that_is_made_anew(state: Path, logs: Path, tmp_path: Path) -> No
 
 
 def test_folder_that_cannot_be_shown(state: Path, tmp_path: Path) -> None:
-    """A folder that does not exist, or is a file, is named, and nothing is started or created."""
+    """If a folder does not exist, or is a file, the error names it, and nothing is started or
+    created.
+    """
     (tmp_path / "file").write_text("")
     for name, why in (("missing", "No such file"), ("file", "Not a directory")):
         with pytest.raises(TFClusterError, match=f"{name}: {why}.*may be empty"):
@@ -248,7 +254,9 @@ def test_folder_that_cannot_be_shown(state: Path, tmp_path: Path) -> None:
 
 
 def test_state_folder_that_cannot_be_written(logs: Path, tmp_path: Path) -> None:
-    """A state folder that cannot be written is named, with the variable for another one."""
+    """The error about a state folder that cannot be written names the folder, and the variable that
+    sets another folder.
+    """
     (tmp_path / "state").write_text("a file")
     with pytest.raises(TFClusterError, match=r"state.*TFCLUSTER_STATE_DIR"):
         process.open(logs, state_dir=tmp_path / "state")
@@ -257,7 +265,7 @@ def test_state_folder_that_cannot_be_written(logs: Path, tmp_path: Path) -> None
 def test_tensorboard_is_not_installed(
     state: Path, logs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Without TensorBoard the error says how to install it, and for which Python."""
+    """Without TensorBoard, the error says how to install it, and for which Python."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "v")], check=True)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "v" / "bin" / "python"))
     with pytest.raises(TFClusterError, match=r"v/bin/python: pip install tensorboard"):

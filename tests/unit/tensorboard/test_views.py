@@ -36,7 +36,9 @@ def output(folder: Path, steps: int = 3) -> str:
 
 
 def test_several_runs_are_shown_under_their_names(state: Path, tmp_path: Path) -> None:
-    """A board on several runs shows each under its name with later events, and nothing else."""
+    """A board on several runs shows each run under its name, with later events, and nothing
+    else.
+    """
     first, second = output(tmp_path / "log/digits/1"), output(tmp_path / "log/cnn/4")
     output(tmp_path / "log/other/1")
     output(tmp_path / "log/cnn/4/eval")
@@ -56,7 +58,9 @@ def test_several_runs_are_shown_under_their_names(state: Path, tmp_path: Path) -
 
 
 def test_the_same_wish_is_the_same_view(state: Path, tmp_path: Path) -> None:
-    """The order of runs does not matter, other runs are another view, and ids are found again."""
+    """The same runs in another order give the same view; other runs give another view. A view is
+    found again by its id.
+    """
     runs = {name: output(tmp_path / name) for name in ("a-1", "b-1", "c-1")}
     pair = {name: runs[name] for name in ("b-1", "a-1")}
     view = view_of_runs(pair, state_dir=state)
@@ -86,8 +90,8 @@ def test_a_run_that_moved_is_shown_where_it_is(state: Path, tmp_path: Path) -> N
 def test_old_views_are_forgotten(
     state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The most recently used views are stored; nothing remains of other views, but their runs are
-    kept.
+    """Only the most recently used views are stored. Older views are deleted, but the runs that they
+    show are not.
     """
     monkeypatch.setattr(views, "MOST_VIEWS", 2)
     folders = {name: output(tmp_path / name) for name in ("a-1", "b-1", "c-1")}
@@ -124,8 +128,8 @@ def say(capfd: pytest.CaptureFixture[str], *words: str) -> str:
 
 @pytest.mark.usefixtures("runs")
 def test_deleting_output_ends_the_boards_on_it() -> None:
-    """`delete --with-logs` ends a board that shows only that run, and its tab cannot start it
-    again; a board that also shows another run continues.
+    """`delete --with-logs` ends a board that shows only the deleted run, and the board's tab cannot
+    start it again. A board that also shows another run continues.
     """
     manager = ClusterManager()
     alone = manager.boards.view("one-1")
@@ -160,7 +164,9 @@ def test_the_command_opens_shares_and_ends_boards(
 
 
 def test_a_cell_shows_a_board_as_a_tab_and_as_a_link() -> None:
-    """The output of a cell names the runs for the Lab extension, and has a link for all others."""
+    """The output of a cell names the runs for the JupyterLab extension, and has a link for other
+    readers.
+    """
     made = board_bundle("http://127.0.0.1:1/x/", "TensorBoard of a<b>", ["a-1"])
     assert made[MIME_TYPE]["kind"] == "TensorBoard"
     assert made[MIME_TYPE]["refs"] == ["a-1"]

@@ -59,12 +59,12 @@ class Recording(msgspec.Struct):
 
 
 def read(path: Path) -> Recording:
-    """Return a recording."""
+    """Return the recording in a file."""
     return msgspec.json.decode(path.read_bytes(), type=Recording)
 
 
 def advised(seen: Recording, samples: Mapping[str, Sequence[Attempt]]) -> Advised:
-    """Return the advice on a recording with other samples."""
+    """Return the advice on a recording whose samples are replaced by `samples`."""
     cluster = a_run(seen.replicas, seen.phase)
     steps = mean_step_rates(cluster, samples, seen.counts)
     places = standstills(RunStacks(name="digits-2", tasks=seen.stacks))
@@ -72,7 +72,7 @@ def advised(seen: Recording, samples: Mapping[str, Sequence[Attempt]]) -> Advise
 
 
 def a_run(replicas: ReplicaSet, phase: Phase = Phase.SUCCEEDED, **spec: Any) -> TFCluster:
-    """Return a run with these tasks."""
+    """Return a run with these tasks; `spec` are further fields of its spec."""
     return TFCluster(
         metadata=Metadata(name="digits-2", cluster="digits", run=2, uid="u", created_at=1.8e9),
         spec=Spec(replicas=replicas, **spec),
@@ -81,10 +81,10 @@ def a_run(replicas: ReplicaSet, phase: Phase = Phase.SUCCEEDED, **spec: Any) -> 
 
 
 def perturbed(seen: Recording, seed: int) -> tuple[Recording, dict[str, list[Attempt]], Any]:
-    """Return a recording with other numbers of tasks, of a run that took up to 10 % more or less
-    time, and with noise: figures that differ by up to 20 % from sample to sample and by up to 8 %
-    from task to task, clocks that differ by 1.5 s, samples that came late, last samples that are
-    missing, and step rates that differ by 4 %. Return also the new name of a task.
+    """Return a noisy recording with other numbers of tasks, and a function that returns the new
+    name of a task. The run took up to 10 % more or less time. Figures differ by up to 20 % between
+    samples and by up to 8 % between tasks, clocks by 1.5 s, and step rates by 4 %. Some samples
+    came late, and some last samples are missing.
     """
     dice = random.Random(seed)
     names: dict[str, str] = {}
@@ -124,8 +124,9 @@ def perturbed(seen: Recording, seed: int) -> tuple[Recording, dict[str, list[Att
 
 
 def _late(attempt: Attempt, dice: random.Random) -> list[Interval]:
-    """Return the intervals, some of them merged with the one before, as after a late sample, and
-    sometimes without the last one, as of a task that was killed.
+    """Return the intervals of an attempt as they are if some samples come late or the task is
+    killed: some intervals are merged with the interval before, and sometimes the last interval is
+    missing.
     """
     made: list[Interval] = []
     for each in attempt.intervals:
@@ -149,7 +150,7 @@ def _noisy(
     stretch: float,
     moved: float,
 ) -> Interval:
-    """Return an interval with other figures."""
+    """Return the interval with noisy figures."""
 
     def near(number: float, factor: float) -> float:
         return number * stretch * factor * dice.uniform(0.8, 1.2)
@@ -168,7 +169,7 @@ def _noisy(
 
 
 def check(cause: str, found: Advised, task: str) -> None:
-    """Check that the sentence names the cause and the task, and that nothing else is said."""
+    """Check that the advice names the cause and the task, and that there is no other advice."""
     planted = CAUSES[cause]
     assert found.no_advice == ""
     assert [each.code for each in found.advice] == ([planted.code] if planted.code else [])
@@ -182,7 +183,9 @@ def check(cause: str, found: Advised, task: str) -> None:
 @pytest.mark.parametrize("number", TIMES)
 @pytest.mark.parametrize("cause", CAUSES)
 def test_a_planted_cause_is_named(cause: str, number: int) -> None:
-    """The advice on a real run names its cause and the task; nothing is said of a balanced one."""
+    """The advice on a real run names the planted cause and the task; a balanced run gets no
+    advice.
+    """
     seen = read(RECORDINGS / f"{cause}-{number}.json")
     samples = {task: parse(text.encode()) for task, text in seen.samples.items()}
     check(cause, advised(seen, samples), CAUSES[cause].task)
@@ -201,8 +204,8 @@ def test_a_planted_cause_is_named_in_noise(cause: str, number: int) -> None:
 @pytest.mark.parametrize("number", TIMES)
 @pytest.mark.parametrize("cause", [cause for cause, planted in CAUSES.items() if planted.hangs])
 def test_a_deadlock_names_its_line(cause: str, number: int) -> None:
-    """The advice on a task in a deadlock names the line at which it stands; without its stack the
-    command that shows it. What is known of an earlier stall does not count.
+    """The advice on a task in a deadlock names the line at which the task stands. Without a stack,
+    it names the command that shows the stack; the stack of an earlier stall does not count.
     """
     seen = read(RECORDINGS / f"{cause}-{number}.json")
     samples = {task: parse(text.encode()) for task, text in seen.samples.items()}
@@ -212,7 +215,7 @@ def test_a_deadlock_names_its_line(cause: str, number: int) -> None:
     line = 1 + next(n for n, text in enumerate(source) if "it waits here for ever" in text)
     assert f"stands at line {line} of {planted.program}" in found.message
     assert found.message.endswith(f"`tfcluster stack digits-2 {planted.task}`.")
-    # Without parameter servers all workers stand still, and so the run was reported to stall.
+    # Without parameter servers, all workers stood still, so the run was reported as stalled.
     assert (seen.reason is Reason.STALLED) == (TaskType.PS not in seen.replicas.counts)
     old = tuple(msgspec.structs.replace(each, at=1.0) for each in seen.stacks)
     (blind,) = advised(msgspec.structs.replace(seen, stacks=old), samples).advice
@@ -220,12 +223,12 @@ def test_a_deadlock_names_its_line(cause: str, number: int) -> None:
     assert "`tfcluster stack digits-2" in blind.message
 
 
-# ---- figures that no run on this machine has ----
+# ---- made-up figures, for causes that no recorded run has ----
 
 
 def attempt(seconds: float = 60.0, **figures: float) -> list[Attempt]:
-    """Return an attempt with the same figures a second in each interval; `memory` in bytes. By
-    default a little CPU is used.
+    """Return an attempt with the same `figures` per second in each interval; `memory` is in bytes.
+    By default, a little CPU is used.
     """
     steady = {
         name: figures.get(name, 0.1 if name == "cpu" else 0.0)
@@ -246,7 +249,7 @@ def attempt(seconds: float = 60.0, **figures: float) -> list[Attempt]:
 
 
 def tasks(workers: int = 2, ps: int = 0, **asked: Any) -> ReplicaSet:
-    """Return this number of tasks, the workers with these resources."""
+    """Return this number of tasks; `asked` are the resources of the workers."""
     return ReplicaSet(
         worker=Replicas(count=workers, resources=Resources(**asked)), ps=Replicas(count=ps)
     )
@@ -258,7 +261,9 @@ def codes(found: Advised) -> list[str]:
 
 
 def test_idle_gpus_are_named() -> None:
-    """GPUs that no task uses are named with the options without them; used ones are not."""
+    """For GPUs that no task uses, the advice names the options that request fewer; GPUs that are
+    used get no advice.
+    """
     samples = {f"worker-{n}": attempt(cpu=0.9, gpu=0.02) for n in range(2)}
     (found,) = advise(a_run(tasks(gpu=1)), samples, {}).advice
     assert (found.code, found.task, dict(found.options)) == (
@@ -270,7 +275,7 @@ def test_idle_gpus_are_named() -> None:
 
 
 def test_a_server_that_fills_one_of_its_cores_limits_the_training() -> None:
-    """One variable is changed by one thread: more cores than one do not help its server."""
+    """A variable is changed by only one thread, so more cores do not help its parameter server."""
     samples = {f"worker-{n}": attempt(cpu=0.1) for n in range(2)}
     samples |= {"ps-0": attempt(cpu=0.95), "ps-1": attempt(cpu=0.05)}
     asked = ReplicaSet(worker=Replicas(count=2), ps=Replicas(count=2, resources=Resources(cpu=4)))
@@ -284,25 +289,27 @@ def test_a_server_that_fills_one_of_its_cores_limits_the_training() -> None:
 
 
 def test_input_from_a_disk_is_named() -> None:
-    """Workers that wait and read from a disk wait for input; without any sign nothing is said."""
+    """Workers that wait and read from a disk are said to wait for input; without such a sign, there
+    is no advice.
+    """
     reads = {f"worker-{n}": attempt(cpu=0.1, read=8e6) for n in range(2)}
     (found,) = advise(a_run(tasks()), reads, {}).advice
     assert found.code == "AdviceInputDisk"
     assert "reads 7812KiB/s from a disk" in found.message
     assert codes(advise(a_run(tasks()), {t: attempt(cpu=0.1) for t in reads}, {})) == []
     assert codes(advise(a_run(tasks(), mode=Mode.IN_GRAPH), reads, {})) == []
-    # A worker whose GPU is busy does not wait, nor does one that computes with a core of four.
+    # A worker whose GPU is busy does not wait, nor does a worker that uses one of its four cores.
     trains = {task: attempt(cpu=0.1, read=8e6, gpu=0.9) for task in reads}
     assert codes(advise(a_run(tasks(gpu=1)), trains, {})) == []
     computes = {task: attempt(cpu=1.0, read=8e6) for task in reads}
     assert codes(advise(a_run(tasks(cpu=4)), computes, {})) == []
-    # A machine that is full makes tasks wait, too.
+    # On a full machine, tasks wait for a core, so there is no advice about input.
     assert codes(advise(a_run(tasks()), reads, {}, cores=0.25)) == []
 
 
 def test_a_worker_for_which_the_others_wait_is_named() -> None:
-    """In synchronous training all workers make the same steps; the slowest computes while the
-    others wait.
+    """In synchronous training, all workers make the same steps, so the slowest worker computes
+    while the others wait.
     """
     samples = {
         "worker-0": attempt(cpu=0.2),
@@ -312,13 +319,15 @@ def test_a_worker_for_which_the_others_wait_is_named() -> None:
     steps = dict.fromkeys(samples, 5.0)
     (found,) = advise(a_run(tasks(3)), samples, steps).advice
     assert (found.code, found.task, found.command) == ("AdviceAwaitedWorker", "worker-1", "")
-    # With parameter servers nobody waits for another worker.
+    # With parameter servers, no worker waits for another worker.
     served = {**samples, "ps-0": attempt(cpu=0.3)}
     assert codes(advise(a_run(tasks(3, ps=1)), served, steps)) == []
 
 
 def test_memory_that_is_nearly_out_is_named() -> None:
-    """The task with the largest part of its limit is named, and half as much again is advised."""
+    """The advice names the task that uses the largest part of its memory limit, and suggests a
+    limit that is half as much higher.
+    """
     samples = {"worker-0": attempt(memory=0.5 * GIB), "worker-1": attempt(memory=0.95 * GIB)}
     (found,) = advise(a_run(tasks(memory="1Gi")), samples, {}).advice
     assert (found.code, found.task) == ("AdviceMemoryNearlyOut", "worker-1")
@@ -326,7 +335,9 @@ def test_memory_that_is_nearly_out_is_named() -> None:
 
 
 def test_less_memory_is_advised_only_after_a_whole_run() -> None:
-    """A run that has not yet succeeded may need more later, unless it has run for long."""
+    """Less memory is advised only after a success or a long time, because a run may need more
+    memory later.
+    """
     samples = {f"worker-{n}": attempt(memory=0.1 * GIB) for n in range(2)}
     assert codes(advise(a_run(tasks(memory="4Gi"), Phase.RUNNING), samples, {})) == []
     long = {task: attempt(700, memory=0.1 * GIB) for task in samples}
@@ -336,7 +347,9 @@ def test_less_memory_is_advised_only_after_a_whole_run() -> None:
 
 
 def test_too_few_samples_are_said() -> None:
-    """Without enough samples there is no advice, and the reason is said in any language."""
+    """Without enough samples, there is no advice, and the reason is given in the reader's
+    language.
+    """
     assert advise(a_run(tasks()), {"worker-0": attempt()}, {}).no_advice == (
         "There is no advice: not every worker has been sampled, so the tasks cannot be compared."
     )
@@ -350,7 +363,9 @@ def test_too_few_samples_are_said() -> None:
 
 
 def test_more_work_by_more_workers_is_no_waste() -> None:
-    """The same step rate with more workers may mean larger steps: the CPU in use shows it."""
+    """With more workers, the same step rate may mean larger steps; the used CPU shows whether the
+    workers do more work.
+    """
     samples = {f"worker-{n}": attempt(cpu=0.9) for n in range(4)}
     steps = dict.fromkeys(samples, 10.0)
     same = EarlierRun("digits-1", 2, 10.0, 1.8, 0.0)
@@ -360,7 +375,9 @@ def test_more_work_by_more_workers_is_no_waste() -> None:
 
 
 def test_earlier_runs_count_only_if_nothing_but_their_size_differs() -> None:
-    """Another program, other arguments or other parameter servers make runs incomparable."""
+    """Earlier runs with another program, other arguments or other parameter servers do not count,
+    because they cannot be compared.
+    """
 
     def ran(workers: int, argument: str = "1", **counts: int) -> TFCluster:
         program = Program(sha256="0" * 64, entrypoint="train.py", arguments=(argument,))
@@ -375,7 +392,7 @@ def test_earlier_runs_count_only_if_nothing_but_their_size_differs() -> None:
 
 
 def test_the_mean_step_rate_is_not_that_of_a_resumed_run() -> None:
-    """A run that began at a later step, or a task that was started again, has no mean rate."""
+    """A run that began at a later step, or a task that was started again, has no mean step rate."""
     samples = {"worker-0": attempt(60), "worker-1": [*attempt(60), *attempt(60)]}
     counts = {"worker-0": 120, "worker-1": 120, "worker-2": 9}
     assert mean_step_rates(a_run(tasks()), samples, counts) == {"worker-0": 2.0}
@@ -383,7 +400,9 @@ def test_the_mean_step_rate_is_not_that_of_a_resumed_run() -> None:
 
 
 def test_the_options_of_all_advice_are_one_change() -> None:
-    """If two pieces of advice set one option, the first counts; a line shows old and new value."""
+    """If two pieces of advice set the same option, the first counts; for each option, a line shows
+    the old and the new value.
+    """
     samples = {
         "worker-0": attempt(cpu=0.25, throttled=0.6, limit=0.25, memory=0.95 * GIB),
         "worker-1": attempt(cpu=0.2, limit=0.25, memory=0.5 * GIB),
@@ -400,8 +419,9 @@ def test_the_options_of_all_advice_are_one_change() -> None:
 
 
 def test_a_task_that_stands_still_hangs() -> None:
-    """A worker that does nothing for a minute hangs while others of an asynchronous training go on,
-    or if all stand still. It does not hang where it may wait for another one, or for its user.
+    """A worker that does nothing for a minute counts as hung if other workers of an asynchronous
+    training continue, or if all workers stand still. A worker that may wait for another worker, or
+    for its user, does not count as hung.
     """
     works, hung = attempt(90, cpu=0.9), attempt(90, cpu=0.001)
     samples = {"ps-0": attempt(90, cpu=0.1), "worker-0": works, "worker-1": hung}
@@ -425,7 +445,9 @@ def test_a_task_that_stands_still_hangs() -> None:
 
 
 def test_a_hung_task_is_named_after_it_was_stopped() -> None:
-    """CPU used at the end of a program is no work; a task that has worked since does not hang."""
+    """CPU that a program uses while it ends does not count as work. A task that has worked since
+    its stall does not count as hung.
+    """
     (hung,) = attempt(90, cpu=0.001)
     (ended,), (worked,) = attempt(6, cpu=0.5), attempt(20, cpu=0.5)
     last = replace(ended.intervals[-1], memory=0)
@@ -438,7 +460,9 @@ def test_a_hung_task_is_named_after_it_was_stopped() -> None:
 
 
 def test_the_time_after_the_training_does_not_count() -> None:
-    """The time in which a worker waits for the end of the others does not lower its step rate."""
+    """The time in which a worker waits until the other workers have ended does not lower its step
+    rate.
+    """
     (trains,) = attempt(60, cpu=0.6)
     (waits,) = attempt(40, cpu=0.0)
     after = tuple(replace(each, at=each.at + 60) for each in waits.intervals)
@@ -450,7 +474,9 @@ def test_the_time_after_the_training_does_not_count() -> None:
 
 
 def test_what_tasks_send_each_other_is_no_input() -> None:
-    """Traffic inside a run is no input, also if a chief takes no part in it."""
+    """Traffic between the tasks of a run does not count as input, also if the chief has little of
+    this traffic.
+    """
     samples = {
         "chief-0": attempt(cpu=0.2, sent=5e4),
         "worker-0": attempt(cpu=0.4, received=4.2e7, sent=7e6),
@@ -459,7 +485,7 @@ def test_what_tasks_send_each_other_is_no_input() -> None:
     }
     sizes = ReplicaSet(chief=Replicas(count=1), worker=Replicas(count=2), ps=Replicas(count=1))
     assert codes(advise(a_run(sizes), samples, {}, cores=2)) == []
-    # On one machine, no network is between the tasks.
+    # Without `cores`, the tasks ran in pods; with `cores`, on one machine without a network.
     assert codes(advise(a_run(sizes), samples, {})) == ["AdviceServerNetwork"]
     samples["worker-0"] = samples["worker-1"] = attempt(cpu=0.4, received=6.2e7, sent=7e6)
     assert codes(advise(a_run(sizes), samples, {}, cores=2)) == ["AdviceInputNetwork"]

@@ -1,4 +1,4 @@
-"""Graphs of usage over time: one axis, outliers first, steps and restarts."""
+"""Graphs of usage over time, which share one time axis: outliers first, steps and restarts."""
 
 from __future__ import annotations
 
@@ -32,18 +32,20 @@ def a_run(workers: int, *events: Event) -> TFCluster:
 
 
 def lines(*rows: list[int], began: float = NOW, attempt: int = 1) -> bytes:
-    """Return one attempt as its task writes it."""
+    """Return the text of one attempt as its task writes it."""
     head = {"v": 1, "at": began, "attempt": attempt}
     return "".join(f"{json.dumps(line)}\n" for line in [head, *rows]).encode()
 
 
 def row(cpu: float, step: int = 0) -> list[int]:
-    """Return two seconds with so many cores at work, 1 GiB, and 1 MiB/s in and out."""
+    """Return a sample of two seconds with `cpu` cores, 1 GiB of memory, and 1 MiB/s received and
+    sent.
+    """
     return [20, round(cpu * 200), 16384, 2048, 2048, 0, 0, 0, 0, 0, 0, step]
 
 
 def steady(cpu: float, count: int = 10) -> list[Attempt]:
-    """Return a task that always uses the same, with 5 steps a second."""
+    """Return the samples of a task that always uses `cpu` cores and makes 5 steps a second."""
     return parse(lines(*(row(cpu, 10 * (1 + n)) for n in range(count))))
 
 
@@ -55,7 +57,7 @@ def drawn(samples: dict[str, list[Attempt]], points: int = 10, *events: Event) -
 
 
 def test_figures_are_on_one_axis() -> None:
-    """All graphs have a value for each part of the same time, in the units of `top`."""
+    """Every graph has a value for each part of the common time axis, in the units of `top`."""
     found = drawn({"worker-0": steady(1.5), "worker-1": steady(1.5)})
     assert (found.began, found.at[0], found.at[-1]) == (NOW, NOW + 2, NOW + 20)
     (workers,) = found.types
@@ -70,7 +72,9 @@ def test_figures_are_on_one_axis() -> None:
 
 
 def test_fewer_points_keep_the_sums() -> None:
-    """Merged parts have the same mean CPU, and the largest memory."""
+    """If there are fewer points, the merged parts have the same mean CPU, and the largest memory of
+    their parts.
+    """
     samples = {"worker-0": parse(lines(row(1), row(3), row(0), row(4)))}
     (cpu, *_others) = drawn(samples, 2).types[0].graphs
     assert cpu.middle == (2, 2)
@@ -79,7 +83,9 @@ def test_fewer_points_keep_the_sums() -> None:
 
 
 def test_outliers_come_first_and_alone_of_many_tasks() -> None:
-    """With many tasks, only those that differ get a line; the others are in the band."""
+    """With many tasks, only tasks that differ from the others get a line; the others are in the
+    band.
+    """
     samples = {f"worker-{n}": steady(2 + n % 3 / 100) for n in range(40)}
     samples["worker-7"], samples["worker-9"] = steady(0.2), steady(0.9)
     (cpu, *_others) = drawn(samples).types[0].graphs
@@ -95,8 +101,8 @@ def test_outliers_come_first_and_alone_of_many_tasks() -> None:
 
 
 def test_restarts_and_events_are_marked() -> None:
-    """A task that was started again leaves a gap and a mark; events from before the first sample
-    are left out.
+    """A restart of a task leaves a gap and a mark; events from before the first sample are left
+    out.
     """
     again = parse(
         lines(row(1), row(1)) + lines(row(1, 400), row(1, 420), began=NOW + 10, attempt=2)
@@ -113,6 +119,6 @@ def test_restarts_and_events_are_marked() -> None:
 
 
 def test_nothing_was_sampled() -> None:
-    """Without samples there is no type and no time."""
+    """Without samples, the graphs have no task types and no times."""
     found = drawn({"worker-0": []})
     assert (found.types, found.at, found.steps) == ((), (), ())

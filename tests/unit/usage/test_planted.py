@@ -1,4 +1,6 @@
-"""Planted causes in runs that are launched now: the ones that show on a busy machine, too."""
+"""Planted causes in runs that are launched now; only causes that are visible on a busy machine,
+too.
+"""
 
 from __future__ import annotations
 

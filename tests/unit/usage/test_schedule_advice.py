@@ -1,4 +1,4 @@
-"""The next runs of a schedule take advice from the usage of earlier runs, which may be forged."""
+"""Advice from the usage of earlier runs, which may be forged, for the next runs of a schedule."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def run_of(
 def used(
     *tasks: str, memory: int = 100, cpu: int = 50, throttled: int = 0, seconds: int = 60
 ) -> dict[str, list[Attempt]]:
-    """Return samples of tasks with this memory in MiB, and CPU in 0.01 s a second."""
+    """Return samples of these tasks, with `memory` in MiB and `cpu` in 0.01 s per second."""
     row = f"[20,{2 * cpu},{memory * MIB},0,0,0,0,{2 * throttled}]\n"
     text = '{"v":1,"at":1800000000,"attempt":1}\n' + row * (seconds // 2)
     return {task: parse(text.encode()) for task in tasks}
@@ -95,8 +95,8 @@ def judged(spec: Spec, samples: dict[str, list[Attempt]], **words: Any) -> Sched
 def test_memory_follows_the_peak_within_a_factor_of_two(
     memory: str, peak: int, value: str | None
 ) -> None:
-    """A lower or higher limit is advised as `top` does, but never less than half of the schedule's
-    own value; what fits is left alone.
+    """A lower or higher limit is advised as by `top`, but never less than half or more than double
+    the schedule's own value. A limit that fits is not changed.
     """
     spec = spec_of(memory=memory)
     status = judged(spec, used("worker-0", memory=peak))
@@ -110,7 +110,9 @@ def test_memory_follows_the_peak_within_a_factor_of_two(
 
 
 def test_advice_on_a_changed_run_is_bounded_by_the_schedule() -> None:
-    """The bound is counted from the schedule's own value, however many runs have raised it."""
+    """The bound is computed from the schedule's own value, however many runs have raised the
+    value.
+    """
     spec, status = spec_of(memory="1Gi"), NOTHING
     for number in range(1, 5):
         advised = in_force(spec, status.advised)
@@ -125,7 +127,7 @@ def test_advice_on_a_changed_run_is_bounded_by_the_schedule() -> None:
 
 
 def test_a_change_stays_while_later_runs_show_nothing_new() -> None:
-    """The advice on one run holds for all later ones, until a run shows something else."""
+    """The advice on one run applies to all later runs, until a run shows something else."""
     spec = spec_of(memory="8Gi")
     first = judged(spec, used("worker-0", memory=100))
     changed = with_advice(spec, first.advised)
@@ -144,8 +146,8 @@ def test_a_change_stays_while_later_runs_show_nothing_new() -> None:
 
 @pytest.mark.parametrize("phase", [Phase.FAILED, Phase.STOPPED])
 def test_a_run_without_success_advises_only_on_memory_that_ran_out(phase: Phase) -> None:
-    """Low figures of a run that failed or was stopped show nothing; memory that was nearly used up
-    counts.
+    """If a run failed or was stopped, low figures do not count, but memory that was nearly used up
+    does.
     """
     spec = spec_of(cpu=1.0, memory="8Gi")
     end = {"phase": phase, "reason": Reason.PROGRAM_FAILED}
@@ -157,7 +159,9 @@ def test_a_run_without_success_advises_only_on_memory_that_ran_out(phase: Phase)
 
 
 def test_a_task_that_ran_out_of_memory_gets_more() -> None:
-    """The end of a run shows it, also if no sample does: half as much again, at most double."""
+    """The end of a run shows that a task ran out of memory, even if no sample does. The next run
+    gets half as much again, at most double the schedule's value.
+    """
     end = {"phase": Phase.FAILED, "reason": Reason.OOM_KILLED, "culprit": "worker-0"}
     status = judged(spec_of(memory="1Gi"), {}, **end)
     assert options(status.advised) == {"worker_memory": "1536Mi"}
@@ -181,21 +185,25 @@ def test_cpu_and_parameter_servers_grow_within_the_bounds() -> None:
 
 
 def test_idle_gpus_are_halved_and_never_taken_away() -> None:
-    """Advice to use no GPU halves the number; the last one stays."""
+    """Advice to use no GPU halves the number of GPUs; the last GPU stays."""
     idle = used("worker-0", cpu=50)
     for own, value in ((4, {"worker_gpu": "2"}), (3, {"worker_gpu": "2"}), (1, {})):
         assert options(judged(spec_of(gpu=own), idle).advised) == value
 
 
 def test_what_the_schedule_does_not_set_is_not_changed() -> None:
-    """There is no bound for an option that the schedule leaves open, so it stays open."""
+    """If the schedule does not set an option, there is no value to bound a change, so the option
+    stays unset.
+    """
     text = '{"v":1,"at":1800000000,"attempt":1,"cpu":1,"memory":1073741824}\n'
     text += f"[20,190,{1020 * MIB},0,0,0,0,150]\n" * 30
     assert judged(spec_of(), {"worker-0": parse(text.encode())}).advised == ()
 
 
 def test_lower_memory_needs_the_figures_of_every_task() -> None:
-    """If one of two workers was not sampled, it may need more than the other one."""
+    """If one of two workers was not sampled, less memory is not advised, because this worker may
+    need more than the other.
+    """
     spec = spec_of(workers=2, memory="8Gi")
     assert judged(spec, used("worker-0")).advised == ()
     assert judged(spec, used("worker-0") | used("worker-1", memory=0)).advised == ()
@@ -203,7 +211,7 @@ def test_lower_memory_needs_the_figures_of_every_task() -> None:
 
 
 def test_an_update_of_the_schedule_ends_the_advice_on_what_it_changed() -> None:
-    """Advice counts only while the schedule sets the value for which it was given."""
+    """Advice counts only while the schedule sets the value to which the advice refers."""
     spec = spec_of(cpu=1.0, memory="8Gi")
     status = judged(spec, used("worker-0", cpu=90, throttled=40))
     assert options(status.advised) == {"worker_cpu": "1.7", "worker_memory": "4Gi"}
@@ -214,8 +222,8 @@ def test_an_update_of_the_schedule_ends_the_advice_on_what_it_changed() -> None:
 
 
 def test_the_newest_ended_run_is_looked_at_once() -> None:
-    """Failed attempts count, runs that go on or are unknown do not, and nothing without the
-    option.
+    """Failed attempts count; active and unknown runs do not. Without the option to take advice, no
+    run is examined.
     """
     rules = ScheduleRules(cron="@daily", advised=True)
 
@@ -233,7 +241,7 @@ def test_the_newest_ended_run_is_looked_at_once() -> None:
 
 
 def test_what_advice_changes_is_said() -> None:
-    """One sentence says what was changed and by which runs, or why it was not."""
+    """One sentence says what was changed because of which runs, or why nothing was changed."""
     advised = judged(spec_of(memory="8Gi"), used("worker-0")).advised
     assert str(changes(advised)) == (
         "Launched with --worker-memory 8Gi → 4Gi, advised by the usage of nightly-1."

@@ -1,4 +1,4 @@
-"""Where tasks stand, read from their stacks."""
+"""The lines at which tasks stand, which are found in their stacks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ QUEUE = """Thread 0x2 (most recent call first):
 
 
 def test_the_line_of_the_program_is_found() -> None:
-    """The innermost line of the program in its main thread counts, and whether TensorFlow was
-    called there. Other threads, libraries and processes without a stack do not.
+    """The innermost line of the program in its main thread counts, and whether it called
+    TensorFlow. Other threads, lines of libraries, and processes without a stack do not count.
     """
     stacks = {
         "worker-0": [TENSORFLOW],

@@ -1,4 +1,4 @@
-"""Usage of tasks compared with their requests: summaries, sentences and the table."""
+"""The usage of tasks compared with their requests: summaries, sentences and the table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GIB = 1 << 30
 
 
 def a_run(phase: Phase = Phase.RUNNING) -> TFCluster:
-    """Return a run of 2 workers with requests and 1 parameter server without."""
+    """Return a run of 2 workers with requests and 1 parameter server without a request."""
     worker = Replicas(count=2, resources=Resources(cpu=4, memory="8Gi", gpu=1))
     return TFCluster(
         metadata=Metadata(name="digits-2", cluster="digits", run=2, uid="u", created_at=NOW - 60),
@@ -43,7 +43,9 @@ def sampled(*rows: list[int], ago: float = 0.0, **head: object) -> list[Attempt]
 
 
 BUSY = [20, 260, 2 * 16384, 4096, 8192, 0, 0, 50, 100, 16384]
-"""Two seconds with 1.3 CPU, 2 GiB, 2 MiB/s in, 4 MiB/s out, throttled 25 %, half a GPU."""
+"""A sample of two seconds with 1.3 CPU, 2 GiB, 2 MiB/s received, 4 MiB/s sent, 25 % throttled, half
+a GPU.
+"""
 
 
 def usage(phase: Phase = Phase.RUNNING) -> RunUsage:
@@ -127,8 +129,8 @@ def test_attempts_add_up() -> None:
 
 
 def test_a_task_that_ended_within_a_sample_has_no_peak() -> None:
-    """A task that ended before its memory was read has no peak: neither the table nor a sentence
-    claims that it used none.
+    """A task that ended before its memory was read has no peak, and neither the table nor a
+    sentence claims that it used no memory.
     """
     found = run_usage(a_run(Phase.FAILED), {"worker-0": sampled([7, 60])}, {}, NOW)
     assert usage_lines(found) == []
@@ -153,5 +155,7 @@ def test_series_are_columns() -> None:
     ],
 )
 def test_memory_has_the_unit_of_its_amount(used: float, asked: float | None, text: str) -> None:
-    """Usage and request are shown side by side."""
+    """Usage and request each have the unit of their amount, which is written once if it is
+    equal.
+    """
     assert memory_words(used, asked) == text

@@ -459,9 +459,7 @@ class KubernetesBackend(Backend):
                 status = with_first_reason(read.spec, replace(read.status, warnings=told))
                 return replace(read, status=status)
         raise Conflict(
-            _("other launches of {name} come at the same time: try again").format(
-                name=request.cluster
-            )
+            _("other launches of {name} are in progress: try again").format(name=request.cluster)
         )
 
     def _post(self, body: Object) -> Object | None:

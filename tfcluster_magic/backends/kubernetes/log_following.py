@@ -192,7 +192,7 @@ class UnreadableTasks:
         ):
             return None
         self._reported, self._reported_at = self._reported | late, now
-        return unreadable_notice(sorted(late), self._why) + " " + _("(it is tried again)")
+        return unreadable_notice(sorted(late), self._why) + " " + _("(retrying)")
 
 
 def unreadable_notice(tasks: Sequence[str], why: str) -> str:

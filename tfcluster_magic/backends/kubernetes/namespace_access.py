@@ -93,8 +93,8 @@ def read_published(api: Api, namespace: str) -> tuple[Options, LaunchFacts, str]
         raise BackendUnavailable(
             _(
                 "the operator of TFCluster does not serve namespace {namespace} (it has no "
-                "ConfigMap {name}): name another one in TFCLUSTER_NAMESPACE, or ask the cluster's "
-                "administrator to run `{command}`"
+                "ConfigMap {name}): name another namespace in TFCLUSTER_NAMESPACE, or ask the "
+                "cluster's administrator to run `{command}`"
             ).format(
                 namespace=namespace,
                 name=labels.OPTIONS,

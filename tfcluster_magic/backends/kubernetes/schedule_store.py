@@ -133,8 +133,8 @@ class KubernetesSchedules(Schedules):
         if error.gone and error.details.get("kind") != "namespaces":
             return BackendUnavailable(
                 _(
-                    "this cluster has no TFClusterSchedule: its administrator installs it with "
-                    "`kubectl apply -k k8s/crds`, and the operator of this version"
+                    "this cluster has no TFClusterSchedule: its administrator runs "
+                    "`kubectl apply -k k8s/crds` and installs the operator of this version"
                 )
             )
         return access.explain_api_error(error, name, server=self._api.server)

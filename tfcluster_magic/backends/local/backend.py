@@ -364,7 +364,7 @@ class LocalBackend(Backend):
                 state_files.write(folder.annotations_file, to_json(annotations))
         except OSError as error:
             raise TFClusterError(
-                _("what you wrote about {ref} could not be saved: {why}").format(
+                _("the note, tags or name of {ref} could not be saved: {why}").format(
                     ref=ref, why=error.strerror
                 )
             ) from None

@@ -96,7 +96,7 @@ def _resume_warnings(folder: Path | None) -> list[str]:
         return []
     text = _(
         "{folder} has no checkpoint, so training starts from the beginning. Keras' "
-        "BackupAndRestore deletes its own when training succeeds: save with ModelCheckpoint, too"
+        "BackupAndRestore deletes its backup when training succeeds: save with ModelCheckpoint, too"
     )
     return [text.format(folder=folder)]
 

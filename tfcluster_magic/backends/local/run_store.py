@@ -73,7 +73,7 @@ def hold_launch_lock(state_dir: Path) -> Iterator[None]:
         raise TFClusterError(
             _(
                 "cannot write in the state folder {state_dir}: {why}; "
-                "make it writable, or name another one in TFCLUSTER_STATE_DIR"
+                "make it writable, or name another folder in TFCLUSTER_STATE_DIR"
             ).format(state_dir=state_dir, why=error.strerror)
         ) from None
     try:
@@ -104,7 +104,7 @@ def _take_lock(fd: int, seconds: float, state_dir: Path) -> None:
             raise TFClusterError(
                 _(
                     "the state folder {state_dir} is on a volume without locks ({why}): "
-                    "name another one in TFCLUSTER_STATE_DIR"
+                    "name another folder in TFCLUSTER_STATE_DIR"
                 ).format(state_dir=state_dir, why=error.strerror)
             ) from None
     with contextlib.suppress(OSError):  # the disk is full, and the pid is not needed

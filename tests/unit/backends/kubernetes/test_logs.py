@@ -1,4 +1,4 @@
-"""Logs of runs on Kubernetes: many tasks, unreadable ones, servers that are down, last lines."""
+"""Logs of runs on Kubernetes: many tasks, unreadable tasks, servers that are down, last lines."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ def server() -> Iterator[KubeServer]:
 
 
 class Together:
-    """A gate that lets requests pass in groups of `size`: each waits for the others of its group.
+    """A gate that lets requests pass in groups of `size`: each request waits until its group is
+    full.
 
-    An incomplete group passes after a while: the reader requests only a few tasks ahead, so that
-    its last requests may be fewer than `size`.
+    An incomplete group passes after a while, because the reader's last requests may be fewer than
+    `size`.
     """
 
     def __init__(self, size: int) -> None:
@@ -52,7 +53,7 @@ class Together:
         self._told = threading.Condition()
 
     def wait(self) -> None:
-        """Wait for the others."""
+        """Wait until the group is full, but at most two seconds."""
         with self._told:
             self._here += 1
             group = self.groups
@@ -63,7 +64,7 @@ class Together:
 
 
 class TogetherLog(NodeLog):
-    """A log whose node answers the first request only together with others."""
+    """A log whose node answers the first request only when a group of requests has come."""
 
     def __init__(self, together: Together) -> None:
         super().__init__()
@@ -86,8 +87,8 @@ def texts(lines: Iterator[LogLine | None]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("follow", [True, False])
 def test_the_last_lines_of_200_tasks_come_soon(server: KubeServer, follow: bool) -> None:
-    """Many tasks are read at the same time: 200 of them show their last lines in at most a quarter
-    of the time that reading them one after the other takes.
+    """Many tasks are read at the same time: the last lines of 200 tasks come in at most a quarter
+    of the time that reading one task after the other takes.
     """
     together = Together(8)
     for worker in range(200):
@@ -105,26 +106,29 @@ def test_the_last_lines_of_200_tasks_come_soon(server: KubeServer, follow: bool)
 
 
 def test_lines_wait_for_the_answers_of_other_tasks() -> None:
-    """Lines are sorted by time although tasks answer in turn; none waits for long."""
+    """Lines are sorted by time although tasks answer in turn; no line waits for long."""
     sorter = TimeSorter(2)
     sorter.put(0, [LogLine("worker-0", "2", 12.0), LogLine("worker-0", "4", 14.0)], 20.0, 20.1)
     assert [line.text for line in sorter.due(20.2)] == []
     sorter.put(1, [LogLine("worker-1", "1", 11.0), LogLine("worker-1", "3", 13.0)], 20.2, 20.3)
     sorter.put(0, [], 20.4, 20.5)
-    assert [line.text for line in sorter.due(20.6)] == []  # worker-1 may have more from before 20.3
+    # worker-1 was last polled before its line 1 came at 20.3
+    assert [line.text for line in sorter.due(20.6)] == []
     sorter.put(1, [], 20.5, 20.6)
     assert [line.text for line in sorter.due(20.7)] == ["1", "2", "3", "4"]
     sorter.put(0, [LogLine("worker-0", "5", 15.0)], 21.0, 21.1)
     assert [line.text for line in sorter.due(21.2)] == []
     assert [line.text for line in sorter.due(21.2 + PATIENCE)] == ["5"]
-    # a clock that stepped back changes nothing within a task
+    # lines of one task keep their order although its clock stepped back
     sorter.put(0, [LogLine("worker-0", "7", 9.0)], 30.0, 30.0)
     sorter.put(1, [LogLine("worker-1", "6", 14.5)], 30.0, 30.0)
     assert [line.text for line in sorter.rest()] == ["6", "7"]
 
 
 def test_a_backlog_that_waits_for_other_tasks_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The backlog of one task is returned, the earliest lines first, before it fills the memory."""
+    """Lines of one task that wait for other tasks are returned, the earliest first, before they
+    fill the memory.
+    """
     monkeypatch.setattr(log_following, "MOST_WAITING", 1000)
     sorter, given = TimeSorter(2), 0
     for part in range(6):
@@ -166,8 +170,8 @@ def test_quiet_tasks_are_asked_seldom() -> None:
 
 
 def test_a_task_whose_pod_changed_is_asked_at_once() -> None:
-    """A pod that starts or ends is read soon even if its task was quiet for long, or if it changed
-    during a request.
+    """When a pod starts or ends, its log is read soon, even if the task was quiet for long or if
+    the pod changed during a request.
     """
     turns = PollSchedule(1)
     for now in (0.0, 10.0, 20.0, 30.0):
@@ -192,8 +196,8 @@ def test_more_that_is_there_is_read_at_once() -> None:
 
 
 def test_a_task_that_cannot_be_read_hides_no_other_and_is_named(server: KubeServer) -> None:
-    """If one node does not answer, all other tasks are shown, and a line names the missing task and
-    the reason.
+    """If the node of one task does not answer, all other tasks are shown, and a line names the
+    missing task and the reason.
     """
     for worker in range(3):
         log = NodeLog()
@@ -213,7 +217,7 @@ def test_a_task_that_cannot_be_read_hides_no_other_and_is_named(server: KubeServ
 
 
 def test_no_task_can_be_read(server: KubeServer) -> None:
-    """If no task can be read, that is an error and not an empty log."""
+    """If no task can be read, the reader raises an error; it does not return an empty log."""
     put_pod(server, 0, NodeLog())
     server.refuses = lambda _method, where: (
         Refusal(503, "ServiceUnavailable") if where.endswith("/log") else None
@@ -225,8 +229,8 @@ def test_no_task_can_be_read(server: KubeServer) -> None:
 def test_following_says_when_the_server_is_away_and_goes_on(
     server: KubeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the API server does not answer, a follower gets one message, then `None` repeatedly,
-    and every line when the server answers again.
+    """While the API server does not answer, a follower gets one message, then `None` repeatedly.
+    When the server answers again, the follower gets every line.
     """
     monkeypatch.setattr(log_following, "REPORT_AFTER", 0.3)
     log = NodeLog()
@@ -234,7 +238,7 @@ def test_following_says_when_the_server_is_away_and_goes_on(
     put_pod(server, 0, log)
     lines = reader(server, 1).follow(None)
     told: list[str] = []
-    words = 0  # while the server is away
+    words = 0  # counts each `None` while the server does not answer
     for line in lines:
         told += [line.text] if line else []
         words += line is None and server.refuses("", "") is not None
@@ -274,7 +278,9 @@ def test_the_last_lines_of_a_pod_that_went_are_in_the_copy(
 
 
 def test_last_lines_that_nobody_has_are_told(server: KubeServer) -> None:
-    """Without /log, a follower is told that the last lines may be missing, and where the log is."""
+    """Without /log, a follower gets a message that the last lines may be missing, and where the log
+    is.
+    """
     first, second = end_while_followed(server, None)
     assert first == "a"
     assert second.startswith("tfcluster: the last lines of worker-0 may be missing")
@@ -294,8 +300,8 @@ def test_following_a_run_that_has_ended_shows_its_last_lines(server: KubeServer)
 def test_all_tasks_are_seen_with_one_request(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For any number of tasks, one request returns nodes and states, and the last lines come from
-    the mounted log volume.
+    """For any number of tasks, one request returns their nodes and states; their last lines come
+    from the mounted log volume.
     """
     output = tmp_path / "log" / "digits" / "1"
     output.mkdir(parents=True)

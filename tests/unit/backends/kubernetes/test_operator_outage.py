@@ -1,4 +1,4 @@
-"""Reports that the operator does not answer, and no such report while it answers."""
+"""Reports that the operator does not answer, which never come while it answers."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_an_operator_that_acts_is_never_said_to_be_away(
     server: KubeServer, steps: list[tuple[float, str]], operators: float, servers: float
 ) -> None:
     """An operator that may act is never reported as away, whatever the clocks show. An operator
-    that has not renewed its Lease for more than 16 seconds is.
+    that has not renewed its Lease for more than 16 seconds is reported as away.
     """
     server.objects.pop(LEASE, None)
     clock, renewed = Clock(operators), 0.0
@@ -109,7 +109,7 @@ def test_an_operator_that_acts_is_never_said_to_be_away(
                 Refusal(503, "ServiceUnavailable") if b == "refused" and method == "PUT" else None
             )
             server.loses = lambda method, _path, b=becomes: b == "lost" and method == "PUT"  # type: ignore[misc]
-            with suppress(Exception):  # as the renewing thread does
+            with suppress(Exception):  # the thread that renews the Lease also ignores errors
                 lease._try()
             if becomes != "refused":
                 renewed = clock.now
@@ -129,7 +129,9 @@ def test_an_operator_that_acts_is_never_said_to_be_away(
 def test_the_clock_of_the_client_counts_for_nothing(
     server: KubeServer, laptop: KubernetesBackend, monkeypatch: pytest.MonkeyPatch, skew: float
 ) -> None:
-    """A client whose clock is a day wrong reports only real outages, with times of that clock."""
+    """A client whose clock is a day wrong reports only real outages, with times of its own
+    clock.
+    """
     clock = Clock(skew)
     monkeypatch.setattr(namespace_access, "time", clock)
     renew(server)
@@ -143,8 +145,8 @@ def test_the_clock_of_the_client_counts_for_nothing(
 def test_nobody_is_blamed_whose_lease_cannot_be_read(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """If the Lease is missing, may not be read, or the API server gives no times, nothing is
-    reported; and a healthy operator is not blamed for a run that ends slowly.
+    """If the Lease is missing or may not be read, or if the API server gives no times, no outage is
+    reported. A healthy operator is not blamed for a run that ends slowly.
     """
     launched(server)
     run = laptop.get("digits-1")
@@ -164,8 +166,8 @@ def test_nobody_is_blamed_whose_lease_cannot_be_read(
 def test_an_operator_whose_lease_is_gone_does_not_answer(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """If there is no Lease at the published place, the operator is reported as away until a Lease
-    is there; a Lease that may not be read is no outage.
+    """If there is no Lease at the published place, the operator is reported as away until the Lease
+    exists. A Lease that may not be read is no outage.
     """
     options = server.objects[path("configmaps", NAMESPACE, labels.OPTIONS)]
     options["data"][leader_election.LEASE_KEY] = f"labs/{leader_election.OPERATOR_LEASE}"
@@ -185,8 +187,8 @@ def test_an_operator_whose_lease_is_gone_does_not_answer(
 def test_an_outage_costs_one_question(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many readers together read the Lease once in four seconds, or once a minute if they may not
-    read it. A user without a waiting run never reads it.
+    """Many readers together request the Lease once in four seconds, or once a minute if they may
+    not read it. Without a waiting run, a user never requests the Lease.
     """
     asking = backend(server, tmp_path, monkeypatch)
     clock = Clock()
@@ -217,7 +219,7 @@ def test_an_outage_costs_one_question(
 def test_the_operator_says_where_its_lease_is(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """The Lease is read at the place that the operator published, if that is valid."""
+    """The Lease is read at the place that the operator published, if this place is valid."""
     options = server.objects[path("configmaps", NAMESPACE, labels.OPTIONS)]
     server.put(path("leases", "labs", leader_election.OPERATOR_LEASE), {"spec": {}})
     options["data"][leader_election.LEASE_KEY] = f"labs/{leader_election.OPERATOR_LEASE}"
@@ -233,8 +235,8 @@ def test_the_operator_says_where_its_lease_is(
 def test_a_namespace_that_is_served_later_is_looked_at_then(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """Before an operator has served a namespace its state is unknown; the client asks for the
-    Lease's place until the operator has published it.
+    """Until an operator has served a namespace, the operator's state is unknown; the client asks
+    for the Lease's place until the operator has published this place.
     """
     where = path("configmaps", NAMESPACE, labels.OPTIONS)
     options = server.objects.pop(where)
@@ -250,7 +252,7 @@ def test_what_a_person_looks_at_says_that_nobody_answers(
     server: KubeServer, laptop: KubernetesBackend, capsys: pytest.CaptureFixture[str], verb: str
 ) -> None:
     """`list`, `status` and `launch` report since when the operator has not answered and what to do;
-    while it answers they report nothing.
+    while it answers, they report nothing.
     """
     launched(server)
     renew(server, ago=60.0)

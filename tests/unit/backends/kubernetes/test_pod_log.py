@@ -104,8 +104,8 @@ CASES: dict[str, tuple[list[Step], list[str]]] = {
 
 @pytest.mark.parametrize(("steps", "given"), CASES.values(), ids=CASES.keys())
 def test_each_line_comes_once(server: KubeServer, steps: list[Step], given: list[str]) -> None:
-    """Each read returns exactly the new output: repeated lines of an answer are not returned, and
-    none is lost because of its timestamp.
+    """Each read returns exactly the new output: lines that an answer repeats are not returned
+    again, and no line is lost because of its timestamp.
     """
     node = NodeLog()
     pod = put_pod(server, 0, node)
@@ -120,8 +120,8 @@ def test_each_line_comes_once(server: KubeServer, steps: list[Step], given: list
 
 
 def test_the_last_lines_of_several_attempts(server: KubeServer) -> None:
-    """The last lines come from the newest pod, and from the pod before if more are requested; new
-    lines follow.
+    """The last lines come from the newest pod and, if more lines are requested, from the pod before
+    it; new lines follow.
     """
     first, second = NodeLog(), NodeLog()
     first.say("a", "b", "c")
@@ -153,7 +153,7 @@ def test_the_last_lines_are_those_that_count(server: KubeServer) -> None:
 
 
 def test_a_quiet_task_costs_a_few_lines(server: KubeServer) -> None:
-    """For a task that prints nothing only the last lines are requested, not the whole log."""
+    """For a task that prints nothing, only the last lines are requested, not the whole log."""
     node = NodeLog()
     node.say(*NUMBERS, every=1)
     pod = put_pod(server, 0, node)
@@ -168,7 +168,9 @@ def test_a_quiet_task_costs_a_few_lines(server: KubeServer) -> None:
 
 
 def test_what_a_kubelet_says_is_no_output(server: KubeServer) -> None:
-    """A kubelet's message in place of a log is the reason why it cannot be read."""
+    """If a kubelet returns a message in place of a log, this message is the reason why the log
+    cannot be read.
+    """
     node = NodeLog()
     node.body = b"unable to retrieve container logs for containerd://1234"
     pod = put_pod(server, 0, node)

@@ -1,5 +1,5 @@
-"""Launches on Kubernetes with a lost answer, an old cluster, or a missing right: one launch creates
-one run, and every other case has a message.
+"""Launches on Kubernetes with a lost answer, an old cluster, or a missing right: a launch creates
+exactly one run or fails with a message.
 """
 
 from __future__ import annotations
@@ -96,15 +96,15 @@ WRITTEN = ("note", "display-name", "tags")
 
 
 def written_names(server: KubeServer, where: str) -> set[str]:
-    """Return the annotations of an object."""
+    """Return the names of the annotations of an object."""
     return set(server.api().get(where)["metadata"]["annotations"])
 
 
 def test_a_tag_is_added_to_a_record_that_changes(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """A changed annotation does not undo concurrent changes by others; after too many conflicts the
-    change is refused with a message.
+    """A change of an annotation does not undo concurrent changes by other clients; after too many
+    conflicts, the change is refused with a message.
     """
     where = path("tfclusters", NAMESPACE, launch(laptop))
     tried = []
@@ -133,7 +133,7 @@ def posts(server: KubeServer) -> int:
 
 def test_a_lost_answer_makes_no_second_run(server: KubeServer, laptop: KubernetesBackend) -> None:
     """If the connection is cut after the POST was carried out, the launch returns the run that the
-    POST created, and creates no second one.
+    POST created, and creates no second run.
     """
     server.loses = lambda method, _path: method == "POST"
     assert launch(laptop) == "digits-1"
@@ -230,7 +230,8 @@ def forbid(server: KubeServer, installed: bool) -> None:
 @pytest.mark.usefixtures("pod")
 def test_a_pod_that_may_not_ask_is_told_which_right_it_lacks(server: KubeServer, pod: Path) -> None:
     """If TFCluster is installed and the pod's account has no rights, nothing runs in the pod by
-    mistake: the error names the right, who grants it, and how to run in the pod nevertheless.
+    mistake. The error names the missing right, who grants it, and how to run in the pod
+    nevertheless.
     """
     forbid(server, installed=True)
     with pytest.raises(NotAllowed, match="may not get configmaps in namespace alice") as told:
@@ -243,7 +244,9 @@ def test_a_pod_that_may_not_ask_is_told_which_right_it_lacks(server: KubeServer,
 def test_a_pod_of_a_cluster_without_tfcluster_runs_clusters_itself(
     server: KubeServer,
 ) -> None:
-    """If TFCluster is not installed, a pod without rights is a machine like any other."""
+    """If TFCluster is not installed in the cluster, a pod without rights runs clusters itself, like
+    any machine.
+    """
     forbid(server, installed=False)
     assert isinstance(ClusterManager().backend, LocalBackend)
 
@@ -289,7 +292,7 @@ def test_files_of_another_machine_are_not_read_for_progress(
 
 
 def told(server: KubeServer, laptop: KubernetesBackend, spec: Spec, **options: object) -> list[str]:
-    """Return the warnings of a launch with these free amounts."""
+    """Return the warnings of a launch of `spec`; `options` are the free amounts."""
     publish(server, LaunchFacts(policy=Policy(nodes_are_fixed=False)), **options)
     verdict = laptop.preflight(spec)
     assert verdict.problems == ()
@@ -305,8 +308,8 @@ def workers(count: int, **asked: object) -> Spec:
 def test_warnings_of_room_count_what_kubernetes_counts(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """CPU and memory that may not be free now cause a warning, also if tasks get the
-    administrator's defaults; amounts are shown as approximate.
+    """If the requested CPU and memory may not be free now, the launch warns, also if tasks get the
+    administrator's defaults. Amounts are shown as approximate.
     """
     (cpu,) = told(server, laptop, workers(8, cpu=2.0), cpu=Limit(total=16, free=12))
     assert cpu == (
@@ -342,8 +345,8 @@ def test_gpus_that_no_node_has_yet(server: KubeServer, laptop: KubernetesBackend
 def test_a_record_that_stays_is_not_said_to_be_deleted(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """`delete` names the finalizer that keeps a run's record, and how to remove it; then the record
-    is deleted.
+    """`delete` names the finalizer that keeps a run's record, and says how to remove it. Once the
+    finalizer is removed, the record is deleted.
     """
     name = launch(laptop)
     where = f"{RUNS}/{name}"
@@ -368,9 +371,9 @@ def too_many(name: str) -> Refusal:
 def test_a_namespace_that_is_full_names_what_counts(
     server: KubeServer, laptop: KubernetesBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A launch in a full namespace says how many runs are on record, which are active, and which
-    one to delete. If one of the runs has ended, the launch first waits for the operator to delete
-    it.
+    """A launch in a full namespace says how many runs are on record, which of them are active, and
+    which run to delete. If one of these runs has ended, the launch first waits for the operator to
+    delete that run.
     """
     monkeypatch.setattr("tfcluster_magic.backends.kubernetes.backend.ROOM_PATIENCE", 0.5)
     names = [launch(laptop, name) for name in ("first", "second", "third")]

@@ -1,4 +1,4 @@
-"""Watches of runs on Kubernetes: how long they wait for a server that is down or refuses."""
+"""Watches of runs on Kubernetes while the API server is down or refuses requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def server() -> Iterator[WatchServer]:
 
 
 def read(found: dict[str, dict[str, str]]) -> TFCluster:
-    """Return a run with the name of an object."""
+    """Return a run with the name of the object `found`."""
     name = found["metadata"]["name"]
     head = Metadata(name=name, cluster=name[:-2], run=1, uid=name, created_at=time.time())
     return TFCluster(metadata=head, spec=Spec())
@@ -40,8 +40,8 @@ def names(server: WatchServer, patience: float, monkeypatch: pytest.MonkeyPatch)
 def test_a_quiet_watch_that_is_cut_is_no_silence(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An outage is counted from the time when the server stopped answering, not from its last
-    event.
+    """An outage is counted from the time when the server stopped answering, not from the last event
+    of the watch.
     """
     clock = SimpleNamespace(now=1000.0, time=time.time)
     clock.monotonic = lambda: clock.now

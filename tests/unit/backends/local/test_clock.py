@@ -1,5 +1,5 @@
-"""The clock process of schedules launches each due time once, even if processes are killed at any
-time.
+"""The clock process of schedules, which launches one run for each due time even if processes are
+killed at any time.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ def test_its_files_are_private_and_it_ends_with_the_last_schedule(
 
 
 def test_any_command_starts_it_again(scheduler: ClusterManager) -> None:
-    """After a reboot, the first command or server starts the clock process, and only one."""
+    """After a reboot, the first command or server starts the clock process; there is never a second
+    process.
+    """
     scheduler.schedules.create("nightly", "quick.sh", cron=YEARLY, workers=1)
     clock = clock_of(scheduler)
     wait_until(lambda: clock.pid() is not None)
@@ -120,7 +122,9 @@ def test_any_command_starts_it_again(scheduler: ClusterManager) -> None:
 
 
 def test_a_failing_program_is_retried(scheduler: ClusterManager) -> None:
-    """A failed run is retried by the schedule's rules, and each attempt is a separate run."""
+    """A failed run is retried according to the schedule's rules, and each retry is a separate
+    run.
+    """
     scheduler.schedules.create(
         "nightly", "fail.py", cron=YEARLY, workers=1, retries=1, retry_delays="0.1s"
     )
@@ -134,7 +138,7 @@ def test_a_failing_program_is_retried(scheduler: ClusterManager) -> None:
 
 def test_forbid_and_replace_with_real_runs(scheduler: ClusterManager) -> None:
     """While a run is active, `forbid` skips the next due time, and `replace` stops the run and
-    launches a new one.
+    launches a new run.
     """
     scheduler.schedules.create("nightly", "sleep.py", cron=YEARLY, workers=1, grace=1)
     scheduler.schedules.run_now("nightly")
@@ -184,8 +188,8 @@ def test_a_name_that_another_run_has_is_passed_over(scheduler: ClusterManager) -
 
 
 def test_two_changes_at_once_both_hold(scheduler: ClusterManager) -> None:
-    """A name can be used once, concurrent changes are not lost, and a deleted schedule is gone in
-    every process.
+    """No two schedules get the same name, concurrent changes are not lost, and a deleted schedule
+    is gone in every process.
     """
     scheduler.schedules.create("nightly", "quick.sh", cron=YEARLY, workers=1)
     with pytest.raises(NameTaken, match="update nightly"):
@@ -203,8 +207,8 @@ def test_two_changes_at_once_both_hold(scheduler: ClusterManager) -> None:
 
 
 def test_a_damaged_status_launches_nothing_and_says_so(scheduler: ClusterManager) -> None:
-    """If the status file is damaged, past results are unknown: nothing is launched twice, and the
-    list says so.
+    """If the status file is damaged, past results are unknown. Nothing is launched twice, and the
+    list reports the damage.
     """
     scheduler.schedules.create("nightly", "quick.sh", cron="* * * * *", workers=1)
     store = scheduler.backend.schedules()
@@ -271,7 +275,7 @@ def test_killed_at_any_moment_each_due_time_runs_once(
     while not done():
         clock.start()
         manager = subprocess.Popen([sys.executable, "-c", change, str(ROOT)])
-        # around the next due second: before it, at it, while its run is launched
+        # the kill comes around the next due second: before it, at it, or while its run is launched
         due = CronTimes("* * * * *", "UTC").next(clock.now()) or 0.0
         time.sleep(max(0.0, (due - clock.now()) / clock.speed) + chance.uniform(-0.1, 1.2) + 0.1)
         clock.kill()
@@ -282,4 +286,4 @@ def test_killed_at_any_moment_each_due_time_runs_once(
     assert kills >= 3
     assert not [*(clock.state_dir / "schedules").glob(".removed-*")]
     json.loads((clock.state_dir / "schedules" / "often" / "status.json").read_text())
-    clock.start()  # so that it ends by itself
+    clock.start()  # the clock was killed: start it again, so that it can end regularly

@@ -29,8 +29,8 @@ def tfcluster(scheduler: ClusterManager, capfd: pytest.CaptureFixture[str]) -> R
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the file of calls of a `systemctl` that does nothing, with a folder of its own for
-    units.
+    """Install a `systemctl` that only writes its calls into a file, and a folder for units. Return
+    that file.
     """
     file, programs = tmp_path / "calls", tmp_path / "a folder"
     programs.mkdir()
@@ -49,7 +49,7 @@ def test_an_installed_clock_starts_without_a_shell(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Systemd accepts the unit, and its command starts the clock process. A second install replaces
-    it, and `--remove` removes everything.
+    the unit, and `--remove` removes everything.
     """
     monkeypatch.setenv(schedule_store.NO_CLOCK, "1")
     scheduler.schedules.create("nightly", "quick.sh", cron=YEARLY, workers=1)
@@ -84,9 +84,7 @@ def test_an_installed_clock_starts_without_a_shell(
 
 
 def test_a_refusal_of_systemd_is_told(tfcluster: Run, calls: Path) -> None:
-    """Without a systemd for this account, the command says what to do instead and writes
-    nothing.
-    """
+    """If systemd refuses this account, the command says what to do instead and writes nothing."""
     systemctl = calls.parent / "a folder" / "systemctl"
     why = "Failed to connect to bus: No medium found"
     systemctl.write_text(f"#!/bin/sh\necho '{why}' >&2\nexit 1\n")
@@ -98,7 +96,7 @@ def test_a_refusal_of_systemd_is_told(tfcluster: Run, calls: Path) -> None:
 def test_words_of_a_unit_are_quoted(
     tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Systemd reads no text of a path or of PATH as a specifier, a variable or the end of a
+    """Systemd takes no part of a path, or of PATH, for a specifier, a variable or the end of a
     line.
     """
     monkeypatch.setenv("PATH", '/a%h/$HOME/"b"\nExecStart=/bin/false')

@@ -49,7 +49,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
 
 
 def test_limits_of_weeks(runs: Runs) -> None:
-    """A run may last for weeks and take weeks to end: no sleep is too long for its supervisor."""
+    """A run may last for weeks and take weeks to end, without an error in its supervisor."""
     program = (
         "import os, time\nif os.environ['TFCLUSTER_TASK_INDEX'] == '1':\n    time.sleep(600)\n"
     )
@@ -82,7 +82,7 @@ def test_a_clock_that_is_set_back(runs: Runs, tmp_path: Path) -> None:
 
 
 def test_a_launcher_with_many_open_files(runs: Runs) -> None:
-    """A kernel with more than a thousand open files can launch."""
+    """A notebook kernel with more than a thousand open files can launch a run."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2000), limits[1]))
     with contextlib.ExitStack() as stack:
@@ -106,7 +106,7 @@ def test_folders_that_are_not_utf8(which: str, tmp_path: Path) -> None:
 
 
 def test_a_reason_that_is_not_utf8(runs: Runs) -> None:
-    """A run is stopped whatever bytes its reason has."""
+    """A run can be stopped with a reason of any bytes."""
     run = runs.launch(SLEEP, workers=1)
     runs.manager.stop(run.name, os.fsdecode(b"caf\xe9"))
     assert run.until_released().phase is Phase.STOPPED
@@ -129,7 +129,9 @@ def test_a_supervisor_that_does_not_answer(runs: Runs, monkeypatch: pytest.Monke
 
 
 def test_a_supervisor_that_starts_slowly(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run continues although its launcher did not wait for its supervisor, or was killed."""
+    """A run continues although the launcher did not wait until the supervisor had started, or was
+    killed.
+    """
     monkeypatch.setattr(launch, "START_TIMEOUT", 0.0)
     run = runs.launch("print('hello')", workers=1)
     assert run.until_released().phase is Phase.SUCCEEDED

@@ -1,4 +1,4 @@
-"""Concurrent launches: each name, port and amount of memory goes to only one of them."""
+"""Concurrent launches, of which no two get the same name, port or memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ from tfcluster_magic.spec import (
 def test_launches_at_once_never_share_a_name_or_a_port(
     backend: LocalBackend, program_of: Callable[..., Program]
 ) -> None:
-    """Launches of one derived name from many threads get names, numbers and ports of their own."""
+    """If many threads launch with the same derived name, each launch gets a name, a number and
+    ports of its own.
+    """
     spec = Spec(program=program_of(SLEEP), replicas=ReplicaSet(worker=Replicas(count=3)))
     request = LaunchRequest(cluster="digits", spec=spec, name_given=False)
     with ThreadPoolExecutor(6) as pool:
@@ -48,7 +50,9 @@ def test_launches_at_once_never_share_a_name_or_a_port(
 def test_what_only_kubernetes_has_is_refused_on_this_machine(
     backend: LocalBackend, program_of: Callable[..., Program]
 ) -> None:
-    """An image, claims and secrets are refused with the local alternative; nothing is started."""
+    """Images, claims and secrets are refused; the refusal names the local alternative, and nothing
+    is started.
+    """
     pods = Pods(
         volumes=(Volume(claim="images", path="/mnt/images"),), secrets=(SecretUse(name="s3"),)
     )
@@ -65,7 +69,9 @@ def test_what_only_kubernetes_has_is_refused_on_this_machine(
 def test_one_given_name_launched_twice_at_once(
     backend: LocalBackend, program_of: Callable[..., Program], tmp_path: Path
 ) -> None:
-    """If several processes launch one name at the same time, exactly one succeeds."""
+    """If several processes launch under the same name at the same time, exactly one launch
+    succeeds.
+    """
     spec = Spec(program=program_of(SLEEP), replicas=ReplicaSet(worker=Replicas(count=1)))
     (tmp_path / "spec.json").write_bytes(to_json(spec))
     text = f"""
@@ -93,7 +99,9 @@ except NameTaken:
 
 
 def test_a_reserved_port_is_nobody_elses() -> None:
-    """A reserved port is not given to another launch or program, but its task can use it."""
+    """A reserved port is not given to another launch or program, but the task for which it is
+    reserved can use it.
+    """
     first, held = task_processes.reserve_ports({TaskType.WORKER: 200})
     second, more = task_processes.reserve_ports({TaskType.WORKER: 200})
     try:
@@ -116,7 +124,7 @@ def test_a_reserved_port_is_nobody_elses() -> None:
 def test_two_launches_cannot_both_take_the_last_memory(
     backend: LocalBackend, program_of: Callable[..., Program]
 ) -> None:
-    """If several launches each need more than half of the free memory, only one succeeds."""
+    """If several launches each need more than half of the free memory, only one launch succeeds."""
     most = Resources(memory=str(int(backend.options().memory.free * 0.6)))
     replicas = ReplicaSet(worker=Replicas(count=1, resources=most))
     spec = Spec(program=program_of(SLEEP), replicas=replicas)

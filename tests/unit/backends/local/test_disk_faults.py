@@ -41,10 +41,10 @@ while not os.path.exists(os.environ["TFCLUSTER_OUTPUT_DIR"] + "/go"):
 def test_a_status_that_cannot_be_written_is_written_later(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """While the state folder is not writable a run continues; its status is written later."""
+    """While the state folder is not writable, a run continues; its status is written later."""
     run = launch(UNTIL_TOLD, worker=1)
     folder = folder_of(run)
-    # The temporary file of the status: this blocks writes by any account, root included.
+    # A folder in place of the status's temporary file blocks writes by any account, also by root.
     in_the_way = folder.path / f".status.json.{supervisor_of(run)}"
     wait_for(lambda: _made(in_the_way))
     _tell(run)
@@ -58,7 +58,9 @@ def test_a_status_that_cannot_be_written_is_written_later(
 def test_the_end_of_a_task_is_known_without_its_termination_message(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """The end of a task is known even if it could not write its message, as on a full disk."""
+    """The end of a task is known even if the task could not write its termination message, as on a
+    full disk.
+    """
     text = """
 import signal
 if os.environ["TFCLUSTER_ATTEMPT"] == "1":
@@ -82,7 +84,7 @@ def _made(folder: Path) -> bool:
     try:
         folder.mkdir()
     except FileExistsError:
-        return False  # it is being written just now
+        return False  # the supervisor is writing this file at the moment
     return True
 
 
@@ -115,7 +117,7 @@ def test_a_record_that_is_removed_by_hand_ends_its_run(
 def test_a_log_folder_that_cannot_be_made(
     launch: Launch, backend: LocalBackend, own_folders: Path
 ) -> None:
-    """If the log folder cannot be created, the refusal names it, and nothing is left."""
+    """If the log folder cannot be created, the refusal names the folder, and no run is left."""
     (own_folders / "tfcluster").mkdir(exist_ok=True)
     (own_folders / "tfcluster" / "log").write_text("in the way")
     with pytest.raises(PreflightRefused, match=r"is not a folder.*TFCLUSTER_LOG_DIR"):
@@ -125,11 +127,12 @@ def test_a_log_folder_that_cannot_be_made(
 
 
 def test_a_state_folder_that_cannot_be_made(launch: Launch, own_folders: Path) -> None:
-    """If the state folder cannot be created, the launch reports it and what to do."""
+    """If the state folder cannot be created, the launch reports the reason and what to do."""
     (own_folders / "state").write_text("in the way")
     with pytest.raises(TFClusterError, match="TFCLUSTER_STATE_DIR"):
         launch(SLEEP, worker=1)
-    (own_folders / "state").unlink()  # the fixture lists the runs afterwards
+    # otherwise, this file would be in the way of the fixture, which lists the runs after the test
+    (own_folders / "state").unlink()
 
 
 def test_logs_are_found_in_the_output_folder(backend: LocalBackend, launch: Launch) -> None:
@@ -143,7 +146,7 @@ def test_logs_are_found_in_the_output_folder(backend: LocalBackend, launch: Laun
 def test_a_record_of_rubbish_hides_nothing_else(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """Every command ignores files that are not records, and names damaged ones."""
+    """Every command ignores files that are not records, and names damaged records."""
     run = launch("pass", worker=1)
     over(backend, "digits")
     runs = backend.state_dir / "runs"
@@ -153,7 +156,7 @@ def test_a_record_of_rubbish_hides_nothing_else(
     (runs / "digits" / "notes.txt").write_text("mine")
     (runs / "file").write_text("mine")
     folder_of(run).status_file.write_text("{")
-    # The supervisor has written the end; until it exits, the record is still its own.
+    # The run has ended, but its record counts as lost only after the supervisor has exited.
     wait_for(lambda: backend.get("digits").status.reason is Reason.SUPERVISOR_LOST)
     found = {cluster.metadata.name: cluster.status.reason for cluster in backend.list()}
     assert found == {"digits-1": Reason.SUPERVISOR_LOST, "newer-1": Reason.RECORD_DAMAGED}
@@ -161,7 +164,7 @@ def test_a_record_of_rubbish_hides_nothing_else(
 
 
 def test_a_list_of_fifty_runs_is_quick_to_read(backend: LocalBackend, launch: Launch) -> None:
-    """A list reads only the files of ended runs: it takes no lock and checks no process."""
+    """Listing ended runs only reads their files: it takes no lock and checks no process."""
     run = launch("pass", worker=1)
     over(backend, "digits")
     record = folder_of(run).record_file.read_bytes()
@@ -223,7 +226,9 @@ def assert_deleted(deleted: dict[str, Any]) -> None:
 
 
 def test_a_program_that_ends_on_a_full_disk(own_folders: Path) -> None:
-    """A run can end without a free byte, its end is visible, and status names the disk."""
+    """A run can end on a disk without a free byte; its end is visible, and `status` names the full
+    disk.
+    """
     state = own_folders / "state"
     found = on_a_small_disk("end", state, "size=2m")
     before, after = found["before"], found["after"]
@@ -240,7 +245,7 @@ def test_a_program_that_ends_on_a_full_disk(own_folders: Path) -> None:
     ("story", "size"), [("stop", "size=2m"), ("inodes", "size=2m,nr_inodes=100")]
 )
 def test_a_run_is_stopped_on_a_full_disk(story: str, size: str, own_folders: Path) -> None:
-    """A run can be stopped without a free byte, or without a free inode."""
+    """A run can be stopped on a disk without a free byte, or without a free inode."""
     found = on_a_small_disk(story, own_folders / "state", size)
     assert found["after"]["phase"] == "Stopped"
     assert found["after"]["released"]
@@ -250,5 +255,5 @@ def test_a_run_is_stopped_on_a_full_disk(story: str, size: str, own_folders: Pat
 
 
 def test_a_running_run_is_deleted_on_a_full_disk(own_folders: Path) -> None:
-    """`delete` ends a run and removes it without a free byte, and its hours are kept."""
+    """On a disk without a free byte, `delete` ends a run and removes it, and its hours are kept."""
     assert_deleted(on_a_small_disk("delete", own_folders / "state", "size=2m"))

@@ -1,4 +1,4 @@
-"""GPUs: whole devices for each task, not shared between runs."""
+"""GPUs, which tasks get as whole devices and runs do not share."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def devices_of(backend: LocalBackend, ref: str) -> dict[str, str]:
 def test_each_task_gets_devices_of_its_own(
     backend: LocalBackend, launch: Launch, two_gpus: None, program_of: Callable[..., Program]
 ) -> None:
-    """A task sees the GPUs that it requested; a task without such a request sees no GPU."""
+    """A task sees the GPUs that it requested; a task that requested none sees no GPU."""
     assert backend.options().gpu.total == 2
     replicas = ReplicaSet(
         worker=Replicas(count=2, resources=Resources(gpu=1)), chief=Replicas(count=1)
@@ -70,7 +70,7 @@ def test_each_task_gets_devices_of_its_own(
 def test_devices_are_held_until_the_run_is_over(
     backend: LocalBackend, launch: Launch, two_gpus: None
 ) -> None:
-    """No two running clusters share a GPU, and the refusal says how many there are."""
+    """No two running clusters share a GPU, and the refusal says how many GPUs the machine has."""
     launch(SLEEP, worker=1, resources=Resources(gpu=1))
     assert backend.options().gpu.free == 1
     with pytest.raises(
@@ -88,13 +88,13 @@ def test_devices_are_held_until_the_run_is_over(
 def test_only_the_devices_of_the_launcher_are_given(
     backend: LocalBackend, two_gpus: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the administrator gave this user one GPU, only that one is used."""
+    """If the administrator gave this user one GPU, only that GPU is used."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert backend.options().gpu.total == 1
 
 
 def test_a_machine_without_gpus(backend: LocalBackend, launch: Launch) -> None:
-    """Without GPUs CUDA_VISIBLE_DEVICES is unchanged, and a request for a GPU is refused."""
+    """Without GPUs, CUDA_VISIBLE_DEVICES is unchanged, and a request for a GPU is refused."""
     with pytest.raises(PreflightRefused, match="no GPU"):
         launch(SLEEP, worker=1, resources=Resources(gpu=1))
     launch(TELL_ENVIRONMENT, worker=1)
@@ -126,8 +126,8 @@ def test_an_ended_run_keeps_only_what_its_parameter_servers_hold(
 def test_a_run_gets_devices_when_its_wait_is_over(
     backend: LocalBackend, launch: Launch, two_gpus: None
 ) -> None:
-    """A run that waits for another run holds no device. Then it waits for free devices, and is not
-    overtaken by runs that began to wait for devices later.
+    """A run that waits for another run holds no device. When that wait is over, the run waits for
+    free devices, and is not overtaken by runs that began to wait for devices later.
     """
     one, two = Resources(gpu=1), Resources(gpu=2)
     launch(SLEEP, name="holder", worker=1, resources=one)

@@ -1,4 +1,6 @@
-"""Hours on this machine, allocated and used by real processes, kept without records; budgets."""
+"""Allocated and used hours of real processes on this machine, which outlive the records of runs;
+budgets.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ TWO = Resources(cpu=2)
 
 @pytest.fixture
 def allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Set the hub's limits from now on."""
+    """Return a function that sets the hub's limits."""
 
     def say(**budget: float) -> None:
         file = tmp_path / "limits.json"
@@ -95,7 +97,7 @@ def test_a_writer_that_is_killed_leaves_nothing(
 
 
 def test_what_runs_counts_until_now(backend: LocalBackend, launch: Launch) -> None:
-    """An active run counts until now, and nothing is written; its used hours are unknown."""
+    """An active run counts until now without a write to the ledger; its used hours are unknown."""
     run = launch(SLEEP, resources=TWO, worker=1)
     deadline = time.monotonic() + 90
     while not backend.hours().days:
@@ -114,8 +116,8 @@ def test_what_runs_counts_until_now(backend: LocalBackend, launch: Launch) -> No
 def test_without_hours_left_nothing_starts_and_what_runs_goes_on(
     backend: LocalBackend, launch: Launch, allow
 ) -> None:
-    """A refusal by the budget says how to continue; deleting a record frees no hours, but a larger
-    budget does.
+    """A launch that the budget refuses says how to continue; deleting a record frees no hours, but
+    a larger budget does.
     """
     run = launch(SLEEP, resources=TWO, worker=1)
     spec = Spec(replicas=ReplicaSet(worker=Replicas(count=1, resources=TWO)))

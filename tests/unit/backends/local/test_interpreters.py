@@ -95,7 +95,8 @@ def test_a_python_without_tensorflow_runs_what_does_not_import_it(python: Path) 
 
 def test_modules_are_those_of_the_python_of_the_tasks(python: Path, here: Path) -> None:
     """A warning about a missing module is about the Python that the tasks run with."""
-    (here / "beside").mkdir()  # found only from this folder, in which no task starts
+    # a module that is found only from this folder; tasks start in another folder
+    (here / "beside").mkdir()
     (here / "beside" / "__init__.py").touch()
     text = "import json, numpy, seldom_installed, rarely_installed\n"
     python.write_text("#!/bin/sh\necho tfcluster-modules: json numpy rarely_installed\n")

@@ -1,4 +1,4 @@
-"""Deaths in the middle of an operation: clients, supervisors and folders."""
+"""Clients, supervisors and folders that disappear in the middle of an operation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ IGNORES = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLE
 def test_no_task_of_a_lost_run_is_told_to_run(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """Each task of a run that lost its supervisor is reported as ended, and counted as such."""
+    """Each task of a run that lost its supervisor is reported and counted as ended."""
     run = launch(SLEEP, worker=2)
     wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
     os.kill(supervisor_of(run), signal.SIGKILL)
@@ -82,7 +82,9 @@ def test_half_written_files_of_a_lost_run_go(
 def test_a_stop_whose_client_died_is_carried_out(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """A stop that was written by a client which died before waking the supervisor ends the run."""
+    """If a client writes a stop and dies before it wakes the supervisor, the run is stopped
+    nevertheless.
+    """
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
     state_files.write(folder_of(run).stop_file, to_json(Stop(reason="enough")))
@@ -92,7 +94,9 @@ def test_a_stop_whose_client_died_is_carried_out(
 
 
 def test_a_second_stop_knocks_again(backend: LocalBackend, launch: Launch, wait_for: Wait) -> None:
-    """A second stop makes the supervisor read at once if the first did not reach it."""
+    """If the first stop did not wake the supervisor, a second stop does, so that the run ends at
+    once.
+    """
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
     folder = folder_of(run)
@@ -115,7 +119,7 @@ def test_a_new_run_in_the_place_of_a_removed_one(
     first = launch(SLEEP, worker=1)
     wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
     for folder in (folder_of(first).path, Path(first.status.paths["output"])):
-        while folder.exists():  # its tasks may write during the removal
+        while folder.exists():  # repeated, because tasks of the run may write during the removal
             shutil.rmtree(folder, ignore_errors=True)
     second = launch(SLEEP, worker=1)
     assert second.metadata.name == first.metadata.name
@@ -130,7 +134,9 @@ def test_a_new_run_in_the_place_of_a_removed_one(
 def test_a_launch_that_is_interrupted_and_repeated(
     backend: LocalBackend, launch: Launch, wait_for: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C while the supervisor starts, and the same launch at once, give exactly one run."""
+    """If a launch is interrupted by Ctrl-C while the supervisor starts, and is repeated at once,
+    there is exactly one run.
+    """
 
     def interrupted(ready: int) -> bool:
         raise KeyboardInterrupt
@@ -170,7 +176,7 @@ manager.{verb}
 def test_a_killed_launch_leaves_no_folder(
     backend: LocalBackend, launch: Launch, own_folders: Path
 ) -> None:
-    """After a launch was killed half-way the next one removes the empty log folder, too."""
+    """After a launch was killed half-way, the next launch also removes the empty log folder."""
     killed_in(
         "tfcluster_magic.backends.local.run_store.Store.commit",
         "launch(cell='pass', name='half', workers=1)",
@@ -182,7 +188,7 @@ def test_a_killed_launch_leaves_no_folder(
 
 
 def test_a_killed_deletion_leaves_no_folder(backend: LocalBackend, launch: Launch) -> None:
-    """After a deletion was killed half-way the next launch removes the rest."""
+    """After a deletion was killed half-way, the next launch removes the rest."""
     run = launch("pass", name="half", worker=1)
     over(backend, "half")
     killed_in("tfcluster_magic.state_files.remove_tree", "delete('half')")
@@ -227,8 +233,8 @@ def test_two_threads_write_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_run_of_which_nothing_can_be_read_can_be_resumed_from(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """After a power failure that damaged a run's status and description, other runs can resume from
-    it.
+    """After a power failure that damaged the status and the description of a run, other runs can
+    resume from this run.
     """
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
@@ -250,7 +256,9 @@ def test_a_launch_beside_one_that_is_undone(
 
     def private(folder: Path) -> Path:
         made = really(folder)
-        if not taken:  # the undone launch now removes the folder that it takes for its own
+        # simulates an undone launch, which removes the folder because it takes the folder for its
+        # own
+        if not taken:
             taken.append(made)
             made.rmdir()
         return made

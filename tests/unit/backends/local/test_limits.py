@@ -76,7 +76,7 @@ if os.fork() == 0:
 def test_a_killed_task_runner_is_healed(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """If even a task's runner is killed, its program ends and the task is restarted."""
+    """If the runner of a task is killed, the task's program ends and the task is restarted."""
     run = launch(SLEEP, worker=1)
     wait_for(is_up(backend))
     (runner,) = [pid for pid in tasks_of(run) if b"-E" in words_of(pid)]
@@ -91,7 +91,7 @@ def test_a_killed_task_runner_is_healed(
 
 @pytest.mark.parametrize("kept_by", ["kernel", "watching"])
 def test_a_memory_limit_is_kept(kept_by: str, tmp_path: Path) -> None:
-    """A task above its memory limit is ended by the kernel if possible, otherwise by the
+    """A task above its memory limit is ended, by the kernel if possible, otherwise by the
     supervisor.
     """
     parent = memory_limits.find_parent() if kept_by == "kernel" else None
@@ -122,8 +122,8 @@ def test_a_memory_limit_is_kept(kept_by: str, tmp_path: Path) -> None:
 
 
 def test_a_task_within_its_limit_is_left_alone() -> None:
-    """A task below its memory limit is not ended, and an end of another cause is not blamed on
-    memory.
+    """A task below its memory limit is not ended, and if it ends for another reason, memory is not
+    blamed.
     """
     guard = memory_limits.MemoryGuard("uid-of-test", {"worker-0": 2**30}, None)
     guard.admit("worker-0")
@@ -136,7 +136,7 @@ def test_a_process_in_a_control_group_does_not_keep_it() -> None:
     """Every process in a control group of a run ends, and the group is removed."""
     parent = memory_limits.find_parent()
     if parent is None:
-        return  # no group can be created here
+        return  # this machine cannot create control groups
     group = parent.make("uid-of-test", "worker-0", 2**30)
     stray = subprocess.Popen(["sleep", "60"])
     group.members.write_text(str(stray.pid))
@@ -148,7 +148,9 @@ def test_a_process_in_a_control_group_does_not_keep_it() -> None:
 def test_no_control_group_outlives_its_run(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """After a run with memory limits, even one that lost its supervisor, its groups are gone."""
+    """After a run with memory limits, even a run that lost its supervisor, its control groups are
+    gone.
+    """
     groups = memory_limits.find_parent()
     for end in (signal.SIGTERM, signal.SIGKILL):
         run = launch(SLEEP, worker=1, resources=Resources(memory="512Mi"))
@@ -163,8 +165,8 @@ def test_no_control_group_outlives_its_run(
 def test_a_launch_beyond_what_the_hub_allows_is_refused(
     backend: LocalBackend, launch: Launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Launches above the hub's limits are refused, where tasks without a CPU request count as half
-    a core. Without a file of limits nothing is limited.
+    """Launches above the hub's limits are refused; a task without a CPU request counts as half a
+    core. Without a file of limits, nothing is limited.
     """
     file = tmp_path / "limits.json"
     file.write_text(json.dumps({"group": "ml101", "quota": {"cpu": 2, "pods": 3}}))

@@ -64,7 +64,7 @@ def write_run(state: Path, number: int, status: Status) -> None:
 
 
 def test_a_status_that_cannot_be_told_ends_no_clock(state: Path) -> None:
-    """A run is reported even if this version cannot put its status into words."""
+    """A notification about a run is sent even if this version cannot describe the run's status."""
     odd = (Message("QueueTimeout", {"time": "x", "what": "y"}),)
     status = Status(phase=Phase.FAILED, reason=Reason.PROGRAM_FAILED, messages=odd, finished_at=5.0)
     write_run(state, 2, status)
@@ -86,8 +86,8 @@ def signals_kept() -> Iterator[None]:
 def test_a_fault_of_notifications_leaves_schedules_alone(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After an error in notifications the clock process continues, and tries them again after a
-    while.
+    """After an error in notifications, the clock process continues, and tries the notifications
+    again after a while.
     """
 
     def fails(_self: object, _schedules: object) -> None:
@@ -100,7 +100,7 @@ def test_a_fault_of_notifications_leaves_schedules_alone(
 
 
 def test_damaged_deliveries_send_nothing_again(state: Path) -> None:
-    """Events before the file was damaged count as handled; later ones are sent."""
+    """Events from before the damage to the file count as handled; later events are sent."""
     watch = NotificationWatch(state)
     assert watch.look([])[0] == ["team"]
     DeliveryFile(state).path.write_text('{"deliv')
@@ -135,7 +135,9 @@ def test_what_a_newer_version_wrote_is_neither_sent_again_nor_overwritten(state:
 def test_a_result_that_is_written_during_a_look_is_seen(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A child's result that arrives between reading and the end of a check is not missed."""
+    """If a child process writes its result while a check is in progress, the check does not miss
+    the result.
+    """
     watch, file = NotificationWatch(state), DeliveryFile(state)
     watch.look([])
     (key,) = (each.key for each in file.load().deliveries)

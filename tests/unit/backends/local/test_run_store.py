@@ -90,7 +90,7 @@ def test_a_status_that_cannot_be_read(store: Store, content: bytes) -> None:
 
 
 def test_a_run_of_a_newer_version(store: Store) -> None:
-    """A record of a newer version is read without unknown fields, at any depth."""
+    """A record of a newer version is read; fields that are unknown, at any depth, are left out."""
     folder = record(store, phase=Phase.SUCCEEDED, reason=Reason.COMPLETED, released_at=5.0)
     for file, change in (
         (folder.record_file, lambda d: d["spec"].update(schedule="daily", mode="pipelined")),
@@ -133,8 +133,8 @@ def test_an_ended_run_whose_status_is_damaged(store: Store) -> None:
 
 
 def test_what_a_lost_run_held_is_counted_to_its_last_sign(store: Store) -> None:
-    """After a supervisor was killed, hours of its tasks count only until their last output, because
-    the tasks died with it.
+    """After a supervisor was killed, its tasks count only until their last output, because the
+    tasks died with the supervisor.
     """
     held = Usage(at=1000.0, holding={"worker": 2}, days={"1970-01-01": {"worker": 5.0}})
     folder = record(store, phase=Phase.RUNNING, reason=Reason.RUNNING, usage=held)
@@ -147,8 +147,8 @@ def test_what_a_lost_run_held_is_counted_to_its_last_sign(store: Store) -> None:
 
 
 def test_numbers_go_up_and_are_not_given_twice(store: Store, tmp_path: Path) -> None:
-    """A new run's number is one above all existing ones, including runs of which only logs are
-    left.
+    """A new run's number is one above the highest existing number, even if only logs are left of
+    the run with that number.
     """
     assert store.allocate("digits", tmp_path)[0] == 1
     assert store.allocate("digits", tmp_path)[0] == 2
@@ -177,7 +177,7 @@ def test_a_number_is_not_given_again_after_its_run_was_removed(
 
 
 def test_foreign_files_are_no_runs(store: Store) -> None:
-    """Folders whose names are not those of runs are ignored."""
+    """Folders whose names cannot be names of runs are ignored."""
     folder = record(store)
     (store.runs_dir / "Not a name").mkdir()
     (store.runs_dir / "file").write_text("")
@@ -188,7 +188,9 @@ def test_foreign_files_are_no_runs(store: Store) -> None:
 
 
 def test_names(store: Store) -> None:
-    """A given name in use is refused; a derived one gets a suffix, however many are taken."""
+    """A given name in use is refused; a derived name in use gets a suffix, however many names are
+    taken.
+    """
     run = loaded(record(store))
     assert run_names.choose_name("other", True, {"digits": run}) == "other"
     with pytest.raises(NameTaken, match=r"digits-1 is still running: .*tfcluster stop digits"):
@@ -220,7 +222,9 @@ def test_the_launch_lock_is_for_one_at_a_time(store: Store) -> None:
 
 
 def test_a_launch_that_hangs_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch does not wait forever for another: it finally names the lock's holder."""
+    """A launch does not wait forever for another launch; after a while, its error names the holder
+    of the lock.
+    """
     monkeypatch.setattr("tfcluster_magic.backends.local.run_store.LOCK_TIMEOUT", 0.1)
     with (
         store.launch_lock(),
@@ -269,7 +273,7 @@ def test_waking_nobody(store: Store) -> None:
 
 
 def test_ended_records_are_kept_as_long_as_asked(store: Store) -> None:
-    """A sweep removes ended runs past their time, and keeps active runs."""
+    """A sweep removes ended runs whose `keepFor` has passed, and keeps active runs."""
     now = time.time()
     old = record(store, phase=Phase.SUCCEEDED, released_at=now - 61)
     young = record(store, phase=Phase.SUCCEEDED, released_at=now - 59)
@@ -280,7 +284,7 @@ def test_ended_records_are_kept_as_long_as_asked(store: Store) -> None:
 
 
 def test_what_killed_launches_left_is_swept(store: Store) -> None:
-    """A sweep removes the rest of killed launches and deletions, and no foreign files."""
+    """A sweep removes what killed launches and deletions left, but no foreign files."""
     half = store.allocate("half", Path("/nonexistent"))[1]
     lock_fd = half.lock()
     empty = store.allocate("empty", Path("/nonexistent"))[1]
@@ -322,7 +326,9 @@ def test_a_write_is_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_a_state_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    """If no state folder can be created, the error names the variable for another one."""
+    """If the state folder cannot be created, the error names the variable that sets another
+    folder.
+    """
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(TFClusterError, match="TFCLUSTER_STATE_DIR"),
@@ -332,7 +338,9 @@ def test_a_state_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 def test_a_record_that_ended_before_it_was_launched_is_kept(store: Store) -> None:
-    """A run with a damaged time of release, before its launch, is kept for as long as others."""
+    """A run whose time of release is damaged, and lies before its launch, is kept for as long as
+    other runs.
+    """
     run = loaded(record(store, phase=Phase.STOPPED, released_at=1.5))
     launched = replace(run, metadata=replace(run.metadata, created_at=1000.0))
     assert not run_names.is_record_expired(launched, 1030.0)

@@ -38,8 +38,9 @@ def run_now(manager: ClusterManager, number: int) -> Occurrence:
 def test_the_second_run_has_the_memory_that_the_first_one_used(
     scheduler: ClusterManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The advice on a run is shown before the next one is launched, and then in the record of that
-    run, in its status and in the history. A run that a user launches by hand is not part of it.
+    """The advice on a scheduled run is shown before the next run is launched, and afterwards in the
+    next run's record and status and in the history. A run that a user launches by hand does not
+    count.
     """
     monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
     Path("rest.py").write_text("import time\ntime.sleep(1)\n")
@@ -74,8 +75,8 @@ def shown(schedule: Schedule) -> str:
 
 
 def test_a_change_that_is_refused_does_not_prevent_the_launch(scheduler: ClusterManager) -> None:
-    """More memory than this machine has is advised: the run is launched as the schedule says, and
-    the history and the run's warnings say why.
+    """If more memory is advised than this machine has, the run is launched as the schedule says,
+    and the history and the run's warnings say why.
     """
     own, value = f"{TOTAL * 6 // 10 >> 20}Mi", f"{TOTAL * 11 // 10 >> 20}Mi"
     scheduler.schedules.create(

@@ -1,4 +1,4 @@
-"""The life of a supervisor: locks, signals, and runs that lost it."""
+"""The life of a supervisor: locks, signals, and runs that lost their supervisor."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from tfcluster_magic.spec import Phase, Program, Reason, Replicas, ReplicaSet, S
 def test_a_killed_supervisor_takes_its_tasks_with_it(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """After `kill -9` of the supervisor no task is left, even if nobody reads the run."""
+    """After `kill -9` of the supervisor, no task is left, even if nobody reads the run."""
     text = "import subprocess, time\nsubprocess.Popen(['sleep', '600'])\n" + SLEEP
     run = launch(text, worker=2)
     wait_for(is_up(backend, 2))
-    assert len(tasks_of(run)) == 6  # each worker's task.py, its program, and what that started
+    assert len(tasks_of(run)) == 6  # for each worker: task.py, the program and the program's child
     os.kill(supervisor_of(run), signal.SIGKILL)
     wait_for(lambda: not tasks_of(run))
 
@@ -46,7 +46,9 @@ def test_a_killed_supervisor_takes_its_tasks_with_it(
 def test_a_killed_supervisor_is_told_by_whoever_looks_first(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """The first reader of a run without its supervisor ends it, once, with a helpful message."""
+    """The first reader of a run without its supervisor records the run's end, once, with a helpful
+    message.
+    """
     run = launch(SLEEP, worker=2)
     wait_for(is_up(backend, 2))
     os.kill(supervisor_of(run), signal.SIGKILL)
@@ -126,7 +128,7 @@ time.sleep(600)
 
 
 def test_a_starting_supervisor_is_not_taken_for_lost(backend: LocalBackend, launch: Launch) -> None:
-    """Readers that read all the time while a run starts never take it for lost."""
+    """Readers that read all the time while a run starts never report its supervisor as lost."""
     seen: set[Reason] = set()
     done = threading.Event()
 
@@ -152,7 +154,7 @@ def test_a_starting_supervisor_is_not_taken_for_lost(backend: LocalBackend, laun
 def test_a_supervisor_that_cannot_start_is_told_with_its_lastwords_of(
     backend: LocalBackend, launch: Launch, own_folders: Path
 ) -> None:
-    """If the supervisor fails at once the launch reports the reason, and nothing is left."""
+    """If the supervisor fails at once, the launch reports the reason, and no run is left."""
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -171,7 +173,9 @@ def test_a_supervisor_that_cannot_start_is_told_with_its_lastwords_of(
 def test_an_idle_supervisor_sleeps_and_is_small(
     backend: LocalBackend, launch: Launch, wait_for: Wait
 ) -> None:
-    """While nothing happens a supervisor never wakes up, and it stays below 30 MiB."""
+    """While nothing happens, a supervisor never wakes up, and it uses less than 30 MiB of
+    memory.
+    """
     run = launch(SLEEP, worker=1)
     wait_for(lambda: backend.get("digits").status.phase is Phase.RUNNING)
     pid = supervisor_of(run)

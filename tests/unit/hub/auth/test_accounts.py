@@ -1,4 +1,6 @@
-"""The hub's accounts without a hub: the file, invite links, hashes, and limits on guessing."""
+"""The hub's accounts, tested without a hub: the file, invite links, hashes, and the list of common
+passwords.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def store(tmp_path: Path, clock: Clock) -> AccountStore:
 
 
 def test_a_link_sets_a_password_once(store: AccountStore) -> None:
-    """The link works once, and gives the admin right that it was made with."""
+    """A link works once, and makes the account an administrator's if it was created for an
+    administrator.
+    """
     code = store.invite("Ada", admin=True)
 
     assert store.invited(code) == ("ada", True)
@@ -73,7 +77,7 @@ def test_links_of_a_class_are_made_at_once(store: AccountStore) -> None:
         "Ada": ("ada", False),
         "bob": ("bob", False),
     }
-    assert store.resets() == {}  # the account has no sessions
+    assert store.resets() == {}  # the accounts are new, so they have no sessions to end
     before = store.path.read_bytes()
     with pytest.raises(InvalidRequest):
         store.invite_all(["cyd", "a/b"])
@@ -91,8 +95,8 @@ def test_a_link_ends_with_its_day(store: AccountStore, clock: Clock) -> None:
 
 
 def test_a_newer_link_replaces_an_older_one(store: AccountStore) -> None:
-    """A newer link deletes the password, otherwise someone who knows the password could set another
-    one.
+    """A newer link deletes the password; otherwise, someone who knows the password could change
+    it.
     """
     store.redeem(store.invite("ada"), STORED)
     kept = store.invite("ada", keep=True)
@@ -120,7 +124,7 @@ def test_a_reset_is_noted_until_the_hub_has_done_it(store: AccountStore) -> None
     assert store.resets() == {}
     store.set_password("ada", STORED)
     store.dismiss("ada")
-    assert store.resets() == {}  # removed together with the user
+    assert store.resets() == {}  # the reset is removed together with the user
 
 
 def test_a_changed_password_voids_a_link_that_waited(store: AccountStore) -> None:
@@ -164,7 +168,7 @@ def _invite_many(path: Path, start: int) -> None:
 def test_a_file_that_nobody_could_read_is_not_written(
     store: AccountStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An account is refused if the file would exceed the size that the hub reads."""
+    """A new account is refused if the file would exceed the size that the hub reads."""
     store.invite("ada")
     monkeypatch.setattr(state_files, "MOST_BYTES", store.path.stat().st_size)
     with pytest.raises(TFClusterError, match="is full"):
@@ -201,7 +205,7 @@ def test_one_name_is_one_account_however_it_is_typed() -> None:
 
 
 def test_a_password_is_known_by_its_hash_alone() -> None:
-    """Two hashes of a password differ, and each names its method."""
+    """Two hashes of the same password differ, and each names its method."""
     assert accounts.password_matches("correct horse", STORED)
     assert accounts.password_matches(
         "re\u0301sume\u0301s", accounts.hash_password("r\u00e9sum\u00e9s")
@@ -263,7 +267,7 @@ def test_the_page_tells_how_many_passwords_are_on_the_list() -> None:
 
 
 def test_a_queue_that_is_full_refuses_its_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a bounded number of passwords waits for the processors, however many are tried."""
+    """Only a bounded number of passwords waits to be hashed, however many are tried."""
     monkeypatch.setattr(password_authenticator, "LONGEST_QUEUE", 2)
 
     async def tried() -> None:
@@ -303,7 +307,9 @@ def test_the_command_makes_lists_and_removes(tmp_path: Path) -> None:
 
 
 def test_an_invitation_from_a_shell_replaces_no_password(tmp_path: Path) -> None:
-    """An invite for an account with a password is refused; `--reset` makes a link."""
+    """An invitation for an account that has a password is refused; with `--reset`, a link is
+    made.
+    """
     store = AccountStore(tmp_path / "accounts.json")
     store.redeem(store.invite("ada"), STORED)
 
@@ -342,7 +348,7 @@ def test_a_password_that_is_reset_while_it_is_checked_begins_no_session(tmp_path
     store.redeem(store.invite("ada"), STORED)
     page = SimpleNamespace(authenticator=authenticator, signed_in_with=("ada", STORED))
     authenticator.confirm(page)
-    authenticator.confirm(SimpleNamespace())  # a page without a typed password
+    authenticator.confirm(SimpleNamespace())  # no error for a page without a typed password
 
     store.invite("ada")
 
@@ -362,7 +368,7 @@ def test_the_command_deletes_no_files_of_this_machine(tmp_path: Path) -> None:
 
 
 def test_a_hub_that_is_away_has_a_note_of_whom_it_forgets(store: AccountStore) -> None:
-    """The note of a removed user stays until the hub has processed it, even if the name is used
+    """The note about a removed user stays until the hub has processed it, even if the name is used
     again.
     """
     assert not store.dismiss("ada")
@@ -419,7 +425,7 @@ def test_without_a_reset_a_password_stays(store: AccountStore) -> None:
 
 
 def test_the_state_of_an_account_in_words(store: AccountStore) -> None:
-    """Accounts without and with a password are described."""
+    """The description of an account says whether it has a password."""
     assert state_of(None).in_words() == "no password"
     store.redeem(store.invite("ada"), STORED)
     assert state_of(store.read()["ada"]).in_words() == "has a password"
@@ -443,7 +449,7 @@ def test_the_file_can_be_read_by_people(store: AccountStore) -> None:
 
 
 def test_whose_the_file_is_does_not_change(store: AccountStore) -> None:
-    """Root can make a link for the hub of an ordinary user, who keeps the file."""
+    """Root can make a link for the hub of an ordinary user; the file still belongs to that user."""
     store.invite("ada")
     owner = 1 if os.geteuid() == 0 else os.geteuid()
     for hubs in (store.path, store.path.parent):
@@ -468,8 +474,8 @@ def test_a_hub_that_was_started_with_nice_takes_passwords(nice: int) -> None:
 
 
 def test_a_reset_is_not_undone_by_a_password_checked_before_it(tmp_path: Path) -> None:
-    """No change of a password, forced or not, takes effect once the checked password has been
-    replaced.
+    """If a password is replaced after it was checked, a change that relies on that check has no
+    effect.
     """
     store = AccountStore(tmp_path / "accounts.json")
     store.redeem(store.invite("ada"), STORED)

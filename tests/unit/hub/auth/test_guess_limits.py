@@ -20,7 +20,7 @@ def tries(clock: Clock) -> SignInLimits:
 
 
 def test_tries_are_counted_until_they_are_old(clock: Clock) -> None:
-    """The wait lasts until the oldest attempt is outside the window."""
+    """After too many attempts, the wait lasts until the oldest attempt is outside the window."""
     tries = Throttle(3, 60.0, clock)
     for _ in range(3):
         assert tries.wait("ada") == 0
@@ -33,7 +33,7 @@ def test_tries_are_counted_until_they_are_old(clock: Clock) -> None:
 
 
 def test_a_right_password_forgets_the_wrong_ones(clock: Clock) -> None:
-    """A correct password clears all attempts of its account, and one attempt of its address."""
+    """A correct password clears all attempts at its account, and one attempt from its address."""
     tries = Throttle(2, 60.0, clock)
     for key in ("ada", "ada", "address", "address"):
         tries.begin(key)
@@ -46,8 +46,8 @@ def test_a_right_password_forgets_the_wrong_ones(clock: Clock) -> None:
 
 
 def test_a_shared_address_refuses_nobody(tries: SignInLimits) -> None:
-    """After wrong guesses at made-up names, other users at that address wait in a queue and can
-    sign in.
+    """After wrong guesses at made-up names, other users at the same address wait in a queue, but
+    can sign in.
     """
     for number in range(7):
         tries.begin(f"made-up-{number}", "10.0.0.1", None)
@@ -58,7 +58,7 @@ def test_a_shared_address_refuses_nobody(tries: SignInLimits) -> None:
 
 
 def test_addresses_of_one_ipv6_network_count_as_one(tries: SignInLimits) -> None:
-    """All addresses of an IPv6 network share one limit; another network has its own."""
+    """All addresses of an IPv6 network share one limit; another network has its own limit."""
     for number in range(3):
         tries.begin("ada", f"2001:db8:0:1::{number}", None)
     with pytest.raises(TooManyTries):
@@ -70,7 +70,7 @@ def test_addresses_of_one_ipv6_network_count_as_one(tries: SignInLimits) -> None
 
 
 def test_ipv4_addresses_of_a_dual_stack_socket_count_alone(tries: SignInLimits) -> None:
-    """Each IPv4 address has its own limit, even when written as IPv6."""
+    """Each IPv4 address has its own limit, even if it is written as an IPv6 address."""
     for _try in range(3):
         tries.begin("ada", "::ffff:10.0.0.1", None)
     with pytest.raises(TooManyTries):
@@ -79,8 +79,8 @@ def test_ipv4_addresses_of_a_dual_stack_socket_count_alone(tries: SignInLimits) 
 
 
 def test_whose_password_is_guessed_gets_in(tries: SignInLimits, clock: Clock) -> None:
-    """Guesses at an account block their address at once, and soon all new browsers; a browser that
-    has signed in before has its own limit.
+    """Guesses at an account block the guesser's address at once, and soon all new browsers; a
+    browser that has signed in before has its own limit.
     """
     for _ in range(3):
         tries.begin("ada", "10.0.0.1", None)
@@ -104,7 +104,7 @@ def test_whose_password_is_guessed_gets_in(tries: SignInLimits, clock: Clock) ->
 
 
 def test_a_right_password_gives_others_no_more_tries(tries: SignInLimits) -> None:
-    """A guesser gets no new tries when the owner signs in somewhere."""
+    """A guesser gets no new attempts when the account's owner signs in from another address."""
     for number in range(4):
         tries.begin("ada", f"10.0.0.{number}", None)
     tries.begin("ada", "10.0.0.8", None)[1].right()
@@ -114,7 +114,9 @@ def test_a_right_password_gives_others_no_more_tries(tries: SignInLimits) -> Non
 
 
 def test_many_names_take_no_more_memory(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The name tried longest ago is forgotten first."""
+    """The number of remembered names is limited; the name whose last attempt is oldest is forgotten
+    first.
+    """
     monkeypatch.setattr(guess_limits, "KEYS", 3)
     tries = Throttle(1, 60.0, clock)
     for key in "abcd":

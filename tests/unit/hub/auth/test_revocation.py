@@ -17,7 +17,7 @@ from tfcluster_magic.hub.auth.revocation import delete_user
 
 
 class Keeping(Spawner):  # type: ignore[misc]
-    """A spawner whose notebooks run until they are stopped, and which keeps data."""
+    """A spawner that keeps data; its notebooks run until they are stopped."""
 
     loses_data = False
     stopped: ClassVar[list[str]] = []
@@ -37,7 +37,7 @@ class Keeping(Spawner):  # type: ignore[misc]
 
 
 class Proxy:
-    """JupyterHub's proxy, whose routes are deleted with the notebooks."""
+    """A stand-in for JupyterHub's proxy, which is asked to delete the routes of notebooks."""
 
     async def delete_user(self, _user: Any, _name: str) -> None:
         """Do nothing."""
@@ -45,8 +45,8 @@ class Proxy:
 
 @pytest.mark.parametrize("runs", [True, False])
 def test_a_spawner_hears_that_the_data_goes(runs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The spawner that JupyterHub asks to delete a user is told to delete the data, even if the
-    notebook ran: in that case JupyterHub makes a new spawner.
+    """The spawner that JupyterHub asks to delete a user gets the request to delete the data, also
+    if the notebook was running and JupyterHub therefore made a new spawner.
     """
     for name in ("stopped", "deleted"):
         monkeypatch.setattr(Keeping, name, [])

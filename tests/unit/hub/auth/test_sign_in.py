@@ -30,7 +30,7 @@ WHOLE = {
 
 
 class Described(ThreadingHTTPServer):
-    """A web server whose answers a test sets: `says` by path, as status and body."""
+    """A web server whose answers a test sets: `says` maps a path to a status and a body."""
 
     def __init__(self) -> None:
         self.says: dict[str, tuple[int, bytes]] = {}
@@ -42,7 +42,9 @@ class Described(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def describe(self, **changes: Any) -> None:
-        """Describe a provider with these changes; None omits a field."""
+        """Answer with a provider's description; `changes` replaces fields, and `None` omits a
+        field.
+        """
         words = {"issuer": self.issuer}
         for name in ("authorization", "token", "userinfo"):
             words[f"{name}_endpoint"] = f"{self.issuer}/{name}"
@@ -105,7 +107,7 @@ def test_accounts_are_the_default(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_settings(tmp_path: Path, changes: dict[str, str], said: str) -> None:
-    """A missing, wrong or contradictory setting is named with the allowed values."""
+    """The error names a missing, wrong or contradictory setting and the allowed values."""
     with pytest.raises(InvalidRequest) as caught:
         sign_in.configure(Config(), {**WHOLE, **changes}, state=tmp_path)
     assert said in str(caught.value)
@@ -124,7 +126,7 @@ def test_every_problem_at_once() -> None:
 
 
 def test_admins_alone() -> None:
-    """A group of administrators is enough to say who may sign in."""
+    """A group of administrators is enough: no other setting needs to say who may sign in."""
     found = sign_in.provider_settings(
         {**WHOLE, "OIDC_ALLOWED_GROUPS": "", "OIDC_ADMIN_GROUPS": "ops"}
     )
@@ -224,7 +226,7 @@ def test_idle_numbers() -> None:
 
 
 def test_idle_by_environment() -> None:
-    """The environment takes precedence over the policy."""
+    """Settings in the environment take precedence over the policy."""
     c = Config(JupyterHub={"services": [], "load_roles": []}, Spawner={"environment": {}})
     said = {"TFCLUSTER_HUB_IDLE": "120", "TFCLUSTER_HUB_MAX_AGE": "7200"}
     idle_culler.configure(c, {**said, "TFCLUSTER_HUB_NAMED_SERVERS": "2"}, by_policy=True)
@@ -235,7 +237,7 @@ def test_idle_by_environment() -> None:
 
 
 def test_idle_by_policy() -> None:
-    """On Kubernetes the culler follows the policy, unless the environment disables it."""
+    """On Kubernetes, the culler follows the policy, unless the environment disables the culler."""
     c = Config(JupyterHub={"services": [], "load_roles": []}, Spawner={"environment": {}})
     idle_culler.configure(c, {"TFCLUSTER_HUB_IDLE": "0"}, by_policy=True)
     assert not c.JupyterHub.services
@@ -254,7 +256,7 @@ def test_idle_by_policy() -> None:
     [(10, 20, False), (3600, 4000, True), (10, 90_000, True)],
 )
 def test_times_of_a_group(idle_for: int, age: int, ended: bool) -> None:
-    """A notebook is culled by its group's idle time and maximum age."""
+    """A notebook is culled according to the idle time and the maximum age of its user's group."""
     policy = parse_policy("groups:\n  night: {idle: {cull: 3600, maxAge: 86400}}\n")
     times = entitlement_for_groups(policy, ["night"]).grant.idle
     assert over(times, timedelta(seconds=idle_for), timedelta(seconds=age)) is ended
@@ -270,5 +272,5 @@ def test_times_of_a_group(idle_for: int, age: int, ended: bool) -> None:
     ],
 )
 def test_whose_notebook(url: str, base: str, name: str) -> None:
-    """The user is read from a notebook's URL, with any base_url."""
+    """The user's name is read from a notebook's URL, with any base_url."""
     assert user_of(url, base) == name

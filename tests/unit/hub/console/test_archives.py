@@ -20,17 +20,17 @@ __all__ = ["workspace"]  # a fixture used by the tests below
 
 
 async def nothing() -> None:
-    """Do nothing instead of ending the user's runs."""
+    """Do nothing; stands for ending the user's runs."""
 
 
 async def fine(detail: str) -> None:
-    """Do nothing after packing."""
+    """Do nothing; stands for the step after packing."""
 
 
 def archived(
     archives: Archives, after: Callable[[str], Awaitable[None]] = fine
 ) -> tuple[Archive, list[Archive]]:
-    """Make an archive of Ada's data; return its result and the states in between."""
+    """Make an archive of Ada's data; return its final state and the states in between."""
 
     async def whole() -> tuple[Archive, list[Archive]]:
         made, seen = archives.begin("ada", nothing, after), []
@@ -59,7 +59,7 @@ def of_folder(folder: Path) -> Callable[[str, int, Callable[[str], None]], Await
 
 
 def test_an_archive_is_listed_and_deleted(tmp_path: Path, workspace: Path) -> None:
-    """An archive in progress shows what it waits for; a deleted one leaves nothing."""
+    """An archive in progress shows what it waits for; a deleted archive leaves no file."""
     folder = tmp_path / "archives"
     archives = Archives(folder, of_folder(workspace))
     one, seen = archived(archives)
@@ -78,7 +78,7 @@ def test_an_archive_is_listed_and_deleted(tmp_path: Path, workspace: Path) -> No
 def test_what_was_not_done_afterwards_stays_beside_a_whole_archive(
     tmp_path: Path, workspace: Path
 ) -> None:
-    """If a step after packing fails, the complete archive says so, also after a restart of the
+    """If a step after packing fails, the archive is kept and says so, also after a restart of the
     console.
     """
 

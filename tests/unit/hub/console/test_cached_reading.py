@@ -1,4 +1,4 @@
-"""Shared cached readings: one at a time, and never older than a known change."""
+"""Shared cached readings, which are read one at a time and are never older than a known change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Slow:
 
 
 def of(do: Callable[[Slow], Awaitable[None]]) -> None:
-    """Run a coroutine in its own event loop."""
+    """Run `do` with a slow source, in an event loop of its own."""
 
     async def whole() -> None:
         await do(Slow())
@@ -41,7 +41,8 @@ def of(do: Callable[[Slow], Awaitable[None]]) -> None:
 
 def test_nobody_waits_while_there_is_a_recent_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow reading runs in the background, once for all callers."""
-    monkeypatch.setattr(listings, "REST", 0.0)  # else a slow first reading would extend the pause
+    # otherwise, a slow first reading would cause a long pause
+    monkeypatch.setattr(listings, "REST", 0.0)
 
     async def look(slow: Slow) -> None:
         listing = CachedReading(slow, fresh=0.0, old=100.0, patience=0.01)
@@ -66,7 +67,7 @@ def test_who_is_slow_is_not_asked_all_the_time() -> None:
         listing = CachedReading(slow, fresh=0.0, old=100.0)
         slow.open.clear()
         first = asyncio.ensure_future(listing.seen())
-        await asyncio.sleep(1.0)  # the duration of the reading
+        await asyncio.sleep(1.0)  # makes the first reading take a second
         slow.open.set()
         assert await first == 1
         assert [await listing.seen() for _ in range(3)] == [1, 1, 1]

@@ -37,7 +37,7 @@ class Hub(HubUsers):
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         self.asked.append(f"{method} {path.partition('?')[0]}")
         await self.answers.wait()
-        await asyncio.sleep(0)  # lets others run between two requests
+        await asyncio.sleep(0)  # lets other coroutines run between two requests
         steps = path.partition("?")[0].split("/")
         return (
             self._read(*steps) if method == "GET" else self._changed(method, *steps, **(body or {}))
@@ -93,7 +93,9 @@ async def imported(hub: Hub, lines: Sequence[ClassLine], told: list[int] | None 
 
 
 def test_a_class_costs_the_hub_a_few_requests_for_each_portion() -> None:
-    """A portion needs few requests, not some for each line; a second import changes nothing."""
+    """A portion needs a few requests, whatever the number of its lines; a second import changes
+    nothing.
+    """
 
     async def whole() -> None:
         hub, told = Hub(), []
@@ -132,7 +134,7 @@ def test_a_line_that_fails_hides_no_other_and_leaves_nothing() -> None:
 
 
 def test_two_imports_at_once_make_one_link_for_each() -> None:
-    """The second import waits for the first and changes nothing."""
+    """Of two imports at the same time, the second waits for the first and changes nothing."""
 
     async def whole() -> None:
         hub, importing = Hub(), Importing()

@@ -1,4 +1,4 @@
-"""A user's clusters for the hub's home page, and its access check."""
+"""The list of a user's clusters for the hub's home page, and who may request this list."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ TOKEN = "a token of the console"
 
 
 def test_the_page_has_all_active_runs_and_the_last_that_ended() -> None:
-    """Runs are sorted by their start, newest first; only the last ended ones are included."""
+    """Runs are sorted by their start, newest first; of the ended runs, only the last are
+    included.
+    """
     active = [row("ada", number) for number in (1, 7, 90)]
     ended = [row("ada", 100 + number, active=False) for number in range(60)]
     missed = (Missed(owner="ada", detail="a disk hangs"),)
@@ -47,7 +49,9 @@ def test_the_page_has_all_active_runs_and_the_last_that_ended() -> None:
 def test_only_the_hub_asks_for_a_users_runs(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the hub's key gives access; no key and the console's own token are refused."""
+    """Only the hub's key gives access; a request without a key, or with the console's own token, is
+    refused.
+    """
     for name, text in (
         ("JUPYTERHUB_API_TOKEN", TOKEN),
         ("JUPYTERHUB_SERVICE_PREFIX", "/services/admin/"),

@@ -48,8 +48,8 @@ def test_a_person_is_asked_for_deleted_runs_too(manager: ClusterManager, tmp_pat
 
 
 def test_runs_count_from_their_ledger_or_their_record(server: KubeServer) -> None:
-    """On Kubernetes a recorded run counts once and a running one until now; hours of a deleted
-    namespace belong to its user, and an unreadable ledger is reported.
+    """On Kubernetes, a recorded run counts once, and an active run counts until now. Hours of a
+    deleted namespace belong to its user, and an unreadable ledger is reported.
     """
     then = time.time() - 3600
     usage = Usage(at=then, holding={"worker": 2}, cores={"worker": 0.5})
@@ -79,7 +79,9 @@ def test_runs_count_from_their_ledger_or_their_record(server: KubeServer) -> Non
 
 
 def test_a_spreadsheet_runs_no_name_as_a_formula() -> None:
-    """A key that looks like a formula is written as text; missing measurements are empty."""
+    """In the CSV file, a key that looks like a formula is written as text; missing measurements are
+    empty.
+    """
     rows = [
         HoursRow(key="=1+1", cpu=1.0, gpu=0.0),
         HoursRow(key="a,b", cpu=2, gpu=1, used=0.5, measured=2),

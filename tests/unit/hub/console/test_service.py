@@ -33,7 +33,8 @@ def test_the_console_is_added_to_what_is_set_already(
     assert hub.template_vars == {**set_before, **words}
     process, admin, shell = hub.services
     assert (process["name"], admin["name"]) == ("admin-process", "admin")
-    assert "url" not in process and "command" not in admin  # the hub starts without it
+    # with both keys in one service, a starting hub would wait for the process
+    assert "url" not in process and "command" not in admin
     assert admin["url"] == f"http://127.0.0.1:{port}"
     assert process["environment"]["TFCLUSTER_CONSOLE_TOKEN"] == admin["api_token"]
     for file, one in (("console_token", admin), ("shell_token", shell)):
@@ -44,14 +45,14 @@ def test_the_console_is_added_to_what_is_set_already(
 
 
 def test_every_page_of_the_navigation_is_there() -> None:
-    """Each link leads to the page with its title."""
+    """Each link of the navigation leads to the page with the link's title."""
     pages = {path: one.title for path, one in ROUTES if issubclass(one, ConsolePage)}
     assert {path: title for title, path in service.PAGES} == pages
 
 
 def test_a_port_that_is_taken_is_not_waited_for(tmp_path: Path) -> None:
-    """The console gets another port, which no other program gets, and keeps its token; shells get a
-    new token at each start.
+    """If the console's port is taken, the console gets another port, which no other program gets.
+    It keeps its token; shells get a new token at each start.
     """
     said, of_shell = [], set()
     with held() as (_holder, port):
@@ -74,7 +75,9 @@ def test_a_port_that_is_taken_is_not_waited_for(tmp_path: Path) -> None:
 def test_a_console_that_cannot_be_told_of_is_none(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The hub starts without a console, and its log says why."""
+    """If the console's tokens cannot be stored, the hub starts without a console, and the hub's log
+    says why.
+    """
     c = Config()
     with held() as (_holder, port):
         service.configure(c, port=port, owner="ada", state=tmp_path / "is-not-there")
@@ -84,7 +87,9 @@ def test_a_console_that_cannot_be_told_of_is_none(
 
 
 def test_the_process_is_the_service_that_the_hub_was_told_of() -> None:
-    """The process gets the variables that JupyterHub's classes read, below the hub's base_url."""
+    """The process gets the variables that JupyterHub's classes read; their paths are below the
+    hub's base_url.
+    """
     environ = {"TFCLUSTER_CONSOLE_TOKEN": "hush", "TFCLUSTER_HUB_BASE_URL": "/tf/"}
     environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = '["access:services!service=admin-process"]'
     service.run_as_service(environ)
@@ -100,8 +105,8 @@ def test_the_process_is_the_service_that_the_hub_was_told_of() -> None:
 def test_a_service_named_shell_is_the_owner_on_this_machine_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The service named shell is shown as the owner only on this machine; on Kubernetes an
-    administrator made it, so it is shown as a service.
+    """The service named shell is shown as the hub's owner only on this machine. On Kubernetes, an
+    administrator created a service of this name, so it is shown as a service.
     """
     handler = ConsoleHandler.__new__(ConsoleHandler)
     for owner, kind, who, by_shell in (
@@ -117,7 +122,9 @@ def test_a_service_named_shell_is_the_owner_on_this_machine_alone(
 
 
 def test_with_hosts_for_notebooks_the_console_is_at_the_hubs_own() -> None:
-    """The hub redirects the browser to the address that the console registered."""
+    """If notebooks have host names, the hub redirects the browser to the address that the console
+    registered.
+    """
     environ = {"TFCLUSTER_CONSOLE_TOKEN": "hush", "TFCLUSTER_HUB_BASE_URL": "/tf/"}
     environ["TFCLUSTER_HUB_SUBDOMAIN_HOST"] = "https://hub.example.com"
     service.run_as_service(environ)
@@ -128,7 +135,7 @@ def test_with_hosts_for_notebooks_the_console_is_at_the_hubs_own() -> None:
 
 
 def test_without_a_port_there_is_no_console() -> None:
-    """Without a port there is neither the service nor its link."""
+    """Without a port, there is neither the console's service nor a link to it."""
     c = Config()
     service.configure(c, port=0, owner="ada", state=Path("/nowhere"))
 
@@ -137,6 +144,6 @@ def test_without_a_port_there_is_no_console() -> None:
 
 @contextmanager
 def held() -> Iterator[tuple[socket.socket, int]]:
-    """Listen on a free port of the loopback."""
+    """Listen on a free port of the loopback; yield the socket and the port."""
     with socket.create_server(("127.0.0.1", 0)) as holder:
         yield holder, holder.getsockname()[1]

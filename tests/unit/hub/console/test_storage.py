@@ -25,7 +25,7 @@ GIB = 1 << 30
 def test_a_persons_folders_are_read_by_their_reader(
     own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On this machine the reader of each person measures that person's folders."""
+    """On this machine, each user's folders are measured by the reader that runs as this user."""
     monkeypatch.chdir(own_folders)
     run = own_folders / "tfcluster" / "log" / "digits" / "1"
     run.mkdir(parents=True)
@@ -51,7 +51,7 @@ def test_a_persons_folders_are_read_by_their_reader(
 
 
 def test_rows_stand_beside_what_is_allowed() -> None:
-    """The policy's limit is shown where the site has none; the fullest rows come first, and rows
+    """If the site has no limit, the policy's limit is shown. The fullest rows come first; rows
     above 80 % are counted and can be selected.
     """
     filled = SiteStorage(
@@ -82,7 +82,7 @@ def test_rows_stand_beside_what_is_allowed() -> None:
 
 
 def test_a_disk_is_not_walked_at_every_look() -> None:
-    """Concurrent and later page views share one measurement; a failed one is not reused."""
+    """Concurrent and later page views share one measurement; a failed measurement is not reused."""
 
     class World:
         asked = 0
@@ -108,7 +108,9 @@ def test_a_disk_is_not_walked_at_every_look() -> None:
 
 @pytest.fixture
 def server() -> Iterator[KubeServer]:
-    """A user's claims, one of them mounted, and a claim in a namespace without a user."""
+    """Yield an API server with a user's claims, one of them mounted, and a claim in a namespace
+    without a user.
+    """
     running = KubeServer()
     for namespace, name in (("u-ada", "log"), ("u-ada", "data"), ("u-eve", "log")):
         claim = {"status": {"capacity": {"storage": "10Gi"}}}
@@ -138,8 +140,8 @@ def summary(available: int, capacity: int) -> dict[str, object]:
 def test_claims_are_as_full_as_kubelet_says(
     server: KubeServer, told: dict[str, object], used: int | None, note: str
 ) -> None:
-    """On Kubernetes a claim's usage is that of its file system, unless it is a folder of a larger
-    disk; claims of namespaces without a user are not shown.
+    """On Kubernetes, the usage of a claim is the usage of its file system, unless the claim is a
+    folder on a larger disk. Claims of namespaces without a user are not shown.
     """
     server.put("/api/v1/nodes/one/proxy/stats/summary", told)
     filled = kubernetes.site_storage(server.api(), {"u-ada": "ada"})
@@ -154,8 +156,8 @@ def test_claims_are_as_full_as_kubelet_says(
 def test_without_the_right_to_ask_kubelets_claims_are_shown_all_the_same(
     server: KubeServer,
 ) -> None:
-    """By default the console has no right to ask kubelets; then it shows sizes, and says how to
-    grant the right.
+    """By default, the console has no right to ask kubelets; without this right it shows the sizes
+    of claims, and says how to grant the right.
     """
     no = Refusal(403, "Forbidden", "no")
     server.refuses = lambda _method, where: no if "/nodes" in where else None

@@ -34,7 +34,7 @@ ROWS = [
 
 
 def names(**given: str) -> list[str]:
-    """Return a page's rows as owner/name."""
+    """Return the rows of a page as owner/name; `given` are the parameters of its URL."""
     found = page(ROWS, query({key: [text] for key, text in given.items()}))
     return [f"{one.owner}/{one.name}" for one in found.items]
 
@@ -54,8 +54,8 @@ def names(**given: str) -> list[str]:
     ],
 )
 def test_rows_are_filtered_sorted_and_paged(given: dict[str, str], fits: list[str]) -> None:
-    """By default the newest comes first; names sort by run number, and `q` matches any text of a
-    row.
+    """By default, the newest run comes first. Names are sorted by run number, and `q` matches any
+    text of a row.
     """
     assert names(**given) == fits
 
@@ -136,8 +136,8 @@ PLANS = [
     ],
 )
 def test_schedules_are_filtered_and_sorted(given: dict[str, str], fits: list[str]) -> None:
-    """Sorted by `next`, the schedule that is due soonest is first; by `last`, the one that was due
-    most recently. Each state is counted.
+    """Sorted by `next`, the schedule that is due soonest comes first; sorted by `last`, the
+    schedule that was due most recently. Each state is counted.
     """
     found = SCHEDULES.page(PLANS, SCHEDULES.query({key: [text] for key, text in given.items()}))
     assert [f"{one.owner}/{one.name}" for one in found.items] == fits

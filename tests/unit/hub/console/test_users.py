@@ -37,7 +37,7 @@ OVERRIDES = {"cyd": Override(until=100.0, reason="a thesis", quota={"cpu": 32})}
 
 
 def names(**given: str) -> list[str]:
-    """Return the users of a page."""
+    """Return the names of the users on a page; `given` are the parameters of its URL."""
 
     def entitlement(user: HubUser):
         return entitled(POLICY, user.groups, OVERRIDES.get(user.name), 50.0)
@@ -67,8 +67,8 @@ def test_rows_that_fit(given: dict[str, str], fits: list[str]) -> None:
 
 
 def test_a_row_says_what_is_used_and_what_is_allowed_by_whom() -> None:
-    """Active runs count as used; limits come from the group of the highest priority and the
-    override.
+    """Resources of active runs count as used; limits come from the user's group with the highest
+    priority and from the override.
     """
 
     def entitlement(user: HubUser):
@@ -94,7 +94,9 @@ def test_a_row_says_what_is_used_and_what_is_allowed_by_whom() -> None:
     ],
 )
 def test_all_storage_is_bounded_where_each_part_is(said: str, there: int, here: int | None) -> None:
-    """Without a size in the policy, a claim has the default, and a local folder no limit."""
+    """Without a size in the policy, a claim has the default size, and a local folder has no
+    limit.
+    """
     policy = parse_policy(f"default: {{storage: {{{said}}}}}")
     allowed = []
     for has_claims in (True, False):
@@ -120,7 +122,9 @@ def test_what_cannot_be_asked_is_named(words: dict[str, str]) -> None:
 
 
 def test_a_class_is_read_line_by_line() -> None:
-    """Line numbers are those of the file, also after a two-line cell; empty lines are skipped."""
+    """Line numbers count the lines of the file, also after a cell of two lines; empty lines are
+    skipped.
+    """
     text = '\ufeffID, User ,Group\n1,Ada,\n\n2,bob,vision\n"a\nb",ADA,\n3,x/y,\n4,cyd,a b\n'
     found = class_import.read_class(text, "ml101")
 
@@ -145,7 +149,9 @@ def test_what_is_no_class_is_refused(text: str) -> None:
 
 
 def test_a_site_on_kubernetes_has_the_policy_that_counts(world: World) -> None:
-    """The accepted policy is read again after a change; overrides are stored separately."""
+    """The accepted policy is read again after a change; overrides are stored in a separate
+    object.
+    """
     site = KubernetesSitePolicy(
         world.server.api(), HOME, "tfcluster-u-", HubUsers({}), lambda: ["tfcluster-u-ada"]
     )

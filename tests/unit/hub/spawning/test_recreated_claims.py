@@ -31,8 +31,8 @@ def claim(name: str, phase: str, **more: str) -> Any:
 
 @pytest.mark.parametrize("gone", ["not found", "is being deleted"])
 def test_a_claim_that_was_made_again_is_not_missed(gone: str) -> None:
-    """A claim that exists again is reported as being created, although the scheduler still misses
-    it for seconds; only a really missing claim ends the start.
+    """A claim that was created again is reported as being created, although the scheduler still
+    reports it as missing for some seconds. Only a claim that is really missing ends the start.
     """
     words = f'0/2 nodes are available: persistentvolumeclaim "data" {gone}. not found'
     missed = why(words)

@@ -29,7 +29,9 @@ images: [{name: plain, image: example.com/plain:1}, {name: extra, image: example
 
 
 class Answers:
-    """The API server for `namespace_creation`: gives each answer once, then repeats the last."""
+    """A stand-in for the API server that `namespace_creation` uses: it returns each answer once,
+    then repeats the last answer.
+    """
 
     def __init__(self, *namespaces: Any) -> None:
         self.answers = list(namespaces)
@@ -49,7 +51,7 @@ class Answers:
 
 
 def found(labels: Any = None, annotations: Any = None, **head: Any) -> dict[str, Any]:
-    """A namespace of TENANT, or one that differs."""
+    """Return TENANT's namespace, with other labels, annotations or metadata if they are passed."""
     return {
         "metadata": {
             "labels": TENANT.labels if labels is None else labels,
@@ -63,15 +65,17 @@ READY = found(annotations={namespace_creation.PROVISIONED: "1"})
 
 
 def ensure(*seen: Any, seconds: float = 5) -> tuple[Answers, list[str]]:
-    """Wait for the namespace; return the writes and the messages."""
+    """Wait for the namespace, for which the API server answers `seen`; return the writes and the
+    messages.
+    """
     answers, told = Answers(*seen), []
     asyncio.run(namespace_creation.ensure_namespace(answers, TENANT, told.append, seconds))  # type: ignore[arg-type]
     return answers, told
 
 
 def test_a_namespace_can_be_made_beforehand() -> None:
-    """A namespace is created once, with labels and owner, without waiting; a namespace of another
-    user is refused.
+    """A namespace is created once, with labels and an owner, without waiting; a namespace of
+    another user is refused.
     """
     answers = Answers(None, found())
     for _ in range(2):
@@ -84,7 +88,7 @@ def test_a_namespace_can_be_made_beforehand() -> None:
 
 
 def test_a_new_namespace_is_marked_and_waited_for() -> None:
-    """A new namespace has labels and owner, and is used once tenancy has set it up."""
+    """A new namespace has labels and an owner, and is used once tenancy has set it up."""
     answers, told = ensure(None, found(), READY)
     assert answers.written == [(TENANT.name, TENANT.labels, {namespace_creation.USER: "Ann"})]
     assert told == [
@@ -160,7 +164,9 @@ def test_servers_with_names_are_granted_by_number() -> None:
 
 
 def test_the_registry_is_asked_for_each_notebook_where_images_are_private() -> None:
-    """If one group has a pull secret, no user gets its images from a node's cache without it."""
+    """If one group has a pull secret, no user gets that group's images from a node's cache without
+    the secret.
+    """
     private = parse_policy("groups: {vision: {imagePullSecrets: [registry]}}")
     assert (pod_settings.pull_policy(private), pod_settings.pull_policy(POLICY)) == ("Always", None)
 
@@ -179,7 +185,7 @@ def test_shared_data_is_read_only() -> None:
 
 
 def test_nothing_of_kubespawner_is_replaced_by_accident() -> None:
-    """The spawner overrides only these methods of KubeSpawner."""
+    """The spawner overrides only those methods of KubeSpawner that are listed here."""
     own = {name for name in vars(TenantSpawner) if not name.startswith("__")}
     taken = {
         name for name in own if name in dir(KubeSpawner) and callable(getattr(KubeSpawner, name))

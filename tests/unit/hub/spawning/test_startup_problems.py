@@ -1,4 +1,4 @@
-"""Reasons why a notebook does not start or is lost, each with what to do."""
+"""Reasons why a notebook does not start or is lost, each with advice."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def unscheduled(message: str) -> dict[str, Any]:
 
 
 def test_an_image_that_is_missing_is_named() -> None:
-    """A missing image is named, with what to do; waiting for it does not help."""
+    """The message about a missing image names the image and says what to do. The problem is final,
+    because waiting does not help.
+    """
     told = why(waiting("ErrImagePull", "manifest unknown: not found"))
     assert told
     assert told.for_good
@@ -51,7 +53,9 @@ def test_an_image_that_is_missing_is_named() -> None:
 
 
 def test_a_pod_without_room_names_what_is_asked() -> None:
-    """A pod that fits nowhere names the amount, and advises a smaller size."""
+    """If a pod fits on no node, the message names the requested amount and advises a smaller
+    size.
+    """
     told = why(unscheduled("0/3 nodes are available: 3 Insufficient cpu."))
     assert told
     assert "no node has 2 CPU free" in told.waits
@@ -60,8 +64,8 @@ def test_a_pod_without_room_names_what_is_asked() -> None:
 
 
 def test_new_claims_are_no_trouble_and_old_ones_are() -> None:
-    """New claims are reported as being created; later the storage class or its provisioner is
-    blamed.
+    """While claims are new, they are reported as being created; later, the message blames the
+    storage class or its provisioner.
     """
     pod = unscheduled(UNBOUND)
     made = "2027-01-15T07:59:55Z"  # five seconds before NOW
@@ -88,7 +92,7 @@ def test_new_claims_are_no_trouble_and_old_ones_are() -> None:
 
 
 def test_a_program_that_keeps_ending_is_told_by_its_end() -> None:
-    """A container that keeps restarting is explained by its last end."""
+    """For a container that keeps restarting, the message says how the container last ended."""
     ended = {"lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
     told = why(waiting("CrashLoopBackOff", "back-off 10s", **ended))
     assert told
@@ -107,7 +111,7 @@ def test_events_of_an_earlier_pod_do_not_count() -> None:
     [
         (
             'pods "x" is forbidden: exceeded quota: q, requested: p=1, used: p=2, limited: p=2',
-            "the quota q of your namespace is used up: it asks for p=1, and 2 of p=2",
+            "the quota q of your namespace is used up: the pod asks for p=1, and 2 of p=2",
         ),
         ('pods "x" is forbidden: violates PodSecurity "restricted": hostPath', "Pod Security"),
         (
@@ -121,15 +125,15 @@ def test_events_of_an_earlier_pod_do_not_count() -> None:
     ],
 )
 def test_a_refused_pod_is_explained(words: str, said: str) -> None:
-    """A refusal by the API server is a sentence with advice."""
+    """A refusal by the API server becomes a sentence with advice."""
     told = startup_problems.problem_of_refusal(words)
     assert said in told.failed
     assert told.advice
 
 
 def test_a_notebook_is_lost_when_its_node_does_not_answer() -> None:
-    """A notebook is on a lost node if it is not ready although its containers were; a healthy,
-    starting or briefly silent one is not.
+    """A notebook counts as lost with its node if its pod is not ready although its containers were
+    ready. A healthy, starting or briefly silent notebook does not count as lost.
     """
     lately = "2027-01-15T07:59:40Z"  # twenty seconds before NOW
 

@@ -18,7 +18,7 @@ __all__ = ["world"]  # a fixture used by the tests below
 
 
 def test_a_new_namespace_is_furnished_and_an_unchanged_one_costs_nothing(world: World) -> None:
-    """A tenant gets all its objects; afterwards not even a new process writes anything."""
+    """A tenant gets all its objects; afterwards, even a restarted controller writes nothing."""
     world.begin()
     assert world.user("alice") == ALICE
     world.furnished(ALICE)
@@ -131,12 +131,13 @@ def test_a_claim_grows_and_never_shrinks_or_goes(world: World) -> None:
     world.say("default: {storage: {class: fast, log: 1Gi}}")
     wait_until(lambda: world.marks(ALICE)[PROVISIONED] not in (first, second))
     assert size() == "8Gi"
-    wait_until(lambda: not any(marks().values()))  # it stays, but new tasks do not mount it
+    # the claim `mnist` stays, but new tasks do not mount it
+    wait_until(lambda: not any(marks().values()))
 
 
 def test_a_namespace_that_is_not_of_this_hub_is_never_touched(world: World) -> None:
-    """A namespace without the hub's labels is never touched; a namespace with another user's name
-    reports this.
+    """A namespace without the hub's labels is never changed. A namespace of the hub that names a
+    user to whom another namespace belongs gets a message about it.
     """
     world.begin()
     world.server.put(path("namespaces", "", "tfcluster-u-bob"), {"metadata": {}})
@@ -172,8 +173,8 @@ def test_a_missing_storage_class_is_a_sentence_until_it_is_there(world: World) -
 
 
 def test_a_claim_that_waits_in_vain_is_made_again_as_the_policy_is_mended(world: World) -> None:
-    """Pending claims of a missing storage class are replaced by claims of the policy's new class;
-    bound claims stay.
+    """Claims that wait for a missing storage class are replaced by claims of the policy's new
+    class; bound claims stay.
     """
     world.server.binds = False
     world.say("default: {storage: {class: none-such}}")
@@ -198,7 +199,7 @@ def test_a_claim_that_waits_in_vain_is_made_again_as_the_policy_is_mended(world:
 
 
 def test_a_refusal_is_told_and_keeps_nothing_else_from_being_made(world: World) -> None:
-    """A refused object is reported in one sentence, and all other objects are created."""
+    """If an object is refused, one sentence reports this, and all other objects are created."""
     full = Refusal(403, "Forbidden", "exceeded quota: storage")
     world.server.refuses = lambda method, where: (
         full if method == "POST" and where.endswith("/persistentvolumeclaims") else None
@@ -213,7 +214,7 @@ def test_a_refusal_is_told_and_keeps_nothing_else_from_being_made(world: World) 
 
 
 def test_an_api_server_that_is_away_is_asked_again(world: World) -> None:
-    """A failed turn is repeated until it succeeds."""
+    """A failed reconciliation is repeated until it succeeds."""
     away = Refusal(503, "ServiceUnavailable")
     failures = iter([away] * 5)
     world.server.refuses = lambda method, _where: next(failures, None) if method == "POST" else None
@@ -264,8 +265,8 @@ def test_a_changed_policy_reaches_five_hundred_tenants_in_ten_seconds(world: Wor
 
 
 def test_records_are_held_against_the_budget_for_etcd(world: World) -> None:
-    """A warning says when all users' TFClusters may exceed the policy's etcd budget, or are
-    unlimited; the policy still applies.
+    """If the TFClusters of all users are unlimited, or may exceed the policy's etcd budget, a
+    warning says so; the policy still applies.
     """
     tenancy = world.begin()
     for user in ("alice", "bob"):
@@ -290,8 +291,8 @@ def test_records_are_held_against_the_budget_for_etcd(world: World) -> None:
 def test_a_quota_that_does_not_count_is_made_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A quota of TFClusters that was created before the CRD refuses everything for minutes, so it
-    is created again; the namespace is ready once the quota works.
+    """A quota of TFClusters that was created before the CRD refuses every TFCluster for minutes, so
+    the quota is created again. The namespace is ready once the quota works.
     """
     monkeypatch.setattr(caches, "COUNT_SECONDS", 0.0)
     world.server.counts = False

@@ -1,4 +1,6 @@
-"""The grants of a user by groups and overrides, with current groups for new users."""
+"""The grants that a user gets from groups and overrides; for a new user, the groups are read
+again.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,7 @@ def test_the_group_of_a_user_decides_and_changes_live(world: World) -> None:
     world.server.remove(path("resourcequotas", ALICE, "tasks"))
     wait_until(lambda: world.get("resourcequotas", ALICE, "tasks"))
     assert "'2'" in gpus(ALICE)
-    world.begin()  # a new process, which cannot read the groups
+    world.begin()  # a restarted controller, which cannot read the groups from the hub
     carol = world.user("carol")
     world.furnished(carol)
     assert world.get("resourcequotas", carol, "tasks") is None
@@ -102,7 +104,9 @@ def test_a_group_joined_just_before_the_first_notebook_decides_it(world: World) 
 def test_a_hub_that_was_away_is_asked_again_before_somebody_new_is_judged(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a failed reading, as during a restart, a new user still gets the group's class."""
+    """After a failed reading, as during a restart of the hub, a new user still gets the group's
+    storage class.
+    """
     monkeypatch.setattr(entitlement_sources, "GROUPS_SECONDS", 2.0)
     tenancy = begun(world)
     world.hub.away = True
@@ -119,8 +123,8 @@ def test_a_hub_that_does_not_answer_keeps_nobody_waiting(world: World) -> None:
 
 
 def test_a_namespace_tells_the_queue_and_priority_of_its_group(world: World) -> None:
-    """Tasks get the group's queue and priority class; while groups cannot be read both stay, and
-    the quota counts tasks of every group's class.
+    """Tasks get the group's queue and priority class, which stay while groups cannot be read. The
+    quota counts tasks of every group's priority class.
     """
     world.say(
         "default: {storage: {class: fast}}\n"
@@ -155,8 +159,8 @@ def test_a_namespace_tells_the_queue_and_priority_of_its_group(world: World) -> 
 
 
 def test_an_override_counts_until_its_time(world: World) -> None:
-    """An override of the console takes effect at once, takes precedence over the group, and ends by
-    itself.
+    """An override that is set in the console takes effect at once, takes precedence over the group,
+    and ends at its time.
     """
     world.hub.groups = {"vision": ["alice"]}
     begun(world)

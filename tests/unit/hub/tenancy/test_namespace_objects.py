@@ -47,7 +47,7 @@ default:
 
 
 def made(policy: str, removed: bool = False) -> list[dict[str, Any]]:
-    """Return Alice's objects under a policy."""
+    """Return Alice's objects under `policy`; `removed`: after she was removed."""
     entitlement = entitlement_for_groups(parse_policy(policy), ())
     return tenant_objects(entitlement, PLACE, namespace="tfcluster-u-alice", removed=removed)
 
@@ -64,21 +64,21 @@ def is_golden(name: str, text: str, config: pytest.Config) -> bool:
 def test_a_tenant_is_made_of_what_the_golden_file_says(
     name: str, pytestconfig: pytest.Config
 ) -> None:
-    """A tenant's objects are those of the reviewed golden file."""
+    """A tenant's objects are equal to the reviewed golden file."""
     text = yaml_documents(made(POLICIES[name]))
     assert is_golden(f"{name}.yaml", text, pytestconfig), "read the difference; --rewrite accepts"
 
 
 def test_a_removed_user_has_the_same_but_no_rights() -> None:
-    """A removed user lacks only the binding of the user's role."""
+    """The objects of a removed user lack only the binding of the user's role."""
     names = [[(o["kind"], o["metadata"]["name"]) for o in made("", gone)] for gone in (False, True)]
     assert set(names[0]) - set(names[1]) == {("RoleBinding", "tfcluster-user")}
     assert set(names[1]) < set(names[0])
 
 
 def test_every_policy_shows_a_notebook_as_little_as_it_needs() -> None:
-    """No rule lets everybody in, or opens every port. All policies but the general denial apply
-    only to notebooks, and one to the pod that archives data.
+    """No rule lets everybody in, or opens every port. Except for the general denial, every network
+    policy applies only to notebooks, or to the pod that archives data.
     """
     policies = [o for o in made(POLICIES["everything"]) if o["kind"] == "NetworkPolicy"]
     for each in policies:
@@ -92,8 +92,8 @@ def test_every_policy_shows_a_notebook_as_little_as_it_needs() -> None:
 
 
 def test_what_is_there_is_compared_as_the_api_server_writes_it() -> None:
-    """Equal amounts in other units and empty fields are no difference, but an additional rule or a
-    missing label is.
+    """Equal amounts in other units and empty fields do not count as a difference; an additional
+    rule or a missing label does.
     """
     quota = next(o for o in made(POLICIES["everything"]) if o["metadata"]["name"] == "tasks")
     found = copy.deepcopy(quota)
@@ -132,8 +132,8 @@ def test_tenancy_may_write_all_that_it_marks_a_namespace_with() -> None:
 
 
 def test_rights_do_not_grow(pytestconfig: pytest.Config) -> None:
-    """The roles of operator, hub, tenancy, console and users, with their subjects, are those of the
-    reviewed golden file.
+    """The roles of operator, hub, tenancy, console and users, and the subjects of these roles, are
+    equal to the reviewed golden file.
     """
     lines = []
     for file in (*(ROOT / "k8s" / "base").glob("*.yaml"), *(ROOT / "k8s" / "hub").glob("*.yaml")):

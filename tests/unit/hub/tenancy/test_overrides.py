@@ -53,8 +53,8 @@ def test_an_override_lies_over_the_group_word_by_word() -> None:
 
 
 def test_a_limit_that_says_the_default_is_one() -> None:
-    """A storage limit equal to the default size also limits a folder of this machine; without a
-    limit, or with null, the folder is unlimited.
+    """A storage limit also limits a folder of this machine, even if it equals the default size;
+    without a limit, or with null, the folder is unlimited.
     """
     policy = parse_policy(
         """
@@ -75,7 +75,7 @@ groups: {free: {storage: {log: null}}, more: {storage: {data: 10Gi}}}
 
 
 def test_an_override_ends_at_its_time() -> None:
-    """At its end, the group's limits apply again."""
+    """After the end of an override, the group's limits apply again."""
     more = override(quota={"cpu": 32})
     policy = parse_policy(POLICY)
 
@@ -109,7 +109,7 @@ def test_what_no_policy_could_say_is_refused(words: dict[str, object], told: str
 
 
 def test_overrides_are_the_same_after_writing() -> None:
-    """Overrides are the same after writing and reading."""
+    """Overrides are unchanged after they are written and read."""
     some = {"ada": override(quota={"cpu": 32, "memory": None}), "zoë": override(budget={"days": 7})}
 
     assert read_overrides(encode_overrides(some)) == some
@@ -117,8 +117,8 @@ def test_overrides_are_the_same_after_writing() -> None:
 
 
 def test_a_notebook_is_told_what_its_user_may_have(tmp_path: Path) -> None:
-    """The file of a user has no limits without a policy, otherwise the group's, and during an
-    override those of the override.
+    """Without a policy, the file of a user has no limits; otherwise, it has the limits of the
+    group, or during an override the limits of the override.
     """
     now = [NOW]
     told = Allowances(tmp_path, clock=lambda: now[0])
@@ -142,8 +142,8 @@ def test_a_notebook_is_told_what_its_user_may_have(tmp_path: Path) -> None:
 def test_a_policy_with_a_mistake_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After a mistake in the policy the old policy stays, and the log has the line; at the start a
-    mistake is an error.
+    """After a mistake in the policy, the old policy stays, and the log names the line of the
+    mistake. At the start, a mistake is an error.
     """
     told = Allowances(tmp_path)
     file = tmp_path / "policy.yaml"
@@ -173,8 +173,8 @@ def test_overrides_that_have_ended_go_with_the_next_change(tmp_path: Path) -> No
 def test_an_account_may_read_its_limits_and_not_write_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An account can read its own file of limits in root's folder, but neither list nor write
-    there.
+    """An account can read its own file of limits in root's folder, but can neither list nor change
+    the folder.
     """
     monkeypatch.setattr("tfcluster_magic.hub.user_limits.OF_ROOT", tmp_path / "open")
     file = Allowances(tmp_path / "closed").tell("ada", [], gid=65534)

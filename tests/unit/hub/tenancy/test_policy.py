@@ -28,7 +28,7 @@ groups:
 
 
 def test_an_empty_policy_says_the_defaults() -> None:
-    """An empty policy gives everyone the defaults, with one size of notebook."""
+    """An empty policy gives every user the defaults, among them a single size of notebook."""
     assert entitlement_for_groups(parse_policy(""), ["any"]) == Entitlement(Grant(), "")
     assert [size.name for size in Grant().sizes] == ["small"]
 
@@ -163,7 +163,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_whatever_stands_in_the_file_is_a_policy_or_a_mistake(value: object) -> None:
-    """For any YAML, the result is a policy, or a mistake with an existing line."""
+    """For any YAML, the result is a policy, or a mistake whose line exists in the file."""
     import yaml
 
     text = yaml.safe_dump(value)

@@ -41,7 +41,7 @@ def test_a_removed_user_loses_rights_and_runs_and_keeps_the_data(world: World) -
 
 
 def test_data_goes_only_when_it_was_asked_for_and_after_the_runs(world: World) -> None:
-    """A removed user's namespace is deleted last, after all tasks are gone."""
+    """A removed user's namespace is deleted only on request, and last, after all tasks are gone."""
     world.begin()
     world.user("alice")
     world.furnished(ALICE)
@@ -57,7 +57,7 @@ def test_data_goes_only_when_it_was_asked_for_and_after_the_runs(world: World) -
 
 
 def test_runs_are_in_no_deleted_namespaces_way(world: World) -> None:
-    """Runs in a namespace that is being deleted are deleted, else the namespace would stay
+    """Runs in a namespace that is being deleted are deleted; otherwise, the namespace would stay
     Terminating.
     """
     world.begin()
@@ -72,8 +72,8 @@ def test_runs_are_in_no_deleted_namespaces_way(world: World) -> None:
 
 
 def test_a_finalizer_keeps_no_removed_user(world: World) -> None:
-    """Finalizers that a user set on clusters keep neither the clusters nor the namespace; the
-    garbage collector's own finalizers are left to it.
+    """Finalizers that a user set on clusters keep neither the clusters nor the namespace. The
+    finalizers of the garbage collector are not removed.
     """
     world.begin()
     world.user("alice")
@@ -92,7 +92,7 @@ def test_a_finalizer_keeps_no_removed_user(world: World) -> None:
         lambda: world.server.objects[second]["metadata"]["finalizers"] == ["foregroundDeletion"]
     )
     assert path("namespaces", "", ALICE) in world.server.objects
-    world.server.remove(second)  # as the garbage collector does
+    world.server.remove(second)  # stands for the garbage collector
     wait_until(lambda: path("namespaces", "", ALICE) not in world.server.objects)
 
 

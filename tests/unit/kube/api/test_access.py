@@ -1,4 +1,6 @@
-"""The user's errors for answers of an API server, which were recorded on a real one."""
+"""The errors that users get for answers of an API server; the answers were recorded on a real
+server.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,9 @@ def decoded(shape: decoding.Shape, found: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("file", RECORDED, ids=lambda file: str(file.stem))
 def test_a_pod_is_kept_as_one_that_was_read_whole(file: Path) -> None:
-    """Caches keep the same parts of a watched pod as of a listed one, including its requests."""
+    """Caches keep the same parts of a pod, including its requests, whether the pod was watched or
+    listed.
+    """
     whole = json.loads(file.read_text())
     kept = decoded(decoding.POD_SHAPE, whole)
     assert decoding.trim_pod(kept) == decoding.trim_pod(whole)
@@ -38,7 +40,9 @@ def test_a_pod_is_kept_as_one_that_was_read_whole(file: Path) -> None:
 
 
 def test_init_containers_count_as_before() -> None:
-    """The requests of a pod depend on its sidecars, its overhead, and its own amounts."""
+    """The requests of a pod depend on its sidecars, its overhead, and the amounts of the pod
+    itself.
+    """
     small, large = ({"resources": {"requests": {"cpu": cpu}}} for cpu in ("100m", "2"))
     spec = {
         "containers": [{**small, "args": ["x"]}],
@@ -75,7 +79,7 @@ def test_a_job_is_kept_without_the_template_of_its_pods() -> None:
 
 
 def large(phase: str, **status: Any) -> dict[str, Any]:
-    """Return a record with the largest allowed contents, and more."""
+    """Return a record with the largest allowed contents and these fields of its status."""
     text = "x" * 100_000
     program = {"kind": "cell", "source": "cell", "entrypoint": "cell.py", "sha256": "0" * 64}
     texts = {"files": {"cell.py": text}, "arguments": [text], "executables": [text]}
@@ -100,7 +104,7 @@ def large(phase: str, **status: Any) -> dict[str, Any]:
 
 
 def test_of_a_record_nothing_large_is_kept() -> None:
-    """Caches keep everything of a record except its texts of unlimited length."""
+    """Caches keep all of a record except texts of unlimited length."""
     kept = decoding.trim_tfcluster(decoded(decoding.NAMED_SHAPE, large("Running", message="x")))
     assert len(json.dumps(kept)) < 1_000
     assert kept["spec"]["program"]["entrypoint"] == "cell.py"

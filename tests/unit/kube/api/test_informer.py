@@ -22,7 +22,7 @@ def server() -> Iterator[WatchServer]:
 
 
 class Told:
-    """An informer of the pods at a server, and its callbacks' calls."""
+    """An informer of a server's pods, which records the calls of its callbacks."""
 
     def __init__(self, server: WatchServer) -> None:
         self.words: list[str] = []
@@ -65,7 +65,9 @@ def test_changes_are_told_in_order_on_one_thread(server: WatchServer, told: Told
 
 
 def test_a_cut_watch_goes_on_where_it_was(server: WatchServer, told: Told) -> None:
-    """A watch that was cut resumes from the last version, also a bookmark's, without a list."""
+    """A watch that was cut resumes from the last version, also if a bookmark had that version,
+    without a new list.
+    """
     server.bookmark()
     last = server.version
     server.put("three")
@@ -80,8 +82,8 @@ def test_a_cut_watch_goes_on_where_it_was(server: WatchServer, told: Told) -> No
 def test_what_was_deleted_while_the_history_was_lost_is_told(
     server: WatchServer, told: Told
 ) -> None:
-    """After 410 a new list is compared: only deleted, new, changed and recreated objects are
-    reported.
+    """After the error 410, a new list is compared: only deleted, new, changed and recreated objects
+    are reported.
     """
     with server.condition:
         server.remove("two", quietly=True)
@@ -114,7 +116,9 @@ def test_a_silent_watch_is_taken_up_again(
 
 
 def test_a_long_list_comes_in_pages(server: WatchServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list longer than a page is fetched in several, and is complete once it is synced."""
+    """A list longer than a page is fetched in several pages, and is complete once the informer is
+    synced.
+    """
     monkeypatch.setattr(client, "PAGE", 10)
     for number in range(35):
         server.put(f"pod-{number:02}", run="even" if number % 2 == 0 else "odd")
@@ -138,7 +142,8 @@ def test_watches_that_end_at_once_make_no_busy_loop(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After watches that end at once or are refused, the informer retries with growing delays."""
-    monkeypatch.setattr(informer, "SHORT_LIVED", 600.0)  # at once, also on a busy machine
+    # so that every watch counts as short-lived, also on a busy machine
+    monkeypatch.setattr(informer, "SHORT_LIVED", 600.0)
     server.closes_at_once = True
     told = Told(server)
     wait_until(lambda: len(server.watches()) > 3)
@@ -166,7 +171,7 @@ def test_a_reader_that_fails_stops_nobody(server: WatchServer, told: Told) -> No
 
 
 def test_pauses_grow_and_differ() -> None:
-    """Delays grow with failures up to a limit, and half of each is random."""
+    """Delays grow with failures up to a limit, and half of each delay is random."""
     assert all(0.1 <= backoff_seconds(1) <= 0.2 for _ in range(20))
     assert all(LONGEST_PAUSE / 2 <= backoff_seconds(50) <= LONGEST_PAUSE for _ in range(20))
     assert len({backoff_seconds(5) for _ in range(20)}) > 1
@@ -175,7 +180,7 @@ def test_pauses_grow_and_differ() -> None:
 def test_a_long_list_is_trimmed_page_by_page(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the next page of a list arrives, the previous page is no longer kept whole."""
+    """When the next page of a list arrives, only the needed parts of the page before are kept."""
     monkeypatch.setattr(client, "PAGE", 1)
     server.put("one")
     server.put("two")
@@ -196,7 +201,7 @@ def test_pages_are_as_large_as_their_bytes_allow(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first page is short. The size of a later page follows from the bytes of the pages before
-    it: many small objects, or few large ones.
+    it, so that a page has many small objects or few large objects.
     """
     monkeypatch.setattr(client, "FIRST_PAGE", 2)
     monkeypatch.setattr(client, "PAGE", 20)

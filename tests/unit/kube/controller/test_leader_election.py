@@ -30,7 +30,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeServer]:
 
 
 class Candidate:
-    """An operator that wants to lead, and the time at which it gave up."""
+    """An operator that wants to lead; it records the time at which it gave up."""
 
     def __init__(self, server: KubeServer, identity: str) -> None:
         self.lost = threading.Event()
@@ -54,7 +54,7 @@ class Candidate:
 
 
 class Clock:
-    """The clock for Leases: only the test moves it, however slow the machine."""
+    """The clock for Leases, which only the test moves, however slow the machine is."""
 
     time = staticmethod(time.time)
 
@@ -65,7 +65,9 @@ class Clock:
         return self.now
 
     def goes_on(self, seconds: int, *watched_by: Candidate) -> None:
-        """Move the clock; every three seconds all of these candidates read the Lease."""
+        """Move the clock by `seconds`; every three seconds, all candidates in `watched_by` read the
+        Lease.
+        """
         for _ in range(0, seconds, 3):
             self.now += 3.0
             for each in watched_by:
@@ -85,7 +87,7 @@ def away(_method: str, _path: str) -> Refusal:
 
 
 def test_one_leads_and_the_next_waits(server: KubeServer, clock: Clock) -> None:
-    """The second candidate leads once the first has ended cleanly, and never before."""
+    """The second candidate leads once the first candidate has ended cleanly, and never before."""
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     second = Candidate(server, "two")
@@ -102,7 +104,9 @@ def test_one_leads_and_the_next_waits(server: KubeServer, clock: Clock) -> None:
 def test_who_cannot_renew_gives_up_before_the_lease_is_free(
     server: KubeServer, clock: Clock
 ) -> None:
-    """Without an API server a leader stops within the deadline, before another may lead."""
+    """Without an API server, a leader stops within the deadline, before another candidate may
+    lead.
+    """
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     server.refuses = away
@@ -142,7 +146,7 @@ def test_a_restarted_container_takes_up_its_lease(server: KubeServer, clock: Clo
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     again = Candidate(server, "one")
-    wait_until(again.leader.leads)  # no time has passed
+    wait_until(again.leader.leads)  # the test's clock has not moved, so the Lease has not expired
     first.leader.release()
     again.leader.release()
 
@@ -178,7 +182,7 @@ def test_only_one_of_many_begins(server: KubeServer) -> None:
 def test_a_renewal_that_is_never_answered_ends_the_process_in_time(
     server: KubeServer, clock: Clock
 ) -> None:
-    """If the write of a renewal hangs the process ends as well, not only its leading."""
+    """If the write of a renewal hangs, the process ends; it does not only stop leading."""
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     hanging, goes = threading.Event(), threading.Event()
@@ -196,7 +200,9 @@ def test_a_renewal_that_is_never_answered_ends_the_process_in_time(
 
 
 def test_a_lease_that_nobody_can_read_is_not_renewed(server: KubeServer, clock: Clock) -> None:
-    """An invalid Lease kills no thread: a leader gives up, and a candidate tries again."""
+    """An invalid Lease causes no error in a thread: a leader gives up, and a candidate tries
+    again.
+    """
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     lease = {"spec": {"holderIdentity": "one", "leaseTransitions": "many"}}
@@ -213,7 +219,9 @@ def test_a_lease_that_nobody_can_read_is_not_renewed(server: KubeServer, clock: 
 
 
 def test_it_knows_how_long_nobody_led(server: KubeServer) -> None:
-    """A new leader knows since when nobody renewed the Lease, without counting its own time."""
+    """A new leader knows for how long nobody renewed the Lease; the time since it leads does not
+    count.
+    """
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     assert first.leader.unwatched == 0

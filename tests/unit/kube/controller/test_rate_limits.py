@@ -1,4 +1,4 @@
-"""Rate limits of all runs together: low-priority writes, and turns."""
+"""Rate limits for low-priority writes and for turns, which all runs share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tfcluster_magic.operator.reconcile.status_writer import (
 
 
 def test_a_run_alone_is_written_at_once() -> None:
-    """A small run, written four times a second at most, never waits."""
+    """A small run that is written at most four times a second never waits."""
     clock = Clock()
     pace = WriteRateLimit(clock)
     for _ in range(40):
@@ -30,8 +30,8 @@ def test_a_run_alone_is_written_at_once() -> None:
 
 
 def test_many_runs_have_a_place_each() -> None:
-    """Sixty runs that change together get different times, each later than the one before and
-    within the maximum; a large run takes the time of several.
+    """Sixty runs that change together get different write times, in order and within the maximum; a
+    large run takes the time of several runs.
     """
     clock = Clock()
     pace = WriteRateLimit(clock)
@@ -48,8 +48,8 @@ def test_many_runs_have_a_place_each() -> None:
 
 
 def test_the_more_change_the_longer_each_rests() -> None:
-    """A single key rests in proportion to the time that its turn took; many changing keys share a
-    rate per second.
+    """A single key rests in proportion to the duration of its turn; many changing keys share a
+    number of turns per second.
     """
     assert rest_seconds(0.0, 0) == 0.0
     assert rest_seconds(0.001, 0) == 0.019
@@ -70,8 +70,9 @@ def test_keys_that_rest_are_counted() -> None:
 
 
 def test_a_key_rests_for_others_of_its_own_share() -> None:
-    """Fifty namespaces with one run each rest as long as fifty runs of one namespace. A run next to
-    a namespace with hundreds of changing runs rests as next to a single other run.
+    """Fifty runs in fifty namespaces rest as long as fifty runs in one namespace. Next to a
+    namespace with hundreds of changing runs, a run of another namespace rests as if there were only
+    one other run.
     """
     work: WorkQueue[tuple[str, int]] = WorkQueue(lambda key: key[0])
 

@@ -18,7 +18,7 @@ def work() -> Iterator[WorkQueue[str]]:
 
 
 def test_a_later_timer_takes_no_earlier_ones_place(work: WorkQueue[str]) -> None:
-    """A key is due at its earliest timer, however often it is set again."""
+    """A key is due at its earliest timer, however often later timers are set."""
     began = time.monotonic()
     work.add_in("digits-1", 0.2)
     for _ in range(1000):
@@ -29,7 +29,7 @@ def test_a_later_timer_takes_no_earlier_ones_place(work: WorkQueue[str]) -> None
 
 
 def test_an_earlier_timer_rings_first(work: WorkQueue[str]) -> None:
-    """A key with a new earlier timer is due earlier, and once."""
+    """A key that gets an earlier timer is due earlier, and only once."""
     work.add_in("digits-1", 60)
     work.add_in("digits-1", 0.05)
     assert work.get() == "digits-1"
@@ -58,7 +58,7 @@ def test_a_key_that_rests_comes_once_afterwards(work: WorkQueue[str]) -> None:
 
 
 def test_shares_are_served_in_turn() -> None:
-    """The keys of a share with many keys are handled in turn with those of another share."""
+    """Keys of different shares are handled in turn, even if one share has many keys."""
     work: WorkQueue[tuple[str, int]] = WorkQueue(lambda key: key[0])
     for number in range(1000):
         work.add(("busy", number))
@@ -72,7 +72,9 @@ def test_shares_are_served_in_turn() -> None:
 
 
 def test_one_share_leaves_workers_for_the_others() -> None:
-    """A share has a limited number of keys in work at once, and the next when one is done."""
+    """Workers handle a limited number of keys of a share at once; when one key is done, they take
+    the share's next key.
+    """
     work: WorkQueue[tuple[str, int]] = WorkQueue(lambda key: key[0], most=2)
     for number in range(4):
         work.add(("busy", number))

@@ -54,14 +54,16 @@ def paths_of(kind: type[Model], path: str) -> Iterator[str]:
 
 
 def _value_in(annotation: Any) -> type[Model] | None:
-    """Return the model in `dict[str, X]`, also if annotated."""
+    """Return the model X if `annotation` is `dict[str, X]`, also within Annotated; otherwise
+    None.
+    """
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     return model_type(get_args(annotation)[1]) if get_origin(annotation) is dict else None
 
 
 def test_every_field_of_the_models_is_in_the_resource_and_no_other() -> None:
-    """Kubernetes can store every field of a record; addresses follow from the name."""
+    """The resource has every field of a record except the addresses, which follow from the name."""
     named = {path for path, _ in nodes(SPEC, "spec") if not path.endswith("[]")}
     assert named - {"spec", *paths_of(Spec, "spec")} == {"spec.pods.imagePullSecrets[].name"}
     assert {"spec", *paths_of(Spec, "spec")} - named == set()
@@ -79,7 +81,9 @@ def test_every_field_of_the_models_is_in_the_resource_and_no_other() -> None:
 
 @pytest.mark.parametrize("word", ["$ref", "nullable", "title", "exclusiveMaximum"])
 def test_nothing_is_in_the_schema_that_kubernetes_refuses(word: str) -> None:
-    """References, unions and nulls of JSON Schema are resolved."""
+    """The schema has no references, unions or nulls, which JSON Schema has but Kubernetes
+    refuses.
+    """
     assert json.dumps(word) + ":" not in json.dumps(crd.crd_object())
 
 
@@ -100,8 +104,8 @@ def test_every_schema_has_a_type_and_none_takes_unknown_fields() -> None:
         assert not {"properties", "additionalProperties"} <= node.keys(), path
 
 
-# The conventions of the Kubernetes API, as far as a schema shows them;
-# docs/reference/kubernetes-resource.md goes through all of them.
+# The following tests check the conventions of the Kubernetes API that are visible in a schema.
+# docs/reference/kubernetes-resource.md discusses all conventions.
 
 
 def test_every_field_is_explained() -> None:
@@ -119,7 +123,7 @@ def test_every_field_is_explained() -> None:
 
 
 def test_no_number_is_a_floating_point_number() -> None:
-    """Numbers are whole and of a known size, in schemas and in defaults."""
+    """Numbers are integers of a known size, in schemas and in defaults."""
     for path, node in nodes(SCHEMA, ""):
         assert node.get("type") != "number", path
         assert (
@@ -145,7 +149,7 @@ def test_durations_times_and_amounts_say_their_unit() -> None:
     kept = {path for path, node in nodes(SCHEMA, "") if "x-kubernetes-int-or-string" in node}
     assert {path.rsplit(".", 1)[-1] for path in kept} == {
         *("cpu", "memory", "size"),
-        *(each.value for each in TaskType),  # `usage.cores`
+        *(each.value for each in TaskType),  # the fields of `usage.cores`
     }
     lifecycle = SPEC["properties"]["lifecycle"]["properties"]
     durations = {name for name, node in lifecycle.items() if "In seconds." in node["description"]}
@@ -166,21 +170,23 @@ DURATIONS = (
 
 
 def test_constants_and_names_are_in_camel_case() -> None:
-    """Values of enumerations begin with a capital letter, names of fields with a small one."""
+    """Values of enumerations begin with a capital letter, names of fields with a small letter."""
     for path, node in nodes(SCHEMA, ""):
         assert all(re.fullmatch(r"([A-Z][a-z]*)+", value) for value in node.get("enum", ())), path
         assert all(re.fullmatch(r"[a-z][A-Za-z0-9]*", name) for name in node.get("properties", ()))
 
 
 def test_maps_hold_no_objects() -> None:
-    """The values of a map are texts or numbers; objects stand in fields, or in lists by a key."""
+    """The values of a map are texts or numbers. Objects stand in fields, or in lists with a key."""
     for path, node in nodes(SCHEMA, ""):
         value = node.get("additionalProperties", {})
         assert value.get("type") not in ("object", "array"), path
 
 
 def test_conditions_are_those_of_kubernetes() -> None:
-    """Conditions are a list by type, each as a metav1.Condition, beside observedGeneration."""
+    """Conditions are a list with the type as key; each is a metav1.Condition. The status also has
+    observedGeneration.
+    """
     told = STATUS["properties"]
     conditions = told["conditions"]
     assert told["observedGeneration"]["type"] == "integer"
@@ -192,7 +198,7 @@ def test_conditions_are_those_of_kubernetes() -> None:
 
 
 def test_every_default_is_explained() -> None:
-    """`kubectl explain`, which shows no defaults, states them in its texts."""
+    """`kubectl explain` does not show defaults, so each field's text states its default."""
     for path, node in nodes(SPEC, "spec"):
         if node.get("default") not in (None, {}):
             said = node["default"]
@@ -201,7 +207,7 @@ def test_every_default_is_explained() -> None:
 
 
 def test_bounds_and_defaults_are_those_of_the_models() -> None:
-    """The API server fills in the models' defaults, and refuses what they refuse."""
+    """The API server fills in the models' defaults, and refuses values that the models refuse."""
     by_path = dict(nodes(SPEC, "spec"))
 
     count = by_path["spec.replicas.worker.count"]
@@ -235,14 +241,14 @@ def test_columns_show_what_there_is() -> None:
 
 
 def test_everything_but_stop_is_kept_from_changing() -> None:
-    """Each field of a spec has its own rule for changes, so that a refusal names it."""
+    """Each field of a spec has its own rule for changes, so that a refusal names the field."""
     rules_ = [r for r in SCHEMA["x-kubernetes-validations"] if "oldSelf" in r["rule"]]
     assert {r["fieldPath"] for r in rules_} == {f".spec.{f.encode_name}" for f in fields(Spec)}
 
 
 def test_what_an_earlier_release_took_can_be_stopped() -> None:
-    """The limit for all texts applies only to new records: a stop changes the spec, and so checks
-    every rule of the whole spec again.
+    """The limit for the sum of all texts applies only to new records. Otherwise, a stop of an old
+    record would be refused, because a stop changes the spec and so checks every rule again.
     """
     rules = SCHEMA["properties"]["spec"]["x-kubernetes-validations"]
     (bound,) = (each for each in rules if "64 KiB together" in each["message"])
@@ -251,15 +257,15 @@ def test_what_an_earlier_release_took_can_be_stopped() -> None:
 
 
 def test_the_resource_is_in_english_whatever_the_language() -> None:
-    """A definition generated under another language is the same."""
+    """The definition of the resource is the same if it is generated under another language."""
     with language("zh_CN"):
         assert crd.object_schema() == SCHEMA
 
 
 @dataclass(frozen=True)
 class Found:
-    """A problem that `launch.validation.rules` found in a wrong spec, and the line that reported
-    it.
+    """A problem that `launch.validation.rules` found in a wrong spec, and the line of code that
+    reported it.
     """
 
     wrong: Wrong
@@ -293,12 +299,14 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[Found]:
 
 
 PATTERN = next(rule for rule in crd.SPEC_RULES if ANNOTATION_PATTERN in rule.rule)
-"""Return problems of map keys, which a schema cannot check; `spec` checks them, not a launch."""
+"""The rule for map keys, which a schema cannot check. The models of `spec` check them; the rules of
+a launch do not.
+"""
 
 
 def test_every_rule_of_the_resource_is_one_of_a_launch(found: list[Found]) -> None:
-    """For each rule in CEL there is a spec with only that mistake, which a launch refuses with the
-    same message; tests/kube shows that the API server refuses it, too.
+    """For each rule in CEL, there is a spec with only this mistake, which a launch refuses with the
+    same message. tests/kube shows that the API server refuses this spec, too.
     """
     alone = [
         rule
@@ -309,8 +317,8 @@ def test_every_rule_of_the_resource_is_one_of_a_launch(found: list[Found]) -> No
 
 
 def test_every_rule_of_a_launch_is_one_of_the_resource(found: list[Found]) -> None:
-    """Each problem that the rules of a launch can find occurs in a wrong spec, and a rule in CEL
-    has the same message if kubectl should show it.
+    """Each problem that the rules of a launch can find occurs in one of the wrong specs. If kubectl
+    should show the problem, a rule in CEL has the same message.
     """
     calls = [n for n in ast.walk(ast.parse(inspect.getsource(rules))) if isinstance(n, ast.Call)]
     made = {n.lineno for n in calls if isinstance(n.func, ast.Name) and n.func.id == "Problem"}

@@ -1,4 +1,4 @@
-"""A run as the custom resource, and back."""
+"""A run that is written as the custom resource and read again."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def test_a_launch_comes_back_as_it_was_asked_for() -> None:
 
 
 def test_name_namespace_and_time_say_who_a_run_is() -> None:
-    """Cluster and run come from the name, the owner from the namespace, the time from the API."""
+    """The cluster and the run's number come from the object's name, the owner from the namespace,
+    and the time from the API.
+    """
     head = custom_resource.read(applied()).metadata
 
     assert (head.name, head.cluster, head.run, head.owner) == ("digits-2", "digits", 2, "alice")
@@ -98,14 +100,16 @@ def _with_defaults(whole: Any, name: str, content: dict[str, Any]) -> dict[str, 
 
 @pytest.mark.parametrize("name", [*NAMES, "Digits-1", ""])
 def test_a_name_that_no_run_has_is_refused_with_the_rule(name: str) -> None:
-    """An object not named <cluster>-<run> is refused, together with all other problems."""
+    """An object whose name is not <cluster>-<run> is refused, and all other problems are reported
+    with it.
+    """
     with pytest.raises(InvalidRequest, match="such as digits-1") as refused:
         custom_resource.read(applied(name, spec={"mode": "between-graph"}))
     assert [p.field for p in refused.value.problems] == ["metadata.name", "spec.program"]
 
 
 def test_tasks_listen_at_names_that_follow_from_the_run() -> None:
-    """Addresses are computed, never stored; a type without tasks has none."""
+    """Addresses are computed, never stored; a type without tasks has no addresses."""
     assert custom_resource.read(stored(SPEC)).status.addresses == {
         "worker": ("digits-2-worker-0.digits-2:2222", "digits-2-worker-1.digits-2:2222"),
         "ps": ("digits-2-ps-0.digits-2:2222",),
@@ -113,7 +117,9 @@ def test_tasks_listen_at_names_that_follow_from_the_run() -> None:
 
 
 def test_a_status_comes_back_without_what_is_only_shown() -> None:
-    """A status that the operator wrote is read unchanged; `ready` is only for kubectl."""
+    """A status that the operator wrote is read unchanged, without `ready`, which is only shown by
+    kubectl.
+    """
     status = Status(
         phase=Phase.RUNNING,
         reason=Reason.RUNNING,
@@ -150,8 +156,8 @@ def conditions(status: Status, generation: int = 1, before: Any = None) -> dict[
     ],
 )
 def test_conditions_say_where_a_run_is(phase: Phase, started: float | None, true: set[str]) -> None:
-    """Every phase has all four conditions, each with the status for which other tools wait; a
-    stopped run has ended without success.
+    """In every phase, a run has all four conditions, each with the status for which other tools
+    wait. A stopped run counts as ended without success.
     """
     status = Status(phase=phase, reason=Reason.RUNNING, started_at=started, message="it is so")
     told = conditions(status, 3)
@@ -163,8 +169,8 @@ def test_conditions_say_where_a_run_is(phase: Phase, started: float | None, true
 
 
 def test_a_condition_knows_since_when_it_is_so() -> None:
-    """A condition has the time of its last change, taken from the status, and keeps it while it
-    does not change.
+    """A condition has the time of its last change, taken from the status, and keeps this time until
+    the condition changes.
     """
     running = Status(
         phase=Phase.RUNNING, reason=Reason.RUNNING, started_at=1769860800.0, running_at=1769860805.9
@@ -182,7 +188,7 @@ def test_a_condition_knows_since_when_it_is_so() -> None:
 
 
 def test_what_the_launch_warned_of_is_in_the_record() -> None:
-    """Warnings of the launch are stored in the object, once, whatever the operator adds."""
+    """Warnings of the launch are stored in the object once, whatever warnings the operator adds."""
     written = custom_resource.write("digits", 2, SPEC, warnings=("it is slow: 太慢",))
     status = custom_resource.write_status(
         Status(phase=Phase.QUEUED, reason=Reason.QUEUED, warnings=("it is slow: 太慢", "no GPU"))
@@ -276,8 +282,8 @@ TEXT = "print('digits')\n"
 def test_a_program_by_hand_is_read_as_any_other(
     written: dict[str, Any], kind: str, source: str, entrypoint: str
 ) -> None:
-    """A program written by hand gets a kind, a source and, for text, the file and its checksum, as
-    a snapshot has; written again it is unchanged.
+    """A program in a hand-written manifest gets a kind and a source, as a snapshot has, and for a
+    text also the file and its checksum. Written again, the program is unchanged.
     """
     program = custom_resource.read(applied(spec={"program": written})).spec.program
     assert program is not None

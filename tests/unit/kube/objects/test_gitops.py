@@ -38,7 +38,7 @@ def applied(spec: Spec, status: Status | None, generation: int = 1) -> dict[str,
 
 
 def recorded() -> Iterator[tuple[Spec, Status]]:
-    """Yield every status of the recorded runs, from the queue to the end."""
+    """Yield every status of the recorded runs, from `Queued` to the end, with the run's spec."""
     for recording in RECORDINGS:
         lines = recording.read_bytes().splitlines()
         header = msgspec.json.decode(lines[0], type=RecordingHeader)
@@ -48,14 +48,14 @@ def recorded() -> Iterator[tuple[Spec, Status]]:
 
 
 def expected(spec: Spec, status: Status) -> tuple[str, str]:
-    """Return the health that both should report for a run."""
+    """Return the health that Argo CD and Flux should report for a run."""
     if status.phase is Phase.RUNNING and spec.mode is Mode.IN_GRAPH:
         return "Healthy", "Current"
     return ENDED.get(status.phase, PROGRESSING)
 
 
 def argocd(found: dict[str, Any]) -> tuple[str, str]:
-    """Return status and message by the Lua of the ConfigMap, as Argo CD runs it."""
+    """Run the ConfigMap's Lua script as Argo CD does; return the status and the message."""
     from lupa import lua51  # Argo CD uses Lua 5.1, without modules that reach the machine
 
     data = yaml.safe_load((GITOPS / "argocd-cm.yaml").read_text())["data"]
@@ -69,7 +69,9 @@ def argocd(found: dict[str, Any]) -> tuple[str, str]:
 
 
 def flux(found: dict[str, Any]) -> str:
-    """Return the result of the Kustomization's CEL, in Flux's order (RFC 0009)."""
+    """Return the result of the Kustomization's CEL expressions, evaluated in Flux's order (RFC
+    0009).
+    """
     cel = pytest.importorskip("cel", reason="the interpreter of CEL needs Python 3.11")
     said = yaml.safe_load((GITOPS / "flux-kustomization.yaml").read_text())["spec"]
     (check,) = said["healthCheckExprs"]
@@ -100,7 +102,7 @@ def test_recorded_statuses_of_every_phase_are_told_by_both() -> None:
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_a_failure_is_told_whatever_its_reason(reason: Reason) -> None:
-    """A failed run is degraded; a run that was stopped on request is not."""
+    """A failed run is reported as degraded; a run that was stopped on request is not."""
     asked = reason in (Reason.STOP_REQUESTED, Reason.IDLE_TIMEOUT)
     phase = Phase.STOPPED if asked else Phase.FAILED
     found = applied(Spec(mode=Mode.IN_GRAPH), Status(phase=phase, reason=reason, message="why"))
@@ -108,7 +110,9 @@ def test_a_failure_is_told_whatever_its_reason(reason: Reason) -> None:
 
 
 def test_nothing_is_said_of_what_the_operator_has_not_seen() -> None:
-    """A run without a status, or with a stop that the operator has not seen, is in progress."""
+    """A run without a status, or with a stop that the operator has not seen, is reported as in
+    progress.
+    """
     spec = Spec(mode=Mode.IN_GRAPH)
     up = Status(phase=Phase.RUNNING, reason=Reason.RUNNING)
     assert argocd(applied(spec, None)) == ("Progressing", "Waiting for the operator")

@@ -1,4 +1,6 @@
-"""Images that a pattern admits: by registry, repository, tag and digest, never by raw text."""
+"""Images that a pattern admits. Registry, repository, tag and digest are compared, never the raw
+text.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,7 @@ REFUSED = [
     ("python:3*", "evil/python:3"),
     ("python*", "python.evil.example/img"),
     ("python", "python:3"),
-    ("python:3", f"python:3@{SHA}"),  # the digest decides, whatever the tag
+    ("python:3", f"python:3@{SHA}"),  # an image is pulled by its digest, whatever its tag
     ("python:3*", f"python:3@{SHA}"),
     ("registry.example.com/team/*", "registry.example.com/team/a/b"),
     ("registry.example.com/team/*", "registry.example.com/team"),
@@ -86,7 +88,7 @@ REFUSED = [
     (f"x@{SHA}", f"x@{OTHER}"),
     (f"x@{SHA}", "x"),
     ("x@*", "x:1"),
-    ("Team/*", "docker.io/team/a"),  # a first part with a capital is a registry
+    ("Team/*", "docker.io/team/a"),  # a first part with a capital letter names a registry
 ]
 
 

@@ -50,13 +50,15 @@ def test_an_example_fits_the_resource(path: Any) -> None:
 
 
 def test_the_shortest_has_fifteen_lines() -> None:
-    """A TFCluster that runs fits on one screen of YAML."""
+    """The shortest TFCluster that can run has fifteen lines of YAML."""
     text = (ROOT / "examples" / "kubernetes" / "inline.yaml").read_text()
     assert len(text.splitlines()) <= 15
 
 
 def test_the_page_names_those_that_one_machine_refuses() -> None:
-    """The page names the files that use features which exist only on Kubernetes."""
+    """The page about the examples names the files that use features which exist only on
+    Kubernetes.
+    """
     page = (ROOT / "docs" / "how-to" / "kubernetes-files.md").read_text()
     said = page.partition("also run on one machine")[2].partition("only Kubernetes has")[0]
     refused = [

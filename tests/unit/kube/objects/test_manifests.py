@@ -58,7 +58,7 @@ def test_manifests_belong_to_nobody(spec: Spec, layout: ManifestLayout) -> None:
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_every_task_has_an_address_of_its_own(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the classical layout the addresses in TF_CONFIG are Services, each of exactly one pod."""
+    """In the classical layout, each address in TF_CONFIG is a Service of exactly one pod."""
     monkeypatch.syspath_prepend(str(RUNTIME))
     from task_config import TaskConfig
 
@@ -139,7 +139,9 @@ def test_a_large_program_is_told(tfcluster: Any, tmp_path: Path) -> None:
 
 
 def test_a_template_of_ones_own(tmp_path: Path) -> None:
-    """A template can use tasks, files and objects, and include other templates in its folder."""
+    """A user's template can use tasks, files and objects, and include other templates in its
+    folder.
+    """
     (tmp_path / "one.j2").write_text("- {{ task.address | json }}\n")
     template = tmp_path / "mine.j2"
     template.write_text(
@@ -184,7 +186,7 @@ def test_a_template_of_a_large_program(tmp_path: Path) -> None:
 
 
 def test_the_template_of_the_manual_works(tmp_path: Path) -> None:
-    """The example in the manual renders bare pods with the names that tasks look up."""
+    """The template in the manual renders pods without Jobs, under the names that tasks look up."""
     manual = (ROOT / "docs" / "how-to" / "kubernetes-render.md").read_text()
     (tmp_path / "mine.j2").write_text(manual.partition("```jinja\n")[2].partition("```")[0])
     found = yaml.safe_load_all(render_template(run(BETWEEN_GRAPH), Policy(), tmp_path / "mine.j2"))

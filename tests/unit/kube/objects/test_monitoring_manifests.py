@@ -1,6 +1,6 @@
-"""Dashboards, rules and the collector's configuration in k8s/: their form, and the series that they
-name. `tests/kube/test_monitoring.py` asks each query in a real Prometheus, and checks there that
-the series of `prometheus_series.txt` exist.
+"""The form of dashboards, rules and the collector's configuration in k8s/, and the series that
+their queries name. `tests/kube/test_monitoring.py` runs each query in a real Prometheus, and checks
+that the series in `prometheus_series.txt` exist there.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_the_names_of_series_are_found() -> None:
     ("where", "query"), [pytest.param(*each, id=each[0]) for each in queries()]
 )
 def test_queries_name_only_series_that_exist(where: str, query: str) -> None:
-    """Each series is one of the operator's own, or was recorded from a real Prometheus."""
+    """Each series is a metric of the operator, or was recorded from a real Prometheus."""
     found = {
         _SUFFIX.sub("", name) if name.startswith("tfcluster_") else name
         for name in series_of(query)
@@ -78,7 +78,7 @@ def test_queries_name_only_series_that_exist(where: str, query: str) -> None:
 
 
 def test_every_recorded_series_is_used() -> None:
-    """Each series of the list is named by a query."""
+    """Each series in `prometheus_series.txt` is named by a query."""
     used = {name for _where, query in queries() for name in series_of(query)}
     made = {rule["record"] for rule in rules() if "record" in rule}
     assert used | made >= RECORDED
@@ -86,7 +86,7 @@ def test_every_recorded_series_is_used() -> None:
 
 @pytest.mark.parametrize("file", DASHBOARDS)
 def test_panels_do_not_overlap(file: str) -> None:
-    """Each panel has its own number and place, and a variable that it uses exists."""
+    """Each panel has its own number and place, and the variables that it uses exist."""
     said = json.loads((MONITORING / file).read_text())
     places = [
         (x, y)
@@ -101,7 +101,7 @@ def test_panels_do_not_overlap(file: str) -> None:
 
 
 def test_links_of_runs_name_the_dashboard_and_its_variables() -> None:
-    """The address that `graphs_url` and `graphs_link` make is that of the dashboard."""
+    """`graphs_url` and `graphs_link` make the address of the dashboard."""
     from tfcluster_magic.output.usage import graphs_link
 
     said = json.loads((MONITORING / "dashboard-run.json").read_text())
@@ -114,8 +114,8 @@ def test_links_of_runs_name_the_dashboard_and_its_variables() -> None:
 
 
 def test_the_log_collector_is_not_root_and_cannot_be_reached() -> None:
-    """The collector's pods meet "restricted" except for the folder of logs, which they cannot
-    change. They may not read Secrets, and nothing can connect to them.
+    """The collector's pods meet Pod Security "restricted" except for the folder of logs, which they
+    mount but cannot change. They may not read Secrets, and nothing can connect to them.
     """
     (daemon,) = yaml.safe_load_all((LOGS / "collector.yaml").read_text())
     spec = daemon["spec"]["template"]["spec"]

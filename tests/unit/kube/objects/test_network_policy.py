@@ -1,4 +1,6 @@
-"""Networks that NetworkPolicies open, and addresses that they never open; without a cluster."""
+"""Networks that NetworkPolicies open, and addresses that they never open; tested without a
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ METADATA = [
     *("168.63.129.16", "100.100.100.200", "169.254.0.23"),  # Azure, Alibaba, Tencent
     *("169.254.0.0", "169.254.255.255", "fe80::", "febf:ffff::1"),  # link-local
     *("::ffff:169.254.169.254", "::ffff:168.63.129.16", "::ffff:100.100.100.200"),
-    *("64:ff9b::a9fe:a9fe", "64:ff9b::100.100.100.200"),  # behind NAT64
+    *("64:ff9b::a9fe:a9fe", "64:ff9b::100.100.100.200"),  # metadata servers as NAT64 addresses
 ]
 ADDRESSES = [ipaddress.ip_address(each) for each in METADATA]
 
@@ -41,8 +43,8 @@ def networks_around(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("text", METADATA)
 def test_no_network_around_a_closed_address_opens_it(text: str) -> None:
-    """Each of the 33 or 129 networks around the address is refused, or excludes it, and the
-    exceptions lie within the network, as the API server demands.
+    """Each of the 33 or 129 networks around a closed address is refused, or excepts the address.
+    The exceptions lie within the network, as the API server demands.
     """
     for network in networks_around(text):
         if network_policy.network_mistake(network):
@@ -70,7 +72,9 @@ CIDRS = st.one_of(
 @example("::/0")
 @example("::ffff:0:0/96")
 def test_whatever_is_granted_no_closed_address_is_open(cidr: str) -> None:
-    """Any network of either family is refused, or opens exactly its unclosed addresses."""
+    """Any IPv4 or IPv6 network is refused, or opens all its addresses except the closed
+    addresses.
+    """
     if network_policy.network_mistake(cidr):
         return
     block = network_policy.ip_block(cidr)
@@ -108,8 +112,8 @@ def test_an_ordinary_network_has_no_exceptions() -> None:
 
 
 def test_dns_servers_are_pods_or_single_addresses() -> None:
-    """The default is the pods of kube-dns. A cache on the node is an address. OpenShift's pods have
-    another port, and so a rule of their own.
+    """By default, the DNS servers are the pods of kube-dns. A cache on the node is an address.
+    OpenShift's pods have another port, so they get a rule of their own.
     """
     (rule,) = network_policy.dns_rules(DEFAULT_DNS)
     assert rule["to"] == [
@@ -163,8 +167,8 @@ def shipped() -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_the_policies_that_are_shipped_say_the_same() -> None:
-    """Each network in k8s/ has the exceptions of the one list, each DNS rule leads to the default
-    DNS servers, and no rule leads everywhere.
+    """Each network in k8s/ has the exceptions that the code's list of closed networks gives. Each
+    DNS rule leads to the default DNS servers, and no rule opens all addresses.
     """
     blocks, dns = [], []
     for name, spec in shipped():
@@ -180,7 +184,9 @@ def test_the_policies_that_are_shipped_say_the_same() -> None:
 
 
 def test_admission_keeps_the_same_closed() -> None:
-    """The admission policy against a stolen operator token has the same list of closed networks."""
+    """The admission policy against a stolen operator token has the code's list of closed
+    networks.
+    """
     (found,) = [
         variable["expression"]
         for policy in yaml.safe_load_all((K8S / "base/admission-operator.yaml").read_text())
@@ -192,8 +198,8 @@ def test_admission_keeps_the_same_closed() -> None:
 
 @pytest.mark.parametrize("folder", ["base", "hub"])
 def test_namespaces_of_ours_are_closed(folder: str) -> None:
-    """The namespaces of operator and hub deny everything that no policy allows, and every policy
-    names its ports.
+    """The namespaces of the operator and the hub deny everything that no policy allows, and every
+    policy names its ports.
     """
     found = [spec for name, spec in shipped() if name.startswith(f"{folder}/")]
     assert {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]} in found

@@ -9,7 +9,7 @@ from tfcluster_magic.kube.objects.policy import Policy, parse_policy
 
 
 def test_a_policy_is_read_from_yaml() -> None:
-    """A file overrides defaults; an empty one keeps them all."""
+    """A file overrides defaults; an empty file keeps all defaults."""
     assert parse_policy("") == Policy()
     read = parse_policy("defaultImage: registry/x\negress: [10.0.0.0/8]\ngang: true\n")
     assert (read.default_image, read.egress, read.gang) == ("registry/x", ("10.0.0.0/8",), True)

@@ -1,4 +1,6 @@
-"""No field of a spec can set what no user may choose: accounts, nodes, privileges, namespaces."""
+"""Fields of a spec, none of which can set what no user may choose: accounts, nodes, privileges,
+namespaces.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,7 @@ def texts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def altered(value: Any, path: tuple[Any, ...], text: str) -> Any:
-    """Return a model with another text at one place, as if no schema had checked it."""
+    """Return the model with `text` at `path`, as if no schema had checked it."""
     if not path:
         return text
     step, rest = path[0], path[1:]
@@ -119,7 +121,7 @@ KINDS_OF_VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "secret"}
 
 
 def guarded(value: Any, path: str = "") -> dict[str, Any]:
-    """Return the fields of objects that no user may set."""
+    """Return, by path, the fields within `value` that no user may set."""
     found: dict[str, Any] = {}
     steps = enumerate(value) if isinstance(value, list) else value.items()
     for step, inner in steps:
@@ -143,8 +145,8 @@ def made(spec: Spec) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("path", list(texts(FULL)), ids=str)
 def test_no_text_of_a_spec_reaches_what_it_may_not(path: tuple[Any, ...]) -> None:
-    """For any text in a spec, the objects have the same service account, node, privileges, kinds of
-    volumes and namespaces; or the spec is refused.
+    """Whatever a text in a spec is, the spec is refused, or the objects have the same service
+    account, node, privileges, kinds of volumes and namespaces.
     """
     expected = guarded(made(FULL))
     assert "/4/spec/template/spec/serviceAccountName" in expected

@@ -40,20 +40,20 @@ Object = dict[str, Any]
 
 @pytest.fixture(params=RUNS)
 def name(request: pytest.FixtureRequest) -> str:
-    """The name of a golden file."""
+    """Return the name of a golden file."""
     chosen: str = request.param
     return chosen
 
 
 def pods_of(found: list[Object]) -> Iterator[Object]:
-    """The pod specs of a run's Jobs."""
+    """Yield the pod specs of a run's Jobs."""
     for each in found:
         if each["kind"] == "Job":
             yield each["spec"]["template"]["spec"]
 
 
 def test_objects_are_those_of_the_golden_file(name: str, pytestconfig: pytest.Config) -> None:
-    """The objects of a run are those in its reviewed golden file."""
+    """The objects of a run are equal to its reviewed golden file."""
     file = FOLDER / f"{name}.yaml"
     text = golden(made(*RUNS[name]))
     if pytestconfig.getoption("--rewrite"):
@@ -92,8 +92,8 @@ def test_a_run_has_at_most_nine_objects(name: str) -> None:
 
 
 def test_the_tfcluster_owns_all_but_the_parameter_servers(name: str) -> None:
-    """Deleting a TFCluster deletes all its objects; parameter servers end with the tasks that they
-    serve.
+    """The TFCluster owns all objects of its run except the Job of parameter servers, which is owned
+    by the Jobs of the tasks that they serve.
     """
     for each in made(*RUNS[name]):
         owners = each["metadata"]["ownerReferences"]
@@ -151,7 +151,7 @@ def test_pods_are_restricted(name: str) -> None:
 
 
 def test_names_fit_where_they_are_used() -> None:
-    """The longest name and the largest count make host names that DNS allows."""
+    """Even with the longest name and the largest count, host names are short enough for DNS."""
     spec = Spec(replicas=ReplicaSet(evaluator=Replicas(count=1000), worker=Replicas(count=1)))
     longest = "a" * 40
     found = made(
@@ -162,7 +162,7 @@ def test_names_fit_where_they_are_used() -> None:
 
 
 def test_claims_with_any_name_can_be_mounted() -> None:
-    """A claim's name may be longer than a volume's, and have dots."""
+    """A claim's name may be longer than a volume's name may be, and may have dots."""
     for spec in pods_of(made(*RUNS["everything"])):
         names = [volume["name"] for volume in spec["volumes"]]
         assert all(re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", each) for each in names)
@@ -176,8 +176,8 @@ def test_claims_with_any_name_can_be_mounted() -> None:
 
 
 def test_shared_data_is_in_every_task_and_read_only() -> None:
-    """A namespace's shared data is mounted in every task, read-only by volume and mount, unless the
-    run itself has requested it otherwise.
+    """A namespace's shared data is mounted in every task, read-only in the volume and in the mount,
+    unless the run's spec mounts it differently.
     """
     shared = [{"claim": "images", "path": "/mnt/images"}, {"claim": "texts", "path": "/mnt/texts"}]
     policy = parse_policy(f"sharedData: {shared}")
@@ -202,8 +202,8 @@ def test_shared_data_is_in_every_task_and_read_only() -> None:
 
 
 def test_without_claims_the_output_goes_with_the_pod() -> None:
-    """Without a log claim a task can still write output, up to a size; no object of the product can
-    fill a node's disk.
+    """Without a log claim, a task can still write output, up to a limit, so that no object of a run
+    can fill a node's disk.
     """
     policy = Policy(log_claim="", data_claim="", log_size="2Gi")
     (spec, *_) = pods_of(made(run(BETWEEN_GRAPH), policy))
@@ -219,7 +219,7 @@ def test_without_claims_the_output_goes_with_the_pod() -> None:
     "text", ["", "a: {b: [c", "x\ny: z", "{{ 7*7 }}", "\u2028\x7f\x85\ufeff", "'\"\\\n"]
 )
 def test_no_value_becomes_structure(text: str) -> None:
-    """A user's text arrives as that value, and changes nothing else."""
+    """A text of the user arrives as a value, and changes nothing else in the objects."""
     spec = msgspec.structs.replace(
         EVERYTHING,
         env={"X": text},
@@ -236,8 +236,8 @@ def test_no_value_becomes_structure(text: str) -> None:
 
 
 def test_tasks_find_one_another(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The runtime computes from task.json the addresses that the objects have, the same output
-    folder, and which tasks open a port.
+    """From task.json, the runtime computes the same addresses and output folder as the objects
+    have, and which tasks open a port.
     """
     monkeypatch.syspath_prepend(str(RUNTIME))
     from task_config import TaskConfig
@@ -254,8 +254,8 @@ def test_tasks_find_one_another(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_resumed_run_knows_the_old_folder() -> None:
-    """A run that resumes another one reads the checkpoints in the other run's folder on the log
-    volume.
+    """A run that resumes an earlier run reads the checkpoints in the earlier run's folder on the
+    log volume.
     """
     described = msgspec.json.decode(made(*RUNS["collective"])[0]["data"]["task.json"])
     assert described["resumeFrom"] == "/log/digits/1"
@@ -302,7 +302,7 @@ def test_a_large_program_needs_a_workspace() -> None:
 
 
 def test_an_altered_program_is_refused() -> None:
-    """A program that does not match its checksum does not reach a pod."""
+    """A program that does not match its checksum is refused before it reaches a pod."""
     altered = msgspec.structs.replace(inline({"train.py": b"print(1)\n"}), sha256="0" * 64)
     with pytest.raises(TFClusterError, match="was altered"):
         made(run(msgspec.structs.replace(BETWEEN_GRAPH, program=altered)), Policy())

@@ -89,7 +89,7 @@ def test_the_definition_follows_the_conventions_of_kubernetes() -> None:
 
 def test_a_schedule_is_read_as_it_was_written() -> None:
     """Rules, template, launch arguments and requests are converted; the status starts at the
-    creation.
+    object's creation.
     """
     read = schedule_resource.read(stored(SCHEDULE), NOW)
     assert read.rules == replace(SCHEDULE.rules, deadline=90.0)
@@ -144,8 +144,8 @@ def test_a_status_is_read_as_it_was_written() -> None:
 
 
 def test_a_status_stays_below_its_limit() -> None:
-    """A status keeps the newest hundred due times. If it is too large, the reasons of the oldest
-    ones are dropped first.
+    """A status keeps the newest hundred due times. If the status is too large, the reasons of the
+    oldest due times are dropped first.
     """
     why = Message("ScheduleNotLaunched", {"why": "x" * 3000})
     many = tuple(
@@ -163,8 +163,8 @@ def test_a_status_stays_below_its_limit() -> None:
 
 @pytest.mark.parametrize("said", [{"cursorTime": "2026-01-01T00:00:00Z", "failures": "many"}])
 def test_a_status_that_cannot_be_read_launches_nothing(said: dict[str, Any]) -> None:
-    """If a status cannot be read, past results are unknown: the schedule says so and launches no
-    past due time.
+    """If a status cannot be read, past results are unknown. The schedule reports this and launches
+    no past due time.
     """
     read = schedule_resource.read({**stored(SCHEDULE), "status": said}, NOW)
     assert "cannot be read" in read.status.problem and read.status.cursor > NOW + 1e9
@@ -186,7 +186,7 @@ def test_a_cached_schedule_decides_as_the_whole_one() -> None:
 
 def test_a_copy_of_a_manifest_repeats_nothing() -> None:
     """Requests from before the object's creation are ignored. Later requests are carried out, even
-    if the client's clock is slow, with numbers above the existing ones.
+    if the client's clock is slow; they get numbers above the existing numbers.
     """
     old = stored(SCHEDULE)
     before = schedule_resource.read(old, NOW)

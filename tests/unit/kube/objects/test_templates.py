@@ -1,4 +1,4 @@
-"""Templates as text with marks: a value is read again from the output, and stays a value."""
+"""Values in templates, which the YAML output gives back unchanged."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from tfcluster_magic.kube.objects import templates
     )
 )
 def test_what_templates_print_is_read_again(value: object) -> None:
-    """A value that passes through the filter `json` or `yaml` comes out of YAML as it was."""
+    """A value that is printed by the filter `json` or `yaml` is unchanged when the YAML is read
+    again.
+    """
     assert templates.load_yaml(templates.as_json(value)) == value
     assert templates.load_yaml(templates.as_yaml({"a": value})) == {"a": value}
 
 
 def test_values_of_a_template_are_its_own() -> None:
-    """A template's text is read once, and no value of one rendering occurs in another: not by
-    changes in the caller, and not by a text that looks like a mark.
+    """A template's text is read once, and no value of one rendering occurs in another, neither
+    after a change of the caller's objects nor by a text that looks like the mark of a value.
     """
     words = {"metadata": {"name": "\ue0000"}, "selector": {"a": "\ue0001"}, "port": 7}
     made = templates.render_object("kubernetes/service.yaml.j2", **words)
@@ -39,7 +41,7 @@ def test_values_of_a_template_are_its_own() -> None:
 
 
 def test_templates_print_filtered_values_alone() -> None:
-    """A template that prints a value as it is does not render."""
+    """A template that prints a value without a filter is refused."""
     bare = templates._marking().from_string("name: {{ name }}")
     with pytest.raises(TypeError, match="must pass through"):
         bare.render(name="x\nkind: Secret")

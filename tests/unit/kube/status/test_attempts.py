@@ -1,4 +1,4 @@
-"""The attempt of a task for each pod; no end of an attempt is skipped."""
+"""The attempts of a task, which follow from its pods; the end of each attempt is reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ def end(name: str) -> TaskExit:
 
 
 def test_a_new_pod_is_the_next_attempt() -> None:
-    """Pods of an index are attempts 1, 2, ... in their order; an end is kept until the next pod."""
+    """Pods of an index are attempts 1, 2, ... in their order; the end of a pod is kept until the
+    next pod exists.
+    """
     watched = observer()
     first = recorded("running", uid="a")
     assert watched.observe(RUNNING, [first], job(), NOW).tasks["worker-0"].attempt == 1
@@ -28,7 +30,9 @@ def test_a_new_pod_is_the_next_attempt() -> None:
 
 
 def test_a_group_restart_counts_every_member() -> None:
-    """Pods that a group restart ends are of the old attempt, the following pods of the new one."""
+    """Pods that a group restart ends belong to the old attempt; the following pods belong to the
+    new attempt.
+    """
     watched = observer(2)
     watched.observe(RUNNING, [recorded("failed"), recorded("running", index=1)], job(), NOW)
     again = Status(
@@ -37,7 +41,8 @@ def test_a_group_restart_counts_every_member() -> None:
         attempt=2,
         restarts={"worker-0": 1, "worker-1": 1},
     )
-    early = recorded("retried", uid="early")  # the Job was faster than the decision
+    # the Job replaced the failed pod before the operator decided on a group restart
+    early = recorded("retried", uid="early")
     pods = [recorded("failed"), early, recorded("running", index=1)]
     assert watched.observe(again, pods, job(), NOW).tasks["worker-0"].attempt == 2
     watched.set_back(["worker-0", "worker-1"], again)
@@ -56,15 +61,17 @@ def test_a_group_restart_counts_every_member() -> None:
 def test_a_restarted_operator_knows_which_attempt_a_pod_is(
     jobs: dict[TaskType, Object], attempt: int
 ) -> None:
-    """After a restart a pod has the wanted attempt, unless its group is still being ended."""
+    """After a restart of the operator, a pod belongs to the attempt in the record, unless its group
+    is still being ended.
+    """
     status = Status(phase=Phase.RUNNING, reason=Reason.HEALING, attempt=2, restarts={"worker-0": 1})
     seen = observer().observe(status, [recorded("running")], jobs, NOW).tasks["worker-0"]
     assert (seen.attempt, seen.alive) == (attempt, True)
 
 
 def test_a_restarted_operator_judges_no_end_twice() -> None:
-    """An end in the record keeps its attempt; an end that the record lacks belongs to the wanted
-    attempt.
+    """An end in the record keeps its attempt; an end that the record lacks belongs to the record's
+    current attempt.
     """
     failure = TaskFailure(task="worker-0", attempt=1, exit=end("failed"))
     status = Status(
@@ -80,7 +87,9 @@ def test_a_restarted_operator_judges_no_end_twice() -> None:
 
 
 def pod(name: str, number: int) -> Object:
-    """Return a recorded pod of the only task by number, created whole seconds after the last."""
+    """Return a recorded pod of the only task; pod `number` is created whole seconds after the pod
+    before.
+    """
     made = recorded(name, uid=f"pod-{number}")
     made["metadata"]["creationTimestamp"] = f"2026-11-21T20:15:{number:02}Z"
     made["metadata"]["annotations"]["batch.kubernetes.io/job-index-failure-count"] = str(number - 1)
@@ -88,7 +97,7 @@ def pod(name: str, number: int) -> Object:
 
 
 def attempts(watched: RunObserver, status: Status, pods: list[Object]) -> list[tuple[int, bool]]:
-    """Return the attempt of the only task and whether it lives, in two successive turns."""
+    """Return, for two successive turns, the attempt of the only task and whether the task lives."""
     seen = [watched.observe(status, pods, job(), NOW).tasks["worker-0"] for _turn in range(2)]
     return [(task.attempt, task.alive) for task in seen]
 
@@ -96,7 +105,9 @@ def attempts(watched: RunObserver, status: Status, pods: list[Object]) -> list[t
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("met", [True, False])
 def test_an_end_that_is_seen_late_is_told_before_the_next_attempt(met: bool, order: int) -> None:
-    """A failed pod and its successor, seen together in any order, are two attempts, end first."""
+    """If a failed pod and its successor are seen together, in any order, the first attempt's end is
+    reported before the second attempt.
+    """
     watched = observer()
     if met:
         watched.observe(RUNNING, [pod("running", 1)], job(), NOW)
@@ -105,7 +116,9 @@ def test_an_end_that_is_seen_late_is_told_before_the_next_attempt(met: bool, ord
 
 
 def test_an_end_that_nobody_saw_is_told_before_the_next_attempt() -> None:
-    """A pod that is gone when its Job's next one exists was an attempt that was killed."""
+    """If a pod is gone when its Job's next pod exists, the attempt of the first pod counts as
+    killed.
+    """
     watched = observer()
     watched.observe(RUNNING, [pod("running", 1)], job(), NOW)
     later = [pod("running", 2)]
@@ -113,7 +126,7 @@ def test_an_end_that_nobody_saw_is_told_before_the_next_attempt() -> None:
 
 
 def test_of_several_attempts_that_are_seen_at_once_each_end_is_told() -> None:
-    """Two ends and a third pod, seen at once, are reported one after the other."""
+    """If two ends and a third pod are seen at once, they are reported one after the other."""
     watched = observer()
     watched.observe(RUNNING, [pod("running", 1)], job(), NOW)
     pods = [pod("failed", 1), pod("oom", 2), pod("running", 3)]
@@ -122,7 +135,9 @@ def test_of_several_attempts_that_are_seen_at_once_each_end_is_told() -> None:
 
 
 def test_a_restarted_operator_knows_the_attempt_after_an_end_on_record() -> None:
-    """A pod found while the failure before it is investigated is the attempt after that failure."""
+    """A pod that is found while an earlier failure is investigated belongs to the attempt after
+    that failure.
+    """
     failure = TaskFailure(task="worker-0", attempt=1, exit=end("failed"))
     status = Status(phase=Phase.RUNNING, reason=Reason.INVESTIGATING, failures=(failure,))
     pods = [pod("failed", 1), pod("running", 2)]

@@ -55,8 +55,9 @@ SENTENCES = {
     "claim-unbound-no-class": "worker-0 waits: the claim data asks for the storage class "
     "no-such-class, which does not exist: make the claim again with a class of "
     "`kubectl get storageclass`.",
-    "claim-unbound-no-provisioner": "worker-0 waits: the claim data has no volume yet: "
-    "example.org/nobody, which makes it, has not done so; ask the administrator whether it runs.",
+    "claim-unbound-no-provisioner": "worker-0 waits: the claim data has no volume yet, "
+    "because its provisioner example.org/nobody has not created one: ask the administrator whether "
+    "the provisioner runs.",
     "claim-one-pod-only": "worker-1 waits: the claim data serves one pod at a time "
     "(ReadWriteOncePod) and another uses it: use a claim that is ReadWriteMany.",
     "claim-on-another-node": "worker-0 waits: the volume of the claim data is on one node only, "
@@ -95,7 +96,7 @@ def test_who_runs_or_has_ended_does_not_wait(cause: str) -> None:
 
 
 def test_every_recording_is_told() -> None:
-    """Every recorded cause has a message in this test."""
+    """Every recorded cause has an expected message in this file, except those in NOTHING."""
     assert {path.stem for path in RECORDED.glob("*.json")} == {*SENTENCES, *NOTHING}
 
 
@@ -109,7 +110,7 @@ def test_every_cause_is_told_in_chinese(cause: str) -> None:
 
 
 class Counted(dict[str, Any]):
-    """Answers that count their lookups."""
+    """A mapping of answers that counts its lookups."""
 
     looked_for = 0
 
@@ -123,8 +124,8 @@ class Counted(dict[str, Any]):
 
 
 def test_what_waits_alike_is_one_question() -> None:
-    """600 pods that wait silently on one node cause one request, whose answer serves all of them
-    without a lookup through all the others.
+    """If 600 pods wait on one node without a reason, one request is sent. Its answer is used for
+    each of these pods, without a search through the others.
     """
     seen = recorded("secret-file-missing")
     asked, read = seen["pods"][0], seen["events"][seen["pods"][0]["metadata"]["uid"]]
@@ -148,14 +149,14 @@ def test_what_waits_alike_is_one_question() -> None:
 
 @pytest.mark.parametrize("cause", ["no-cpu", "image-missing", "claim-missing", "running"])
 def test_a_pod_that_says_why_is_not_asked(cause: str) -> None:
-    """Nothing is requested for pods that state why they wait, or that run."""
+    """Nothing is requested about pods that state why they wait, or that run."""
     seen = recorded(cause)
     assert waiting_reasons.open_questions(seen["pods"], seen["jobs"], LATER) == []
 
 
 @pytest.mark.parametrize("cause", ["quota", "limit-range", "webhook-down", "pod-security"])
 def test_a_job_without_its_pods_is_asked(cause: str) -> None:
-    """A Job without pods is asked for its reason once it is a second old."""
+    """If a Job has no pods one second after its creation, the reason is requested."""
     seen = recorded(cause)
     assert ("Job", "digits-1-worker") in [
         (each.kind, each.name)
@@ -197,7 +198,9 @@ def test_the_scheduler_may_have_several_reasons(words: str) -> None:
 
 
 def test_room_that_others_use_is_said_to_be_theirs() -> None:
-    """A pod that would fit on an empty node waits for others; free amounts are shown if known."""
+    """If a pod would fit on an empty node, the message says that other pods use the resources; free
+    amounts are shown if they are known.
+    """
     seen = recorded("no-cpu")
     for pod in seen["pods"]:
         pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1500m"}}
@@ -213,7 +216,7 @@ def test_room_that_others_use_is_said_to_be_theirs() -> None:
 
 
 def test_a_long_fetch_is_told() -> None:
-    """An image that takes long is reported as being pulled."""
+    """An image whose download takes long is reported as being pulled."""
     seen = recorded("secret-file-missing")
     uid = seen["pods"][0]["metadata"]["uid"]
     pulling = {"type": "Normal", "reason": "Pulling", "message": "Pulling image", "count": 1}

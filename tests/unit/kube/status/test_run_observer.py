@@ -60,8 +60,8 @@ def test_causes(name: str, asked: bool, cause: Cause, code: int | None) -> None:
 
 
 def test_a_pod_holds_what_it_asks_for_from_its_node_on() -> None:
-    """The hours of a pod count with its cores from its binding to a node, also after its end; a pod
-    without a node has none.
+    """The hours of a pod count its requested cores from its binding to a node on; both values stay
+    known after the pod is gone. A pod without a node has no hours.
     """
     watching = observer(2)
     pods = [recorded("running"), recorded("unschedulable", index=1)]
@@ -75,7 +75,9 @@ def test_a_pod_holds_what_it_asks_for_from_its_node_on() -> None:
 
 
 def test_ends_keep_what_helps() -> None:
-    """A failure keeps its last lines; a container that never ran keeps the runtime's message."""
+    """The record of a failure has the last lines of the task; for a container that never ran, it
+    has the container runtime's message.
+    """
     assert end("failed").last_lines[-1] == "ValueError: shapes do not match"
     assert "/no/such/python" in end("start-error").detail
     assert end("evicted-disk").detail == "it wrote more than 5Mi to the volume s"
@@ -93,8 +95,8 @@ def test_ends_keep_what_helps() -> None:
     ],
 )
 def test_disruptions(reason: str, cause: Cause) -> None:
-    """The reason in a condition DisruptionTarget gives the cause of a pod's end, also before the
-    end.
+    """The reason in the pod's condition DisruptionTarget gives the cause of the pod's end, also
+    before the end.
     """
     pod = recorded("evicted")
     (found,) = [c for c in pod["status"]["conditions"] if c["type"] == exit_status.DISRUPTION]
@@ -139,8 +141,8 @@ RUNTIME = (
 def test_what_a_busy_node_could_not_start_is_tried_again(
     reason: str, words: str, cause: Cause
 ) -> None:
-    """Errors of image or command are final; a container runtime that was late or lost a task is
-    retried.
+    """Errors of the image or the command are final. If the container runtime was late or lost a
+    task, the task is started again.
     """
     pod = recorded("start-error")
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
@@ -151,8 +153,8 @@ def test_what_a_busy_node_could_not_start_is_tried_again(
 
 
 def test_a_container_whose_end_nobody_saw_was_lost() -> None:
-    """If the shim of a container was killed, containerd reports 255, which counts as lost; a
-    program that exits with 255 is reported by its own task.
+    """If the shim of a container was killed, containerd reports exit code 255, and the task counts
+    as lost. If the program itself exits with 255, the task's own message says so.
     """
     silent, told = recorded("failed-silent"), recorded("failed")
     for pod in (silent, told):
@@ -163,7 +165,7 @@ def test_a_container_whose_end_nobody_saw_was_lost() -> None:
 
 
 def test_a_node_that_turns_a_pod_away_is_a_disruption() -> None:
-    """A pod that its node did not admit ended by eviction, without a container."""
+    """A pod that its node did not admit counts as evicted; it never had a container."""
     pod = recorded("unschedulable", phase="Failed", reason="OutOfcpu", message="no room")
     told = exit_status.pod_exit(pod, asked=False, now=NOW)
     assert (told.cause, told.detail) == (Cause.EVICTED, "OutOfcpu: no room")
@@ -197,15 +199,15 @@ def test_states(name: str, state: TaskState, ready: bool) -> None:
     ],
 )
 def test_a_pod_alone_tells_since_when(name: str, state: TaskState, dated: bool) -> None:
-    """A task's state and the time of its last change come only from its pod."""
+    """The state of a task, and the time since when it has this state, come only from its pod."""
     told, since = task_in_pod(recorded(name), NOW)
     assert told is state
     assert (since is not None and 0 < since < NOW) is dated
 
 
 def test_a_server_is_idle_since_its_readiness_ended() -> None:
-    """An In-Graph server is idle since its readiness ended, never before it ran; a program never
-    is.
+    """An In-Graph server counts as idle since its readiness ended, but not before it has run. A
+    program never counts as idle.
     """
     pod = recorded("ready-in-use")
     since = epoch_seconds(exit_status.container_status(pod)["state"]["running"]["startedAt"])
@@ -256,7 +258,7 @@ def test_completed_indexes() -> None:
 
 
 def test_trimming_keeps_the_original() -> None:
-    """A cache keeps a third of a pod at most, and does not change the original."""
+    """A cache keeps at most a third of a pod, and does not change the original."""
     whole = json.loads((PODS / "oom.json").read_text())
     before = copy.deepcopy(whole)
     kept = decoding.trim_pod(whole)

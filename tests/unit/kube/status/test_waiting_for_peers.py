@@ -1,4 +1,4 @@
-"""Tasks that wait for other tasks, and the messages of running tasks about it."""
+"""Tasks that wait for other tasks, and the messages that running tasks print about their wait."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tfcluster_magic.lifecycle.messages import sentences
 
 
 def ps_and_worker(*, started: bool) -> dict[str, Any]:
-    """Return recorded pods of a running worker, and of a parameter server that may run."""
+    """Return recorded pods of a running worker and of a parameter server, which runs if
+    `started`.
+    """
     seen = recorded("running")
     worker, job = seen["pods"][0], seen["jobs"][0]
 
@@ -43,7 +45,7 @@ LINES = {
     "waiting for the address of digits-1-chief-0.digits-1 and 3 more": "it waits for the address "
     "of chief-0",
     "I tensorflow/x.cc] CreateSession still waiting for response from worker: "
-    "/job:worker/replica:0/task:1": "TensorFlow in it gets no answer from worker-1",
+    "/job:worker/replica:0/task:1": "its TensorFlow gets no answer from worker-1",
     "hello": "it runs and has not opened its port yet: importing TensorFlow takes a while",
 }
 
@@ -66,7 +68,9 @@ def test_an_address_that_came_is_not_waited_for(after: str) -> None:
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_task_that_runs_says_whom_it_waits_for(line: str) -> None:
-    """The output of a task with a closed port names the missing peer, or a failed name lookup."""
+    """The message about a task with a closed port comes from the task's output, and names the
+    missing peer or the failed name lookup.
+    """
     seen = ps_and_worker(started=False)
     asked = waiting_reasons.open_questions(seen["pods"], seen["jobs"], LATER)
     assert [(each.kind, each.name[:11]) for each in asked] == [("log", "digits-1-ps")]

@@ -60,7 +60,9 @@ def test_durations_are_read_as_people_write_them() -> None:
 
 
 def test_a_valid_spec_survives_json() -> None:
-    """A valid spec is the same after JSON, whose names are camelCase."""
+    """A valid spec is unchanged after it is written as JSON and read again; names in JSON are
+    camelCase.
+    """
     spec = validate({"program": CELL, "lifecycle": {"reclaimAfter": 5}})
     raw = msgspec.json.encode(spec)
     assert b"reclaimAfter" in raw
@@ -71,7 +73,7 @@ def test_a_valid_spec_survives_json() -> None:
     "name", ["", "Digits", "digits-2", "-a", "a_b", "x" * 41, "1a", "a-", "a\n"]
 )
 def test_bad_names_are_refused_with_the_rule(name: str) -> None:
-    """A name that cannot be a host name, or looks like a run, is refused."""
+    """A name that cannot be a host name, or that could be the name of a run, is refused."""
     with pytest.raises(InvalidRequest, match="lower-case"):
         validate_name(name)
 
@@ -112,8 +114,8 @@ def test_the_schema_is_exported() -> None:
 
 
 def test_texts_count_by_their_bytes() -> None:
-    """Environment, arguments and a program in the record may have 64 KiB together, which is a third
-    as many letters of three bytes. The refusal has the requested size and a remedy.
+    """Environment, arguments and a program in the record may have 64 KiB together; a letter of
+    three bytes counts as three. The refusal has the size of the request and a remedy.
     """
     others = len("A") + len("cell") + len("cell.py") + 4 * AROUND
     exact = {"env": {"A": "x" * (PAYLOAD_BYTES - others)}, "program": CELL}

@@ -1,4 +1,4 @@
-"""An operator with runs that wait for others, on a server that stores objects."""
+"""An operator with runs that wait for other runs, on a server that stores objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfcluster_magic.spec import AwaitedOutcome, Dependency
 def launch(
     world: World, name: str, *after: str, until: AwaitedOutcome = AwaitedOutcome.SUCCESS
 ) -> None:
-    """POST a run that waits for others."""
+    """POST a run that waits for the runs `after`."""
     awaited = tuple(Dependency(run=run, until=until) for run in after)
     cluster, _dash, number = name.rpartition("-")
     made = custom_resource.write(cluster, int(number), replace(spec(), after=awaited))
@@ -28,8 +28,8 @@ def waits(world: World, name: str, words: str) -> dict[str, Any]:
 
 
 def test_a_run_waits_without_objects_and_starts_at_the_success_of_another(world: World) -> None:
-    """Until the awaited run is done, the operator creates nothing for the waiting run and sends no
-    requests for it.
+    """Until the awaited run has succeeded, the operator creates nothing for the waiting run and
+    sends no requests about it.
     """
     launch(world, "train-1", "digits-1")
     waits(world, "train-1", "there is no run digits-1 yet")
@@ -49,8 +49,8 @@ def test_a_run_waits_without_objects_and_starts_at_the_success_of_another(world:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_deleted_run_ends_the_wait(world: World, restarted: bool) -> None:
-    """A run fails if the awaited run is deleted while no operator runs, even if it is created
-    again.
+    """A run fails if the awaited run is deleted, also while no operator runs, even if the awaited
+    run is created again.
     """
     up(world)
     launch(world, "train-1", "digits-1", until=AwaitedOutcome.END)
@@ -83,7 +83,7 @@ def test_a_done_wait_stays_done_when_the_operator_restarts(world: World) -> None
 
 
 def test_runs_that_wait_for_each_other_end(world: World) -> None:
-    """Three runs that wait for each other all end with a reason, and so does one that waits for
+    """Three runs that wait for each other all end with a reason, and so does a run that waits for
     itself.
     """
     for name, other in (("a-1", "b-1"), ("b-1", "c-1"), ("c-1", "a-1"), ("self-1", "self-1")):
@@ -95,7 +95,9 @@ def test_runs_that_wait_for_each_other_end(world: World) -> None:
 
 
 def test_a_chain_ends_at_once_when_its_first_run_is_stopped(world: World) -> None:
-    """In a long chain, each run fails because of the one before it; a stopped run is Stopped."""
+    """In a long chain, each run fails because of the run before it; the stopped run itself is
+    Stopped.
+    """
     up(world)
     names = [f"step-{number}" for number in range(1, 13)]
     for before, name in zip(["digits-1", *names], names, strict=False):

@@ -1,4 +1,6 @@
-"""Records that became invalid because their spec was changed; a policy refuses none of them."""
+"""Records that became invalid because their spec was changed, and started runs, which a stricter
+policy does not end.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from tfcluster_magic.kube.objects.policy import Policy
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_run_whose_spec_became_wrong_ends(world: World, restarted: bool) -> None:
-    """A run whose spec became invalid fails with its problems: its Jobs are suspended, its history
-    stays, and it ends once its tasks are gone.
+    """A run whose spec became invalid fails with its problems. Its Jobs are suspended, its history
+    stays, and it has ended once its tasks are gone.
     """
     up(world, ps=1)
     before = world.status("digits-1")
@@ -63,8 +65,8 @@ def test_a_later_policy_refuses_no_run_that_has_begun(world: World) -> None:
 
 LINE = "print('step', step)  # of an ordinary program\n"
 OLD_TEXT = LINE * (65_400 // len(LINE))
-"""Less than 64 KiB, but more in etcd because of quotation marks and line ends, so that a release
-which counts these refuses it.
+"""A text of less than 64 KiB. Quotation marks and line ends need more bytes in etcd, so a release
+that counts these bytes refuses it.
 """
 
 
@@ -92,14 +94,14 @@ def test_a_run_that_an_earlier_release_took_goes_on(world: World, restarted: boo
 
 
 def test_a_new_record_of_that_size_is_refused(world: World) -> None:
-    """A new record has to keep the limits of a launch."""
+    """A new record that exceeds the limits of a launch is refused."""
     world.server.put(f"{RUNS}/digits-1", {"spec": {"program": {"inline": OLD_TEXT}}})
     assert "64 KiB together" in world.phase("digits-1", "Failed")["message"]
 
 
 def test_a_wrong_checksum_fails_a_run_at_once(world: World) -> None:
-    """A run whose program differs from its stated checksum is Failed before any object is created,
-    and the message has the real checksum.
+    """A run whose program does not match the checksum in its spec is Failed before any object is
+    created, and the message has the real checksum.
     """
     spec = {"program": {"inline": "print(1)\n", "sha256": "0" * 64}}
     world.server.put(f"{RUNS}/digits-1", {"spec": spec})
@@ -135,8 +137,8 @@ def test_a_program_that_is_no_snapshot_is_told(world: World) -> None:
 def test_a_program_by_hand_says_what_runs_without_its_text(
     world: World, program: dict[str, Any]
 ) -> None:
-    """Caches keep no program, but a run with a program is still read as one at each turn and by
-    each operator.
+    """Caches keep no program, but at each turn, and by each operator, a run with a hand-written
+    program is still read as a run with this program.
     """
     spec = {"program": program, "replicas": {"worker": {"count": 1}}}
     world.server.put(f"{RUNS}/digits-1", {"spec": spec})
@@ -149,7 +151,9 @@ def test_a_program_by_hand_says_what_runs_without_its_text(
 
 
 def test_files_that_are_no_base64_are_named(world: World) -> None:
-    """The problems of a program in the record are reported unchanged."""
+    """If a file of a program in the record is not valid base64, the run fails, and the message says
+    so.
+    """
     program = {"files": {"train.py": "?"}, "entrypoint": "train.py"}
     world.server.put(f"{RUNS}/digits-1", {"spec": {"program": program}})
     assert "base64" in world.phase("digits-1", "Failed")["message"]

@@ -36,7 +36,9 @@ def test_a_run_becomes_its_objects(world: World) -> None:
 
 
 def test_a_deleted_run_is_forgotten(world: World) -> None:
-    """A deleted run leaves nothing, and no object is created for it any more."""
+    """A deleted run leaves nothing in the operator, and no object is created for this run any
+    more.
+    """
     up(world, ps=1)
     world.server.remove(f"{RUNS}/digits-1")
     assert world.server.names("jobs") == world.server.names("pods") == []
@@ -46,8 +48,8 @@ def test_a_deleted_run_is_forgotten(world: World) -> None:
 
 
 def test_success_counts_from_the_end_of_the_work(world: World) -> None:
-    """A run that ended without an operator has the real time of its end, and its ps is reclaimed at
-    once.
+    """A run that ended while no operator was running has the real time of its end, and its ps is
+    reclaimed at once.
     """
     up(world, ps=1, reclaim_after=60.0)
     world.rest()
@@ -66,7 +68,9 @@ def test_success_counts_from_the_end_of_the_work(world: World) -> None:
 
 
 def test_a_failure_ends_everything(world: World) -> None:
-    """A failed program fails the run, with its last line as message, and suspends other Jobs."""
+    """If a program fails, its run fails with the program's last line as message, and the other Jobs
+    are suspended.
+    """
     up(world, ps=1)
     world.pod("digits-1-worker", "failed", 0, "digits-1-worker-0-first")
     status = world.phase("digits-1", "Failed")
@@ -77,15 +81,16 @@ def test_a_failure_ends_everything(world: World) -> None:
 
 
 def test_a_group_restarts_by_its_lever(world: World) -> None:
-    """A group without ps that lost a worker is suspended, and resumed as attempt 2 once all pods
-    are gone.
+    """If a group of workers without a ps loses a worker, the group's Job is suspended, and resumed
+    as attempt 2 once all pods are gone.
     """
     up(world, workers=2)
     world.pod("digits-1-worker", "deleted", 0, "digits-1-worker-0-first")
     wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is True)
     pods = "/api/v1/namespaces/a/pods"
     world.server.remove(f"{pods}/digits-1-worker-0-first")
-    time.sleep(0.5)  # nothing shows that the operator has looked; it would have resumed by now
+    # the operator gives no sign that it saw the removal, but would have resumed the Job by now
+    time.sleep(0.5)
     assert world.job("digits-1-worker")["spec"]["suspend"] is True
     world.server.remove(f"{pods}/digits-1-worker-1-first")
     wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is False)
@@ -95,14 +100,16 @@ def test_a_group_restarts_by_its_lever(world: World) -> None:
         world.pod("digits-1-worker", "running", index)
     status = world.wait("digits-1", lambda s: s["counts"]["worker"].get("running") == 2)
     assert (status["attempt"], status["heals"]) == (2, 1)
-    world.operate()  # a new operator sees the same
-    time.sleep(1)  # nothing shows that the new operator has looked
+    world.operate()  # a new operator must come to the same result
+    time.sleep(1)  # the new operator gives no sign that it has handled the run
     assert world.status("digits-1")["restarts"] == status["restarts"]
     assert world.job("digits-1-worker")["spec"]["suspend"] is False
 
 
 def test_a_pod_that_somebody_deletes_is_a_disruption(world: World) -> None:
-    """A pod deleted in an active run gets the condition that reports the disruption to its Job."""
+    """If a pod of an active run is deleted, the operator sets the pod's condition that reports the
+    disruption to its Job.
+    """
     up(world, workers=2, ps=1)
     where = "/api/v1/namespaces/a/pods/digits-1-worker-0-first"
     world.pod("digits-1-worker", "deleting", 0, "digits-1-worker-0-first")
@@ -126,14 +133,15 @@ def test_pods_of_a_lost_node_have_failed(world: World) -> None:
 
 
 def test_what_an_earlier_run_left_is_waited_for(world: World) -> None:
-    """A run that finds objects of an earlier one with its name waits, reports it, and adopts
-    nothing.
+    """If objects of an earlier run with the same name are left, a run waits, reports this, and
+    adopts nothing.
     """
     up(world)
     world.rest()
     job = copy.deepcopy(world.job("digits-1-worker"))
     world.server.remove(f"{RUNS}/digits-1")
-    world.server.put(f"{JOBS}/digits-1-worker", job)  # the garbage collector has not run yet
+    # the garbage collector has not deleted this Job yet
+    world.server.put(f"{JOBS}/digits-1-worker", job)
     world.launch("digits-1")
     world.operate()
     status = world.wait("digits-1", lambda s: s.get("message"))
@@ -157,7 +165,7 @@ def test_an_object_in_the_way_is_never_adopted(world: World) -> None:
 
 
 def test_a_job_that_somebody_deletes_is_not_made_again(world: World) -> None:
-    """A run whose Job was deleted fails with that message; the Job is not created again."""
+    """A run whose Job was deleted fails, and the message says so; the Job is not created again."""
     up(world, ps=1)
     world.server.remove(f"{JOBS}/digits-1-ps")
     status = world.phase("digits-1", "Failed")
@@ -196,7 +204,7 @@ def test_a_refusal_is_told_and_tried_again(world: World) -> None:
 
 
 def test_an_api_that_is_away_changes_nothing(world: World) -> None:
-    """While the API answers with errors nothing is lost, and afterwards the run continues."""
+    """While the API answers with errors, nothing is lost; afterwards, the run continues."""
     up(world, ps=1, reclaim_after=0.0)
     away = Refusal(503, "ServiceUnavailable", "the database is away")
     refused = []
@@ -229,7 +237,8 @@ def test_another_writer_is_never_overwritten(world: World) -> None:
     up(world)
     run = copy.deepcopy(world.run("digits-1"))
     run["status"]["heals"] = 2
-    with world.server.changed:  # before the operator can have received it
+    # the lock holds the run's change back from the operator until the pod has failed
+    with world.server.changed:
         world.server.put(f"{RUNS}/digits-1", run)
         world.pod("digits-1-worker", "failed", 0, "digits-1-worker-0-first")
     assert world.phase("digits-1", "Failed")["heals"] == 2
@@ -239,7 +248,7 @@ def test_who_does_not_lead_does_nothing(world: World) -> None:
     """An operator that lost its Lease writes and creates nothing."""
     world.leads = False
     world.launch("digits-1")
-    time.sleep(0.5)  # nothing shows that the operator does nothing; a Job would exist by now
+    time.sleep(0.5)  # a leading operator would have created a Job by now
     assert world.status("digits-1") == {}
     assert world.server.names("jobs") == []
 
@@ -271,7 +280,7 @@ def test_admission_is_asked_before_anything_is_made(world: World) -> None:
 def test_records_and_objects_go_in_their_time(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The objects of a finished run are deleted first, its record after keepFor."""
+    """The objects of a finished run are deleted first; its record is deleted after `keepFor`."""
     monkeypatch.setattr("tfcluster_magic.operator.reconcile.retention.OBJECTS_STAY", 1.0)
     up(world, keep_for=600.0)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
@@ -280,13 +289,16 @@ def test_records_and_objects_go_in_their_time(
     assert world.server.names("services") == world.server.names("configmaps") == []
     run = copy.deepcopy(world.run("digits-1"))
     assert run["status"]["phase"] == "Succeeded"
-    run["spec"]["lifecycle"]["keepForSeconds"] = 1  # so the record's time has passed
+    # keepFor is over now, so the record is due for deletion
+    run["spec"]["lifecycle"]["keepForSeconds"] = 1
     world.server.put(f"{RUNS}/digits-1", run)
     wait_until(lambda: world.server.names("tfclusters") == [])
 
 
 def test_statuses_are_written_together(world: World) -> None:
-    """A hundred pods that become ready one by one cause few writes, and the last is written."""
+    """A hundred pods that become ready one after the other cause few writes, and the last state is
+    written.
+    """
     world.launch("digits-1", workers=100)
     wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
     before = len(world.server.calls)
@@ -300,7 +312,9 @@ def test_statuses_are_written_together(world: World) -> None:
 
 
 def test_tasks_have_what_caches_leave_out(world: World) -> None:
-    """Environment, arguments and program are read again when the tasks of a run are created."""
+    """Caches leave out environment, arguments and program; when the tasks of a run are created,
+    these are read again.
+    """
     asked = spec()
     assert asked.program is not None
     program = replace(asked.program, arguments=("--epochs", "3"))

@@ -1,4 +1,4 @@
-"""Records in deletion that a finalizer keeps."""
+"""Records that are being deleted, and records that a finalizer keeps during their deletion."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WHERE = f"{RUNS}/digits-1"
 
 
 def delete(world: World, propagation: str = "Background", *finalizers: str) -> None:
-    """Delete the record as a user who may patch its metadata first."""
+    """Delete the record, after adding `finalizers`, as a user may who can patch its metadata."""
     api = world.server.api()
     api.merge(WHERE, {"metadata": {"finalizers": list(finalizers)}})
     api.delete(WHERE, propagation=propagation)
@@ -31,8 +31,8 @@ def ends(world: World) -> None:
 
 @pytest.mark.parametrize("kept", [(HOLD,), (HOLD, "orphan"), ("kubernetes.io/hold",)])
 def test_a_finalizer_keeps_the_record_and_no_task(world: World, kept: tuple[str, ...]) -> None:
-    """When a run's record is deleted its tasks end, whatever finalizer keeps the record. The record
-    reports the deletion and no failure, and its other objects are deleted.
+    """When a run's record is deleted, the run's tasks end, whatever finalizer keeps the record. The
+    record reports the deletion and no failure, and the run's other objects are deleted.
     """
     up(world, ps=1, workers=2)
     delete(world, "Background", *kept)
@@ -49,8 +49,8 @@ def test_a_finalizer_keeps_the_record_and_no_task(world: World, kept: tuple[str,
 
 
 def test_a_record_that_goes_after_its_tasks_is_stopped_with_them(world: World) -> None:
-    """With `kubectl delete --cascade=foreground` Jobs and pods are deleted before the record: the
-    run counts as stopped, not as one that lost its Jobs.
+    """With `kubectl delete --cascade=foreground`, Jobs and pods are deleted before the record. The
+    run counts as stopped; it is not reported that its Jobs were lost.
     """
     up(world, ps=1)
     delete(world, "Foreground")
@@ -77,8 +77,8 @@ def test_a_record_deleted_while_no_operator_was_there(world: World) -> None:
 
 
 def test_the_servers_of_a_success_go_with_its_record(world: World) -> None:
-    """Parameter servers that a success keeps for reclaimAfter end at once when its record is
-    deleted.
+    """After a success, parameter servers stay for `reclaimAfter`; if the record is deleted, they
+    end at once.
     """
     up(world, ps=1, reclaim_after=3600.0)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
@@ -109,7 +109,7 @@ def test_what_waits_never_begins_once_it_is_deleted(world: World) -> None:
 
 
 def test_a_record_nobody_can_read_loses_its_tasks_too(world: World) -> None:
-    """A deleted record with an invalid spec keeps no task either."""
+    """The tasks of a deleted record end even if its spec is invalid."""
     up(world)
     found = world.run("digits-1")
     found["spec"]["replicas"]["worker"]["count"] = -3

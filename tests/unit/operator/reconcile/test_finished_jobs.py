@@ -31,7 +31,7 @@ def test_a_stop_before_there_are_pods_suspends_every_job(world: World) -> None:
 
 
 def test_a_stop_waits_for_pods_that_nobody_has_seen(world: World) -> None:
-    """A run has ended only when its Jobs create no more pods, and the created ones are gone."""
+    """A run has ended only when its Jobs create no more pods, and all created pods are gone."""
     world.server.notes_suspensions = False
     world.launch("digits-1")
     wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
@@ -49,8 +49,8 @@ def test_a_stop_waits_for_pods_that_nobody_has_seen(world: World) -> None:
 
 
 def test_a_stop_right_after_a_restart_waits_for_the_next_pods(world: World) -> None:
-    """After a stop right after a group restart, the run waits for pods of the new attempt that are
-    in no cache yet: the end of the former pods says nothing about the new ones.
+    """If a stop comes right after a group restart, the run waits for pods of the new attempt, which
+    may be in no cache yet; the end of the former pods is not enough.
     """
     up(world, workers=2)
     world.pod("digits-1-worker", "deleted", 0, "digits-1-worker-0-first")
@@ -70,8 +70,8 @@ def test_a_stop_right_after_a_restart_waits_for_the_next_pods(world: World) -> N
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_a_stop_calls_tasks_back_though_their_names_stay(world: World, method: str) -> None:
-    """If the API fails to delete a run's Service its tasks are stopped nevertheless; the Service is
-    deleted once the API answers.
+    """If the API fails to delete a run's Service, the run's tasks are stopped nevertheless; the
+    Service is deleted once the API answers.
     """
     up(world)
     wait_until(lambda: SERVICE in world.server.objects)
@@ -101,7 +101,7 @@ def test_a_stop_waits_for_jobs_that_caches_do_not_have(world: World) -> None:
 
 
 def test_a_stop_suspends_the_job_that_has_no_pods(world: World) -> None:
-    """If only parameter servers have pods, a stop suspends the workers' Job at once too."""
+    """If only parameter servers have pods, a stop suspends the workers' Job at once, too."""
     world.launch("digits-1", ps=1)
     wait_until(lambda: world.server.names("jobs") == ["digits-1-ps", "digits-1-worker"])
     pod = world.pod("digits-1-ps", "running")
@@ -114,7 +114,9 @@ def test_a_stop_suspends_the_job_that_has_no_pods(world: World) -> None:
 
 
 def test_a_run_that_never_got_pods_suspends_its_jobs_at_its_timeout(world: World) -> None:
-    """A run that gets no pods fails at startTimeout, and no pod may appear afterwards."""
+    """A run that gets no pods fails at `startTimeout`, and its Jobs are suspended, so that no pod
+    can appear afterwards.
+    """
     world.launch("digits-1", ps=1, start_timeout=1.0)
     world.phase("digits-1", "Failed")
     wait_until(lambda: suspended(world, "digits-1-ps", "digits-1-worker"))
@@ -139,8 +141,8 @@ def test_jobs_of_a_run_that_is_over_are_suspended_by_the_next_operator(world: Wo
 
 
 def test_success_suspends_no_job_before_its_time(world: World) -> None:
-    """After a success the parameter servers stay until they are reclaimed, and tasks that succeeded
-    are left alone.
+    """After a success, the parameter servers stay until they are reclaimed, and the Jobs of tasks
+    that succeeded are not suspended.
     """
     up(world, ps=1, reclaim_after=2.0)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
@@ -154,8 +156,8 @@ def test_success_suspends_no_job_before_its_time(world: World) -> None:
 
 @pytest.mark.parametrize("away", [True, False])
 def test_a_failure_counts_though_its_next_attempt_is_there(world: World, away: bool) -> None:
-    """A failure counts even if the Job has already started the next attempt: the task failed and is
-    stopped.
+    """A failure counts even if the Job has already started the next attempt: the task counts as
+    failed, and the new attempt is stopped.
     """
     up(world)
     if away:

@@ -15,8 +15,8 @@ from tfcluster_magic.kube.api.labels import TASK_TYPE, UID
 def test_a_job_that_is_none_of_the_runs_is_ignored_and_told(
     world: World, task_type: str | None
 ) -> None:
-    """A Job that has a run's labels but does not belong to the run does not block it: the Job is
-    reported and never touched.
+    """A Job that has a run's labels but does not belong to the run is reported and never changed,
+    and the run continues.
     """
     up(world, ps=1, reclaim_after=0.0)
     stranger = copy.deepcopy(world.job("digits-1-worker"))

@@ -29,8 +29,8 @@ def test_a_refused_suspension_is_told_and_tried_again(world: World) -> None:
 
 
 def test_servers_that_cannot_be_given_back_are_told(world: World) -> None:
-    """A successful run whose parameter servers cannot be suspended reports this until they are
-    gone.
+    """If the parameter servers of a successful run cannot be suspended, the run reports this until
+    they are gone.
     """
     up(world, ps=1, reclaim_after=0.0)
     world.server.refuses = lambda method, path: (
@@ -46,7 +46,9 @@ def test_servers_that_cannot_be_given_back_are_told(world: World) -> None:
 
 
 def test_writes_are_counted_as_they_are(world: World) -> None:
-    """The count of status writes is the number of patches: turns that change nothing add none."""
+    """The metric of status writes is equal to the number of patches; turns that change nothing do
+    not count.
+    """
     up(world)
     assert world.controller is not None
     measures, turns = world.controller.context.metrics, world.controller.turns

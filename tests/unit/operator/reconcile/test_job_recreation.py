@@ -1,4 +1,6 @@
-"""Group restarts with a worker that has succeeded, which its Job would never start again."""
+"""Group restarts that include a worker which has succeeded, and which the Job would never start
+again.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ def succeed(world: World, index: int) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_group_restarts_with_those_that_were_done(world: World, restarted: bool) -> None:
-    """Workers that train together restart together, even if one has succeeded. Its Job would never
-    start it again, so the Job is recreated. All workers run again, and the run reports no deletion.
+    """Workers that train together restart together, even if one of them has succeeded. The Job
+    would never start the succeeded worker again, so the Job is recreated. All workers run again,
+    and the run reports no deletion.
     """
     up(world, workers=3)
     succeed(world, 1)
@@ -30,7 +33,8 @@ def test_a_group_restarts_with_those_that_were_done(world: World, restarted: boo
     before = world.job("digits-1-worker")["metadata"]["uid"]
     world.pod("digits-1-worker", "deleted", 0, "digits-1-worker-0-first")
     wait_until(lambda: world.job("digits-1-worker")["spec"].get("suspend") is True)
-    assert world.job("digits-1-worker")["metadata"]["uid"] == before  # worker-2 still runs
+    # not recreated yet, because worker-2 still runs
+    assert world.job("digits-1-worker")["metadata"]["uid"] == before
     for index in (0, 2):
         world.server.remove(f"{PODS}/digits-1-worker-{index}-first")
 

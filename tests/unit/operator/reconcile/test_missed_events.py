@@ -1,4 +1,4 @@
-"""Runs that ended without an operator, longer ago than Kubernetes keeps their objects."""
+"""Runs that ended while no operator was running, longer ago than Kubernetes keeps their objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfcluster_magic.kube.objects.run_objects import TTL_SECONDS
 
 
 def began(world: World, ago: float, name: str = "digits-1") -> None:
-    """Write the record of a run that started this long ago."""
+    """Write the record of a run that started `ago` seconds ago."""
     then = time.time() - ago
     events = [{**event, "at": then} for event in world.status(name)["events"]]
     world.say(name, startedAt=then, runningAt=then, events=events)
@@ -25,7 +25,8 @@ def test_a_success_that_nobody_saw_is_one(world: World) -> None:
     up(world, ps=1)
     world.rest()
     began(world, ago=4 * 3600)
-    world.server.remove(f"{JOBS}/digits-1-worker")  # also deletes the ps and all pods
+    # garbage collection also deletes the ps and all pods
+    world.server.remove(f"{JOBS}/digits-1-worker")
     world.unwatched = 3 * 3600.0
     world.operate()
     status = world.wait("digits-1", lambda s: s.get("releasedAt"))
@@ -38,8 +39,8 @@ def test_a_success_that_nobody_saw_is_one(world: World) -> None:
 
 @pytest.mark.parametrize("away", [0.0, 600.0])
 def test_a_job_that_went_unseen_is_said_to_be_gone(world: World, away: float) -> None:
-    """A Job that disappeared earlier was deleted: the run fails, and its message says that the end
-    of its tasks was not observed.
+    """If a Job disappeared before Kubernetes could have removed it after a success, somebody
+    deleted the Job. The run fails, and its message says that the end of its tasks was not observed.
     """
     up(world, ps=1)
     world.rest()
@@ -62,7 +63,8 @@ def test_a_job_that_is_done_may_go(world: World) -> None:
     world.wait("digits-1", lambda s: s["counts"]["worker"].get("succeeded") == 1)
     world.server.remove(f"{JOBS}/digits-1-worker")
     for _operator in range(2):
-        time.sleep(1)  # nothing shows that the operator has looked; a loss would be reported by now
+        # the operator gives no sign that it saw the removal, but would have reported a loss by now
+        time.sleep(1)
         assert world.status("digits-1")["phase"] == "Running"
         world.operate()
     world.pod("digits-1-chief", "succeeded", 0, "digits-1-chief-0-first")
@@ -91,8 +93,9 @@ def test_what_was_never_started_was_not_stopped(world: World) -> None:
 
 
 def test_a_job_that_went_while_its_tasks_started_is_not_made_again(world: World) -> None:
-    """A Job that was deleted while its tasks start and no operator runs is not created again: its
-    pods may still run, and a second Job would run each task twice. The run reports the deletion.
+    """A Job that was deleted while its tasks were starting and no operator was running is not
+    created again. Its pods may still run, so a second Job could run each task twice. The run
+    reports the deletion.
     """
     world.launch("digits-1", workers=2, ps=1)
     wait_until(lambda: len(world.server.names("jobs")) == 2)
@@ -108,13 +111,16 @@ def test_a_job_that_went_while_its_tasks_started_is_not_made_again(world: World)
 
 
 def test_a_job_that_was_not_made_yet_is_made_by_the_next_operator(world: World) -> None:
-    """If an operator ends between two Jobs of a run, the next operator creates the other."""
+    """If an operator ends after it created the first of two Jobs of a run, the next operator
+    creates the second Job.
+    """
     world.launch("digits-1", chief=1)
     wait_until(lambda: len(world.server.names("jobs")) == 2)
     world.pod("digits-1-chief", "starting", 0)
     world.wait("digits-1", lambda s: s["counts"]["chief"].get("starting") == 1)
     world.rest()
-    world.server.remove(f"{JOBS}/digits-1-worker")  # as if it had never existed
+    # as if the operator had ended before it created this Job
+    world.server.remove(f"{JOBS}/digits-1-worker")
     world.operate()
     wait_until(lambda: len(world.server.names("jobs")) == 2)
     assert world.status("digits-1")["phase"] == "Starting"

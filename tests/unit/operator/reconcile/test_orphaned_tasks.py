@@ -1,4 +1,4 @@
-"""Tasks whose record was deleted without them: `kubectl delete tfc --cascade=orphan`."""
+"""Tasks that remain when their record is deleted by `kubectl delete tfc --cascade=orphan`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from tfcluster_magic.kube.api.labels import TASK_TYPE, UID
 
 
 def orphan(world: World, name: str = "digits-1") -> None:
-    """Orphan objects as the garbage collector does: remove their owners first."""
+    """Delete the record and orphan its objects. As by the garbage collector, the objects' owner
+    references are removed first.
+    """
     uid = world.run(name)["metadata"]["uid"]
     for where, found in list(world.server.objects.items()):
         owners = found["metadata"].get("ownerReferences") or []
@@ -30,7 +32,9 @@ def left(world: World) -> list[str]:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_what_has_lost_its_record_ends(world: World, restarted: bool) -> None:
-    """Tasks of a run that was deleted without them end, also if no operator ran at that time."""
+    """If a run is deleted without its tasks, the tasks end, also if no operator ran at that
+    time.
+    """
     up(world, ps=1)
     if restarted:
         world.rest()
@@ -41,7 +45,7 @@ def test_what_has_lost_its_record_ends(world: World, restarted: bool) -> None:
 
 
 def test_the_next_run_of_the_name_begins_when_they_have_ended(world: World) -> None:
-    """A run does not wait forever for orphaned tasks of an earlier one."""
+    """A run does not wait forever for orphaned tasks of an earlier run with its name."""
     up(world)
     world.rest()
     orphan(world)

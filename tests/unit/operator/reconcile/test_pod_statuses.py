@@ -16,7 +16,9 @@ FIRST, SECOND = (f"{PODS}/digits-1-worker-{index}-first" for index in range(2))
 
 @pytest.fixture
 def world(world: World) -> World:
-    """A run of two workers and a ps, whose workers were deleted while no operator ran."""
+    """Return a world with a run of two workers and a ps, whose workers were deleted while no
+    operator ran.
+    """
     up(world, workers=2, ps=1)
     world.rest()
     for index in range(2):
@@ -30,7 +32,7 @@ def told(world: World, pod: str) -> list[str]:
 
 
 def test_a_pod_without_conditions_is_told_of(world: World) -> None:
-    """A pod without conditions gets its first one."""
+    """A pod without conditions gets its first condition."""
     pod = copy.deepcopy(world.server.objects[FIRST])
     del pod["status"]["conditions"]
     world.server.put(FIRST, pod)
@@ -39,7 +41,7 @@ def test_a_pod_without_conditions_is_told_of(world: World) -> None:
 
 
 def test_a_pod_that_cannot_be_told_of_is_in_nobodys_way(world: World) -> None:
-    """A pod whose status the API refuses to change does not block the others."""
+    """A pod whose status the API refuses to change does not block the other pods."""
     invalid = Refusal(422, "Invalid", "no")
     world.server.refuses = lambda method, path: (
         invalid if method == "PATCH" and path == f"{FIRST}/status" else None

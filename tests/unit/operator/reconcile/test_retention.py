@@ -1,4 +1,6 @@
-"""The operator's deletions after a run's time: its own objects, and no others."""
+"""The operator's deletions after the time of a run has passed; the operator deletes only the run's
+own objects.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from tfcluster_magic.spec.resource_form import format_time
 def test_a_job_of_somebody_else_is_not_deleted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Job that has the name of a run's Job, but does not belong to the run, outlives run and
-    record.
+    """A Job that has the name of a run's Job, but does not belong to the run, is not deleted with
+    the run or its record.
     """
     monkeypatch.setattr(retention, "OBJECTS_STAY", 0.5)
     world.server.put(f"{JOBS}/digits-1-ps", {"metadata": {}, "spec": {"completions": 1}})
@@ -32,8 +34,9 @@ def test_a_job_of_somebody_else_is_not_deleted(
 
 
 def test_a_stop_after_the_end_is_said_to_be_seen(world: World) -> None:
-    """The status has the generation of the newest spec, even of a change without effect: otherwise
-    `kubectl wait` accepts none of its conditions. Nothing else in the status changes.
+    """The status has the generation of the newest spec, even if the change has no effect.
+    Otherwise, `kubectl wait` would accept none of the status's conditions. Nothing else in the
+    status changes.
     """
     up(world)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
@@ -52,8 +55,8 @@ def test_a_stop_after_the_end_is_said_to_be_seen(world: World) -> None:
 def test_objects_of_the_next_run_of_a_name_are_not_deleted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An operator that has not yet seen a deletion and recreation of a run deletes nothing of the
-    new run.
+    """An operator that has not yet seen that a run was deleted and created again deletes nothing of
+    the new run.
     """
     up(world)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
@@ -61,7 +64,7 @@ def test_objects_of_the_next_run_of_a_name_are_not_deleted(
     assert world.controller is not None
     late = world.controller.context
     old = copy.deepcopy(world.run("digits-1"))
-    world.rest()  # its caches stay as they are
+    world.rest()  # ends the operator; the caches in `late` no longer change
     for path in (f"{RUNS}/digits-1", SERVICE):
         again = copy.deepcopy(world.server.objects[path])
         again["metadata"] |= {"uid": f"next {path}", "labels": {UID: f"next {RUNS}/digits-1"}}
@@ -75,8 +78,9 @@ def test_objects_of_the_next_run_of_a_name_are_not_deleted(
 def test_a_run_ends_where_the_operator_was_shut_out(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a namespace without the binding a stop ends the tasks, and Jobs and record are deleted
-    later as usual; objects that the operator may not read are left to their owner.
+    """In a namespace without the operator's role binding, a stop ends the tasks, and Jobs and
+    record are deleted later as usual. Objects that the operator may not read are left to their
+    owner.
     """
     monkeypatch.setattr(retention, "OBJECTS_STAY", 0.5)
     up(world)
@@ -113,8 +117,8 @@ def test_what_a_run_without_jobs_leaves_goes_as_well(
 
 
 def test_the_oldest_ended_runs_make_room_for_new_ones(world: World) -> None:
-    """If a quota counts TFClusters, the runs that ended first are deleted before it is reached.
-    Active runs stay, and without such a quota ended runs stay, too.
+    """If a quota counts TFClusters, the runs that ended first are deleted before the quota is used
+    up. Active runs stay; without such a quota, ended runs stay, too.
     """
     now = time.time() - 100
     for number in range(1, 13):

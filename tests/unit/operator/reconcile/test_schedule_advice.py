@@ -1,4 +1,6 @@
-"""A schedule that takes advice on Kubernetes: reports of ended tasks change the next run."""
+"""A schedule that takes advice on Kubernetes, where the reports of ended tasks change the next
+run.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from tfcluster_magic.kube.objects import custom_resource
 
 HEAD = '{"v":1,"at":1800000000,"attempt":1}\n'
 IDLE = HEAD + "[20,100,1600]\n" * 30
-"""A minute with half a core and 100 MiB."""
+"""A report of about a minute with half a core and 100 MiB."""
 
 
 @pytest.fixture
@@ -71,8 +73,8 @@ def occurrence(world: ScheduledWorld, number: int) -> Object:
 
 
 def test_the_next_run_gets_what_tasks_reported(world: ScheduledWorld) -> None:
-    """A run of such a schedule asks its tasks for a report. Its advice is in the schedule's status
-    before the next due time, and then in the run and in the history.
+    """A run of a schedule that takes advice asks its tasks for reports. The advice is in the
+    schedule's status before the next due time, and afterwards in the next run and in the history.
     """
     create(world, "8Gi")
     launch(world, 1)
@@ -94,8 +96,8 @@ def test_the_next_run_gets_what_tasks_reported(world: ScheduledWorld) -> None:
 
 
 def test_parameter_servers_count_although_their_pods_are_deleted(world: ScheduledWorld) -> None:
-    """A run is looked at when all its tasks are gone. The report of a deleted pod is kept until
-    then.
+    """Advice on a run is computed when all its tasks are gone. The report of a pod that was deleted
+    earlier is kept until then.
     """
     create(world, "8Gi", ps=1)
     launch(world, 1)
@@ -115,7 +117,7 @@ def test_parameter_servers_count_although_their_pods_are_deleted(world: Schedule
 
 
 def test_without_the_option_nothing_is_reported_or_changed(world: ScheduledWorld) -> None:
-    """A report that a program forged changes no run of a schedule that takes no advice."""
+    """If a schedule takes no advice, a report that a program forged changes no run."""
     create(world, "8Gi", advised=False)
     launch(world, 1)
     (files,) = (f for where, f in world.server.objects.items() if "/configmaps/nightly-1" in where)
@@ -131,7 +133,9 @@ def test_without_the_option_nothing_is_reported_or_changed(world: ScheduledWorld
 def test_a_change_that_would_be_refused_does_not_prevent_the_launch(
     world: ScheduledWorld, refused_by: str
 ) -> None:
-    """The run is launched as the schedule says; the history and the run's warnings say why."""
+    """If the advised change would be refused, the run is launched as the schedule says; the history
+    and the run's warnings have the reason.
+    """
     create(world, "1Gi")
     launch(world, 1)
     if refused_by == "a limit":
@@ -163,7 +167,9 @@ def test_a_change_that_would_be_refused_does_not_prevent_the_launch(
 
 
 def test_a_run_is_looked_at_by_the_next_operator(world: ScheduledWorld) -> None:
-    """If no operator saw the end of a run, the next one reads the reports of its pods."""
+    """If no operator was running when a run ended, the next operator reads the reports of the run's
+    pods.
+    """
     create(world, "8Gi")
     launch(world, 1)
     name = world.pod("nightly-1-worker", "running")
@@ -177,7 +183,9 @@ def test_a_run_is_looked_at_by_the_next_operator(world: ScheduledWorld) -> None:
 
 
 def test_a_reduced_template_ends_the_advice(world: ScheduledWorld) -> None:
-    """The owner's new value counts at once."""
+    """If the owner sets a smaller value in the template, this value counts at once, and the advice
+    ends.
+    """
     create(world, "8Gi")
     launch(world, 1)
     end(world, "nightly-1-worker", IDLE)

@@ -1,4 +1,4 @@
-"""Schedules while operators are killed at any of their writes and the API server fails."""
+"""Schedules whose operators are killed at any of their writes while the API server fails."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ FAULTS = (
     *("killed before a write", "killed after a write", "both killed"),
     *("the answer is lost", "refused", "the owner writes first", "caches are stale", "none"),
 )
-"""The faults, one of which comes at one of the first writes of a due time."""
+"""The faults; one of them occurs at one of the first writes of a due time."""
 FIRST_WRITES = 7
-"""The number of writes of a due time (notes, launches, stops) at each of which a fault may come."""
+"""The number of writes of a due time (notes, launches, stops) at which a fault may occur."""
 RULES: dict[str, dict[str, Any]] = {
     "allows": {"overlap": "Allow", "retries": 2, "retryDelaySeconds": [10]},
     "forbids": {"overlap": "Forbid"},
@@ -82,7 +82,7 @@ class WatchedServer(Jobs):
 
 
 class ChaosWorld(ScheduledWorld):
-    """Two operators that both lead, and random faults."""
+    """A world with two operators that both lead, and with random faults."""
 
     server: WatchedServer
 
@@ -93,7 +93,7 @@ class ChaosWorld(ScheduledWorld):
         self.fault, self.writes_left = "none", 0
         self.befell: Counter[str] = Counter()
         self._losing: set[int] = set()
-        """Threads of the server whose answer is lost."""
+        """Threads of the server whose answers are lost."""
         self.server.refuses, self.server.loses = self._refuse, self._lose
         for _ in range(2):
             self.start_one()
@@ -112,12 +112,13 @@ class ChaosWorld(ScheduledWorld):
         """End the threads of killed operators, and start new ones in their place."""
         for port in self.server.cut & self.ports.keys():
             with self.server.changed:
-                self.server.changed.notify_all()  # its watches end
+                # wakes the watches of this operator, so that they end
+                self.server.changed.notify_all()
             self.ports.pop(port).end(seconds=0.5)
             self.start_one()
 
     def _refuse(self, method: str, where: str) -> Refusal | None:
-        """Cause the planned fault if its write is reached."""
+        """Cause the planned fault if this request is the write for which it is planned."""
         port = getattr(self.server.asked, "port", 0)
         about_schedules = where.startswith(SCHEDULES) or (method, where) == ("POST", RUNS)
         stops = method == "PATCH" and where.startswith(RUNS) and not where.endswith("/status")
@@ -153,7 +154,7 @@ class ChaosWorld(ScheduledWorld):
         return is_lost
 
     def arm(self) -> None:
-        """Choose what happens next."""
+        """Choose the next fault at random."""
         with self.server.changed:
             self.fault = self.random.choice(FAULTS)
             self.writes_left = self.random.randrange(FIRST_WRITES)
@@ -172,7 +173,7 @@ class ChaosWorld(ScheduledWorld):
         self.replace_killed()
 
     def work(self, share: float = 1.0) -> None:
-        """End all stopped runs, and some of the others, a seventh of which fail."""
+        """End all stopped runs, and some of the other runs; about a seventh of these fail."""
         with self.server.changed:
             for name, of in self.server.active():
                 if self.run(name)["spec"].get("stop"):
@@ -181,7 +182,9 @@ class ChaosWorld(ScheduledWorld):
                     self.end(name, "Failed" if self.random.random() < 0.15 else "Succeeded")
 
     def is_taken(self, due: float) -> bool:
-        """Return whether every schedule has handled its due times and launched what it could."""
+        """Return whether every schedule has handled the due time `due` and is not about to launch
+        its run.
+        """
         for name in RULES:
             found = (self.schedule(name).get("status") or {}).get("occurrences") or ()
             states = [o["state"] for o in found if o["dueTime"] == _time(due)]
@@ -197,7 +200,7 @@ def _time(at: float) -> str:
 @pytest.mark.parametrize("minutes", [15, pytest.param(300, marks=pytest.mark.long)])
 def test_each_due_time_runs_once_whatever_is_killed(minutes: int) -> None:
     """Each due time is launched once, the overlap rules hold at each launch, final states never
-    change, and nothing is left, although operators are killed before and after writes, responses
+    change, and nothing is left. Meanwhile, operators are killed before and after writes, responses
     are lost, writes are refused or conflict, and caches are stale.
     """
     before = _threads_of_operators()
@@ -240,7 +243,7 @@ def _threads_of_operators() -> set[threading.Thread]:
 
 
 def _check(world: ChaosWorld, minutes: int) -> None:
-    """Check that each due time has one state and the launches that match it."""
+    """Check that each due time has one state and the launches that match this state."""
     server = world.server
     assert set(server.launched.values()) == {1}, "a due time ran twice"
     states = Counter(server.fates.values())

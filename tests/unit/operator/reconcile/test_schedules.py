@@ -55,7 +55,7 @@ def test_a_due_time_launches_one_run_that_knows_its_time(world: ScheduledWorld) 
 
 
 def test_its_task_reads_the_due_time(world: ScheduledWorld) -> None:
-    """The tasks' configuration has the due time for TFCLUSTER_SCHEDULED_FOR."""
+    """The tasks' configuration has the due time, which tasks get as TFCLUSTER_SCHEDULED_FOR."""
     world.create()
     world.pass_to(START + 60)
     wait_until(lambda: any("nightly-1" in name for name in world.server.names("configmaps")))
@@ -86,8 +86,8 @@ def test_overlap_rules_hold(world: ScheduledWorld) -> None:
 
 @pytest.mark.parametrize("taken", ["foreign", "deleted"])
 def test_a_name_that_another_run_has_or_had_is_not_taken(world: ScheduledWorld, taken: str) -> None:
-    """If a run launched by hand has the name, the schedule takes the next number and leaves that
-    run alone.
+    """If a run launched by hand has, or had, the next name, the schedule takes the next number and
+    does not change that run.
     """
     world.launch("nightly-7")
     if taken == "deleted":
@@ -145,8 +145,8 @@ def test_an_operator_that_was_killed_after_the_note_is_followed_by_another(
 
 
 def test_a_run_that_is_deleted_at_once_is_not_launched_again(world: ScheduledWorld) -> None:
-    """A run is not launched again if its user deletes it before the status records its creation and
-    changes the schedule meanwhile, even if the response to the creation was lost.
+    """If a user deletes a run before the status records its creation, and changes the schedule
+    meanwhile, the run is not launched again, even if the response to the creation was lost.
     """
     posts: list[str] = []
 
@@ -204,8 +204,8 @@ def test_the_end_of_a_deleted_run_is_noted_if_it_was_seen(
 
 
 def test_what_cel_cannot_check_is_said_and_launches_nothing(world: ScheduledWorld) -> None:
-    """A wrong cron expression, time zone or template is a message in Ready; the schedule starts
-    once it is corrected.
+    """A wrong cron expression, time zone or template is reported in the condition `Ready`; the
+    schedule starts once the mistake is corrected.
     """
     world.create("odd", cron="61 * * * *")
     world.create("zone", timeZone="Mars/Base")
@@ -226,7 +226,7 @@ def test_what_cel_cannot_check_is_said_and_launches_nothing(world: ScheduledWorl
 
 
 def test_a_pause_is_kept_and_not_caught_up(world: ScheduledWorld) -> None:
-    """A pause is shown with its person and reason; after the pause, the next due time is the first
+    """A pause is shown with its author and reason. After the pause, the next due time is the first
     to run. `resumeTime` resumes a schedule that paused itself.
     """
     world.create(pauseAfter=1, catchUp="All")
@@ -251,8 +251,8 @@ def test_a_pause_is_kept_and_not_caught_up(world: ScheduledWorld) -> None:
 
 
 def test_runs_and_backfills_that_are_asked_for_are_taken_once(world: ScheduledWorld) -> None:
-    """`runTimes` and `backfills` of the spec are launched; a restarted operator launches none
-    again.
+    """`runTimes` and `backfills` of the spec are launched; a restarted operator launches none of
+    them again.
     """
     world.create(cron="0 0 1 1 *", overlap="Allow")
     asked = "2026-05-28T20:27:00Z"
@@ -273,8 +273,8 @@ def test_runs_and_backfills_that_are_asked_for_are_taken_once(world: ScheduledWo
 
 
 def test_a_refused_run_is_a_failure_and_a_full_quota_is_none(world: ScheduledWorld) -> None:
-    """The cluster's admission policies apply to a schedule's runs; without room for the record, a
-    run waits.
+    """The cluster's admission policies apply to a schedule's runs: a refused run counts as failed.
+    If a quota leaves no room for the record, the run waits.
     """
     words = "ValidatingAdmissionPolicy 'tfcluster-limits' denied request: never starts"
     answers = [Refusal(422, "Invalid", words), Refusal(403, "Forbidden", "exceeded quota: records")]
@@ -297,7 +297,7 @@ def test_a_refused_run_is_a_failure_and_a_full_quota_is_none(world: ScheduledWor
 
 
 def test_a_quiet_schedule_costs_no_request(world: ScheduledWorld) -> None:
-    """Between due times the operator writes nothing and sends no requests."""
+    """Between due times, the operator sends no requests."""
     world.create(cron="0 0 1 1 *")
     world.pass_to(START + 1)
     before = len(world.server.calls)
@@ -321,9 +321,9 @@ def test_a_deleted_schedule_leaves_its_runs(world: ScheduledWorld) -> None:
 
 
 def test_a_schedule_waits_for_the_run_of_another_of_the_same_time(world: ScheduledWorld) -> None:
-    """A schedule launches when the awaited schedule's run has succeeded, and skips a due time
-    without such a run. If schedules wait for each other, their condition Ready says so until one of
-    them no longer waits.
+    """A schedule launches its run when the awaited schedule's run for the same due time has
+    succeeded. It skips a due time for which the awaited schedule has no run. If schedules wait for
+    each other, their condition `Ready` says so until one of them no longer waits.
     """
     world.create("first")
     world.create("then", after=[{"schedule": "first"}])

@@ -1,4 +1,6 @@
-"""The time at which a run's Service is created: only after its tasks have got their addresses."""
+"""The time at which a run's Service is created, which is after the tasks have got their
+addresses.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from tfcluster_magic.spec import TFCluster
 
 @dataclass
 class Run:
-    """A run of three workers at a server, with a clock that the test moves."""
+    """A run of three workers on a server, with a clock that the test moves."""
 
     server: KubeServer
     now: float = 100.0
@@ -38,7 +40,9 @@ class Run:
         self.addressing = ServiceCreation(maker, lambda: self.now)
 
     def turn(self, addresses: int) -> float | None:
-        """Take one turn while `addresses` of the three pods have an address."""
+        """Take one turn in which `addresses` is the number of pods, of the three, that have an
+        address.
+        """
         told: list[Object] = [{"podIP": "10.0.0.1"}] * addresses + [{}] * (3 - addresses)
         pods = [{"status": each} for each in told]
         return self.addressing.update(self.cluster, self.cluster.status, pods)
@@ -58,7 +62,9 @@ def run() -> Iterator[Run]:
 
 
 def test_names_are_given_once_every_task_has_an_address(run: Run) -> None:
-    """The Service is created once every task has an address, and only once."""
+    """The Service is created as soon as every task has an address, and is not created a second
+    time.
+    """
     assert run.turn(0) is None
     assert run.turn(1) == ADDRESS_PAUSE
     assert not run.named
@@ -70,8 +76,8 @@ def test_names_are_given_once_every_task_has_an_address(run: Run) -> None:
 
 
 def test_a_task_without_room_keeps_no_name_from_the_others(run: Run) -> None:
-    """A task that gets no node delays the Service only until a moment after the last other task got
-    its address.
+    """A task that gets no node delays the Service only until shortly after the last of the other
+    tasks got its address.
     """
     run.turn(1)
     run.now += ADDRESS_PAUSE / 2
@@ -82,7 +88,7 @@ def test_a_task_without_room_keeps_no_name_from_the_others(run: Run) -> None:
 
 
 def test_tasks_that_come_slowly_are_not_waited_for_any_longer(run: Run) -> None:
-    """Slow tasks delay the Service only up to a limit, even if one has just got its address."""
+    """Slow tasks delay the Service only up to a limit, even if a task has just got its address."""
     run.turn(1)
     run.now += ADDRESS_WAIT
     run.turn(2)
@@ -90,7 +96,7 @@ def test_tasks_that_come_slowly_are_not_waited_for_any_longer(run: Run) -> None:
 
 
 def test_it_goes_with_the_wish_to_stop(world: World) -> None:
-    """The Service is deleted with the request to stop, before the tasks end; they keep their
+    """When a stop is requested, the Service is deleted before the tasks end; the tasks keep their
     connections.
     """
     up(world)
@@ -131,7 +137,7 @@ def test_a_full_quota_of_services_hinders_nobody_who_has_one(world: World) -> No
 
 
 def test_a_task_that_is_refused_keeps_no_name_from_the_others(world: World) -> None:
-    """If a quota forbids one Job, the tasks that run still get the Service."""
+    """If a quota forbids one of the Jobs, the tasks of the other Jobs still get the Service."""
     no = Refusal(403, "Forbidden", "exceeded quota: jobs, used: count/jobs.batch=1")
     bodies: list[str] = []
 
@@ -150,7 +156,9 @@ def test_a_task_that_is_refused_keeps_no_name_from_the_others(world: World) -> N
 
 
 def test_a_service_of_somebody_else_is_told_and_left_alone(world: World) -> None:
-    """A Service that took the name after the tasks were created is reported and not changed."""
+    """If, after the tasks were created, somebody else creates a Service with the run's name, that
+    Service is reported and not changed.
+    """
     world.launch("digits-1")
     wait_until(lambda: world.server.names("jobs") == ["digits-1-worker"])
     world.server.put(SERVICE, {"metadata": {"labels": {}}, "spec": {"mine": True}})

@@ -17,13 +17,13 @@ SESSION = b"I] CreateSession still waiting for response from worker: /job:worker
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Report a standstill after a second, and read logs again after half of one."""
+    """Report a standstill after a second, and read logs again after half a second."""
     monkeypatch.setattr(phases, "STALL_TOLD", 1.0)
     monkeypatch.setattr(status_rules, "QUIET_PAUSE_SUSPECTED", 0.5)
 
 
 def prints(world: World, pod: str, text: bytes) -> None:
-    """Set the end of a pod's log."""
+    """Set the last lines of a pod's log to `text`."""
 
     def log(_query: Mapping[str, str]) -> bytes:
         return text
@@ -33,8 +33,9 @@ def prints(world: World, pod: str, text: bytes) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_a_standstill_is_known_from_the_logs(world: World) -> None:
-    """If a worker has finished and the logs of all others show no work, the run reports which task
-    waits for which. The report ends as soon as a task works, and the run at its stallTimeout.
+    """If a worker has finished and the logs of all other tasks show no work, the run reports which
+    task waits for which. The report ends as soon as a task works; the run ends at its
+    `stallTimeout`.
     """
     up(world, workers=2, ps=1, stall_timeout=4.0)
     prints(world, "digits-1-worker-1-first", QUIET + SESSION)
@@ -53,7 +54,9 @@ def test_a_standstill_is_known_from_the_logs(world: World) -> None:
 
 
 def test_an_evaluator_that_failed_is_not_made_again(world: World) -> None:
-    """A run continues without its failed evaluator, whose Job is suspended, and succeeds."""
+    """If the evaluator fails, its Job is suspended, and the run continues without it and
+    succeeds.
+    """
     up(world, workers=1, evaluator=1, reclaim_after=0.0)
     world.pod("digits-1-evaluator", "failed", 0, "digits-1-evaluator-0-first")
     status = world.wait("digits-1", lambda status: "evaluator" in status)

@@ -1,4 +1,4 @@
-"""The operator's addition to a decision: the tasks for which it waits."""
+"""The tasks for which the operator waits, which it adds to a decision of the lifecycle."""
 
 from __future__ import annotations
 

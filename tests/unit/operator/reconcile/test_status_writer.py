@@ -1,4 +1,4 @@
-"""The times of status writes: at once for a phase, throttled for counts."""
+"""The times of status writes, which are immediate for a phase and throttled for counts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Recorder:
 
 
 class World:
-    """A writer of one run, and a clock that the test moves."""
+    """A writer of one run's status, and a clock that the test moves."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.api = 100.0, Recorder()
@@ -45,7 +45,9 @@ class World:
         self.status = Status(phase=Phase.QUEUED, reason=Reason.QUEUED)
 
     def put(self, phase: Phase, running: int) -> float | None:
-        """Put a status in which this number of ten tasks run."""
+        """Put a status in which `running` of ten tasks run. Return None if it was written,
+        otherwise the seconds to wait.
+        """
         before, reason = self.status, Reason.STARTING
         counts = {"worker": TypeCounts(desired=10, running=running)}
         self.status = replace(before, phase=phase, reason=reason, counts=counts)

@@ -1,4 +1,4 @@
-"""Admission of runs, by caches of a server that stores objects."""
+"""Admission of runs, based on caches of a server that stores objects."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ __all__ = ["there"]  # a fixture of another module
 
 
 def test_two_launches_never_both_take_the_last_room(there: Place) -> None:
-    """If two users launch at the same time and the nodes can take one of the runs, only one is
-    admitted; a repeated decision is the same.
+    """If two users launch at the same time and the nodes can take only one of the runs, only one is
+    admitted. A repeated decision is the same.
     """
     for user in ("alice", "bob"):
         there.run(user, "digits-1", 2, 3)
@@ -44,8 +44,9 @@ def test_two_launches_never_both_take_the_last_room(there: Place) -> None:
 
 
 def test_first_in_first_out_with_places(there: Place) -> None:
-    """Within a namespace no run overtakes another, even if it would fit. Each run gets its place;
-    the first also gets the resources for which it waits and the runs that use them.
+    """Within a namespace, no run overtakes an earlier run, even if it would fit. The message of
+    each run has its place in the queue; that of the first run also has the resources for which it
+    waits and the runs that use them.
     """
     there.tenant("alice", quota="4")
     there.run("alice", "old-1", 1, 3)
@@ -65,8 +66,9 @@ def test_first_in_first_out_with_places(there: Place) -> None:
 
 
 def test_room_is_reserved_until_tasks_end(there: Place) -> None:
-    """An admitted run reserves resources once: its requests until its pods are on nodes, then those
-    of its pods, and none after their end. While a pod is replaced, its resources stay reserved.
+    """An admitted run reserves resources only once: until its pods are on nodes, the run's
+    requests; then the requests of the pods; after their end, nothing. While a pod is replaced, its
+    resources stay reserved.
     """
     there.run("alice", "a-1", 2, 3)
     there.begin()
@@ -92,7 +94,9 @@ def test_room_is_reserved_until_tasks_end(there: Place) -> None:
 
 
 def test_a_record_in_deletion_keeps_the_room_of_its_tasks(there: Place) -> None:
-    """A run in deletion keeps its resources until it has ended: no other run gets them."""
+    """A run that is being deleted keeps its resources until it has ended; no other run gets them
+    before.
+    """
     there.run("alice", "a-1", 2, 3)
     there.run("bob", "b-1", 2, 3)
     there.begin()
@@ -109,7 +113,9 @@ def test_a_record_in_deletion_keeps_the_room_of_its_tasks(there: Place) -> None:
 
 
 def test_what_is_admitted_is_taken_from_what_was_seen(there: Place) -> None:
-    """An admission does not count all runs and nodes again; it subtracts from the last count."""
+    """An admission does not count all runs and nodes again; it subtracts the admitted run from the
+    last count.
+    """
     there.run("alice", "a-1", 2, 3)
     there.run("bob", "b-1", 1, 3)
     there.begin()
@@ -123,8 +129,9 @@ def test_what_is_admitted_is_taken_from_what_was_seen(there: Place) -> None:
 
 
 def test_what_can_never_run_is_refused_at_once(there: Place) -> None:
-    """Four workers of 3 CPU on two nodes of 4 are refused, also behind others in the queue; and so
-    is a run that names secrets if the operator cannot read which are allowed.
+    """Four workers of 3 CPU on two nodes of 4 CPU are refused at once, even behind other runs in
+    the queue. A run that names secrets is also refused if the operator cannot read which secrets
+    are allowed.
     """
     for name in ("full-1", "first-1"):
         there.run("alice", name, 2, 4)
@@ -149,8 +156,8 @@ def _forbidden(path: str) -> Any:
 
 
 def test_a_namespace_that_is_closed_to_the_operator(there: Place) -> None:
-    """A launch waits in a namespace that the operator may not use, with the command for the missing
-    label or binding; once that exists the launch starts.
+    """In a namespace that the operator may not use, a launch waits, and its message has the command
+    for the missing label or binding. Once that exists, the launch starts.
     """
     there.run("team", "a-1", 1, 1)
     there.server.may = lambda asked: asked["namespace"] != "team"
@@ -171,8 +178,8 @@ def test_a_namespace_that_is_closed_to_the_operator(there: Place) -> None:
 
 
 def test_what_was_published_asks_for_no_right(there: Place) -> None:
-    """If options were published, no launch checks the operator's rights; after a forbidden write
-    launches check them again.
+    """If options were published in a namespace, launches in this namespace do not check the
+    operator's rights. After a forbidden write, they check these rights again.
     """
     there.run("alice", "a-1", 1, 1)
     there.begin()
@@ -192,8 +199,8 @@ def test_what_was_published_asks_for_no_right(there: Place) -> None:
 
 
 def test_network_policies(there: Place) -> None:
-    """Launches wait for the check of NetworkPolicies, and are refused if these are not enforced,
-    unless the administrator accepts it.
+    """Launches wait for the check of NetworkPolicies. They are refused if NetworkPolicies are not
+    enforced, unless the administrator accepts this.
     """
     there.run("alice", "a-1", 1, 1)
     there.begin()
@@ -209,7 +216,7 @@ def test_network_policies(there: Place) -> None:
 
 
 def test_a_node_that_changes_is_read_again(there: Place) -> None:
-    """The facts read from a node count until the node changes."""
+    """The facts that were read from a node are used until the node changes."""
     there.begin()
     assert [node.total["cpu"] for node in there.look().nodes or ()] == [4, 4]
     there.node("node-1", cpu=6)
@@ -222,8 +229,8 @@ def test_a_node_that_changes_is_read_again(there: Place) -> None:
 
 
 def test_a_run_that_waits_for_another_is_in_no_queue(there: Place) -> None:
-    """A run that waits for another takes no room and delays no other run; its place in the queue
-    counts from the end of its wait.
+    """A run that waits for another run takes no resources and delays no other run; its place in the
+    queue counts from the end of this wait.
     """
     there.tenant("alice", quota="4")
     there.run("alice", "held-1", 1, 3, after=(Dependency(run="prepare-1"),))
@@ -240,7 +247,9 @@ def test_a_run_that_waits_for_another_is_in_no_queue(there: Place) -> None:
 
 
 def test_an_impossible_run_is_refused_before_it_waits(there: Place) -> None:
-    """A run that can never fit is refused at once, not only when the awaited run is done."""
+    """A run that waits for another run, and can never fit, is refused at once, before the awaited
+    run has ended.
+    """
     there.run("alice", "huge-1", 1, 900, after=(Dependency(run="prepare-1"),))
     there.run("alice", "held-1", 1, 1, after=(Dependency(run="prepare-1"),))
     there.begin()

@@ -22,7 +22,7 @@ RUN = "/apis/tfcluster.dev/v1beta1/namespaces/alice/tfclusters/a-1"
 
 
 class Beginner:
-    """An operator that starts on a cluster with resources for the waiting run of alice."""
+    """An operator that starts on a cluster with enough resources for the waiting run of alice."""
 
     def __init__(self) -> None:
         self.server = server = KubeServer()
@@ -70,7 +70,9 @@ def beginner() -> Iterator[Beginner]:
 
 
 def test_nobody_is_refused_before_the_nodes_were_seen(beginner: Beginner) -> None:
-    """While the list of nodes is missing a launch waits; then the operator decides on it."""
+    """While the list of nodes is missing, a launch waits; then the operator decides on the
+    launch.
+    """
     away = Refusal(503, "ServiceUnavailable", "away")
     beginner.server.refuses = lambda _method, path: away if path == NODES else None
     beginner.begin()

@@ -19,7 +19,9 @@ from tfcluster_magic.spec import Pods, SecretUse
 
 @pytest.fixture
 def there() -> Iterator[Place]:
-    """A cluster with a node of four cores, two users, and a run of bob that needs all of it."""
+    """A cluster with a node of four cores, two users, and a run of bob that needs the whole
+    node.
+    """
     made = Place()
     made.node("node-1", 4)
     for name in ("alice", "bob"):
@@ -59,7 +61,7 @@ def test_a_queued_run_outlasts_a_node_that_starts_again(
 
 
 def test_a_new_run_is_refused_at_once(there: Place) -> None:
-    """A new run that can never run is refused at once, also if the operator had to read the nodes
+    """A new run that can never fit is refused at once, also if the operator has to read the nodes
     first.
     """
     there.run("alice", "large-1", 1, 5)
@@ -99,7 +101,9 @@ def test_a_new_run_is_refused_at_once_beside_others(
 
 
 def test_a_question_that_takes_long_holds_up_nobody_else(there: Place) -> None:
-    """While the API is slow to return one namespace's quotas or secrets, runs of others start."""
+    """While the API is slow to return the quotas or secrets of one namespace, runs of other
+    namespaces start.
+    """
     hanging = threading.Event()
 
     def slow(_method: str, path: str) -> Refusal | None:

@@ -36,7 +36,7 @@ def there() -> Iterator[Place]:
 
 
 def jobs(there: Place, namespace: str, name: str) -> None:
-    """Return the Job of a submitted run."""
+    """Create the Job of a submitted run."""
     uid = there.server.objects[f"{RUNS.format(namespace)}/{name}"]["metadata"]["uid"]
     head = {"labels": {**run_labels(name, uid, TaskType.WORKER), UID: uid}}
     where = f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}-worker"
@@ -65,7 +65,7 @@ def test_what_can_never_run_is_still_refused(there: Place) -> None:
 
 
 def test_quotas_and_turns_count_as_without(there: Place) -> None:
-    """The use of a quota by a submitted run is reserved until its pods count, also by an operator
+    """A submitted run reserves its use of a quota until its pods are counted, also in an operator
     that started later.
     """
     there.tenant("alice", quota="4")
@@ -81,8 +81,8 @@ def test_quotas_and_turns_count_as_without(there: Place) -> None:
 
 
 def test_a_policy_that_demands_volcano_where_there_is_none() -> None:
-    """If the policy demands Volcano, runs wait with that reason and start once Volcano exists. A
-    policy can also exclude Volcano.
+    """If the policy demands Volcano and the cluster has none, runs wait with this reason, and start
+    once Volcano exists. A policy can also exclude Volcano.
     """
     made = Place(Policy(gang=True))
     try:
@@ -115,7 +115,9 @@ def test_a_namespace_names_its_queue_priority_class_and_digests(there: Place) ->
 
 
 def test_without_volcano_one_runs_whole_and_the_other_is_told_why() -> None:
-    """Two clusters that each need most of the nodes do not deadlock: the operator admits one."""
+    """Two clusters that each need most of the nodes do not deadlock, because the operator admits
+    only one of them.
+    """
     made = Place()
     try:
         for name in ("node-1", "node-2"):

@@ -16,7 +16,9 @@ from tfcluster_magic.operator.scheduling.launch_queue import AT_ONCE, EVERY, Lau
 
 @pytest.fixture
 def there() -> Iterator[Place]:
-    """A cluster with a large node and two users, one with one more run than may start at once."""
+    """A cluster with a large node and two users; one user has one run more than may start at
+    once.
+    """
     made = Place()
     made.node("node-1", 1000)
     for name in ("alice", "bob"):
@@ -30,8 +32,8 @@ def there() -> Iterator[Place]:
 
 
 def test_who_launches_all_the_time_takes_nothing_from_others(there: Place) -> None:
-    """If a namespace has many runs, some start at once, then one each second. Other namespaces are
-    not affected, and a waiting run reports the reason.
+    """If a namespace has many runs, some runs start at once, then one run starts each second. Other
+    namespaces are not affected, and a waiting run reports the reason.
     """
     clock = Clock()
     there.admission.pace = LaunchPace(clock)
@@ -46,8 +48,8 @@ def test_who_launches_all_the_time_takes_nothing_from_others(there: Place) -> No
 
 
 def test_a_place_does_not_change_each_second(there: Place) -> None:
-    """While the rate limits the queue, runs far behind get rounded places, so that each start
-    changes few records.
+    """While the rate limits the queue, runs far back in the queue get rounded places, so that each
+    start changes few records.
     """
     clock = Clock()
     there.admission.pace = LaunchPace(clock)
@@ -82,7 +84,9 @@ def told(there: Place, name: str) -> tuple[str, int]:
 
 
 def test_what_was_used_is_made_up_for() -> None:
-    """After a time without launches the same number may start at once again, never more."""
+    """After a time without launches, the same number of runs may start at once again, but never
+    more.
+    """
     clock = Clock()
     pace = LaunchPace(clock)
 

@@ -16,9 +16,9 @@ __all__ = ["there"]  # a fixture of another module
 
 
 def test_options_are_written_when_they_change() -> None:
-    """Options of many namespaces are written once, and not again without a change. When pods come,
-    only the namespace whose quota is used is written, not those with quotas below the free
-    resources.
+    """The options of many namespaces are written once, and not again without a change. New pods
+    cause no write while more resources are free than the quotas allow. If the use of a quota
+    changes, only the options of its namespace are written.
     """
     place = Place()
     try:
@@ -71,8 +71,8 @@ def test_amounts_are_coarse_where_there_is_plenty(free: float, told: float) -> N
 
 
 def test_a_claim_that_says_where_is_mounted_in_all_tasks_of_its_namespace(there: Place) -> None:
-    """Annotated claims of a namespace are in its policy and its published options; claims of
-    another namespace and invalid ones are not.
+    """The annotated claims of a namespace are in its policy and its published options; claims of
+    other namespaces and invalid claims are not.
     """
     for name, where in (("images", "/mnt/images"), ("odd", "a:b")):
         path = f"/api/v1/namespaces/alice/persistentvolumeclaims/{name}"

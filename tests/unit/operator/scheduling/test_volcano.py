@@ -1,4 +1,4 @@
-"""Runs whose tasks Volcano binds together: Queued until then, with Volcano's message."""
+"""Runs whose tasks Volcano binds together, which are Queued until then, with Volcano's message."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def group(world: World, name: str = "digits-1") -> Object:
 
 
 def say(world: World, words: str, name: str = "digits-1") -> None:
-    """Write Volcano's message for missing resources."""
+    """Write Volcano's message `words` about missing resources."""
     told = {"type": "Unschedulable", "status": "True", "message": words, "reason": "NotEnough"}
     status = {"phase": "Inqueue", "conditions": [told]}
     world.server.put(f"{GROUPS}/{name}", {**group(world, name), "status": status})
 
 
 def waiting(world: World, job: str, index: int = 0) -> str:
-    """Put a pod that Volcano has not bound."""
+    """Put a pod of `job` that Volcano has not bound; return its name."""
     name = world.pod(job, "unschedulable", index)
     found = copy.deepcopy(world.server.objects[f"{PODS}/{name}"])
     found["spec"]["schedulerName"] = "volcano"
@@ -77,8 +77,8 @@ def bind(world: World) -> None:
 
 
 def test_a_gang_is_queued_with_the_schedulers_words_until_it_is_bound(volcano: World) -> None:
-    """Objects of a gang are created while it is Queued, with Volcano's reason; the time to start
-    counts from the binding.
+    """The objects of a gang are created while the run is Queued, with Volcano's reason;
+    `startTimeout` counts from the binding of the pods.
     """
     launched(volcano, start_timeout=1.0)
     assert group(volcano)["spec"] == {
@@ -135,8 +135,8 @@ def test_the_reason_of_a_queue_without_room_is_told(volcano: World) -> None:
 
 
 def test_a_queue_that_closes_before_one_that_waits_is_said(volcano: World) -> None:
-    """If a queue is closed later, Volcano does not report it to waiting runs: the operator reads
-    the queue itself, and drops the message once the queue is open.
+    """If a queue is closed while runs wait, Volcano does not report this to them. The operator
+    reads the queue itself, reports that it is closed, and drops the message once the queue is open.
     """
     launched(volcano)
     where = path("queues", "", "default")
@@ -165,13 +165,15 @@ def test_a_queue_that_closes_before_one_that_waits_is_said(volcano: World) -> No
     ],
 )
 def test_volcanos_words_of_a_pod_are_explained(said: str, told: str) -> None:
-    """Volcano's message about a task becomes one clause, with the resources that nodes lack."""
+    """Volcano's message about a task becomes one clause that names the resources that nodes
+    lack.
+    """
     assert str(unschedulable_problem(said, PodContext()).text) == told
 
 
 def test_one_that_never_gets_room_fails_after_its_queue_timeout(volcano: World) -> None:
-    """The time in Volcano's queue counts for the queue timeout, after which the run's Jobs create
-    no pods.
+    """The time in Volcano's queue counts for `queueTimeout`. After this timeout, the run's Jobs
+    create no pods.
     """
     launched(volcano, queue_timeout=2.0)
     say(volcano, WORDS)
@@ -225,7 +227,7 @@ def test_another_operator_goes_on_waiting(volcano: World) -> None:
     ],
 )
 def test_a_queue_that_takes_nothing_is_said(volcano: World, said: str, told: str) -> None:
-    """Without its queue, or with a closed one, a run stays Queued with that reason; its objects are
+    """If its queue is missing or closed, a run stays Queued with this reason; its objects are
     created when the queue is open again.
     """
     denied = f'admission webhook "validatepodgroup.volcano.sh" denied the request: {said}'
@@ -255,8 +257,8 @@ def test_a_deleted_job_ends_a_run_that_waits(volcano: World) -> None:
 
 
 def test_a_pod_group_that_goes_is_made_again(volcano: World) -> None:
-    """A PodGroup that was deleted while pods wait for it is created again: without it no pod is
-    bound.
+    """A PodGroup that was deleted while pods wait for it is created again, because without it no
+    pod is bound.
     """
     launched(volcano)
     uid = group(volcano)["metadata"]["uid"]
@@ -283,7 +285,9 @@ def test_a_healed_task_is_bound_without_those_that_are_done(volcano: World) -> N
 
 
 def test_without_pod_groups_the_cluster_is_as_it_was(world: World) -> None:
-    """On a cluster without Volcano the operator requests nothing of it and reports nothing."""
+    """On a cluster without Volcano, the operator neither requests objects of Volcano nor reports
+    that Volcano is missing.
+    """
     world.operate()
     up(world, workers=2, ps=1)
     template = world.job("digits-1-worker")["spec"]["template"]
@@ -292,7 +296,9 @@ def test_without_pod_groups_the_cluster_is_as_it_was(world: World) -> None:
 
 
 def test_volcano_that_comes_is_used_from_then_on(world: World) -> None:
-    """The operator finds PodGroups that are installed while it runs; running runs do not change."""
+    """If Volcano is installed while the operator runs, the operator finds and uses it; active runs
+    do not change.
+    """
     world.operate()
     up(world, "before-1")
     world.server.lacks.clear()

@@ -26,7 +26,7 @@ LONG_AGO = "2026-01-01T00:00:00Z"
 
 
 def of(run: Object, kind: str, name: str, task: int | None = None, **more: Any) -> tuple[str, Any]:
-    """Return the path and the content of a run's object."""
+    """Return the path and the content of an object of `run`."""
     head = run["metadata"]
     made: Object = {"labels": labels.run_labels(head["name"], head["uid"])}
     if task is not None:
@@ -94,7 +94,8 @@ def test_runs_of_everyone_by_one_list_however_often_somebody_looks(server: KubeS
         asked = len(server.calls)
         mine = (await world.runs_of("ada")).rows
         assert [(row.owner, row.name) for row in mine] == [("ada", "digits-2")]
-        assert (await world.runs_of("eve")).rows == ()  # the namespace's user has another name
+        # the namespace `tfcluster-u-not-eves` belongs to another user
+        assert (await world.runs_of("eve")).rows == ()
         assert len(server.calls) == asked, "the home page costs the API server nothing"
         assert sorted(rows) == [
             ("ada", "digits-2"),
@@ -127,8 +128,8 @@ def test_runs_of_everyone_by_one_list_however_often_somebody_looks(server: KubeS
 def test_a_run_is_stopped_as_its_owner_would_and_only_the_one_that_is_meant(
     server: KubeServer,
 ) -> None:
-    """A stop needs a reason and the right uid. It is refused for another run of the same name, for
-    a run that is being stopped already, and for an ended run.
+    """A stop needs a reason and the right uid. It is refused for another run of the same name, a
+    run that is already being stopped, and an ended run.
     """
     uid = launched(server, ADA, "digits-1", phase="Running")["metadata"]["uid"]
     launched(server, BOB, "over-1", phase="Failed", message="It failed.", releasedAt=7.0)
@@ -194,8 +195,8 @@ def test_the_last_lines_of_a_task_come_from_its_pod_then_from_the_record(
 
 
 def test_what_belongs_to_no_run_is_found_and_removed_and_nothing_else(server: KubeServer) -> None:
-    """Objects that have an owner or belong to an existing run are no leaks, and a leak is removed
-    only as its user's.
+    """Objects that have an owner, or belong to an existing run, are no leaks. A leak is removed
+    only if the request names its user.
     """
     run = launched(server, ADA, "digits-1")
     gone = {"metadata": {**run["metadata"], "uid": "gone", "name": "old-1"}}
@@ -207,7 +208,7 @@ def test_what_belongs_to_no_run_is_found_and_removed_and_nothing_else(server: Ku
         server.put(where, made)
     server.put(*of(gone, "jobs", "old-1-worker", spec={}))
     tenant(server, "carol", "tfcluster-u-carol", removed=LONG_AGO)
-    tenant(server, "bob", BOB, removed=LONG_AGO)  # a user of the hub again
+    tenant(server, "bob", BOB, removed=LONG_AGO)  # bob is a user of the hub again
 
     async def look(world: KubernetesSite) -> None:
         await world.runs()
@@ -263,8 +264,8 @@ def test_an_api_server_that_refuses_is_told_beside_what_is_known(server: KubeSer
 
 
 def test_schedules_of_everyone_are_suspended_by_an_administrator(server: KubeServer) -> None:
-    """An administrator's pause is written into the spec, and locked. A resume ends that pause, but
-    no suspension by the owner. A cluster without schedules is no problem.
+    """An administrator's pause is written into the spec, and locked. An administrator's resume ends
+    that pause, but not a suspension by the owner. A cluster without schedules is no problem.
     """
     at = path("tfclusterschedules", ADA, "nightly")
     spec = {"cron": "0 2 * * *", "template": {"spec": {"program": {"inline": "pass"}}}}

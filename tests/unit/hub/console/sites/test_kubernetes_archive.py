@@ -32,7 +32,9 @@ POLICY = ROOT / "k8s" / "hub" / "admission-console.yaml"
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeServer]:
-    """A cluster with the console and Ada's claims, one of them without a volume."""
+    """Yield the API server of a cluster with the console and Ada's claims; one claim has no
+    volume.
+    """
     monkeypatch.setattr(kubernetes_archive, "EVERY", 0.02)
     monkeypatch.setattr(kubernetes_archive, "QUOTA_SECONDS", 0.5)
     running = KubeServer()
@@ -48,7 +50,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeServer]:
 
 
 class Controller(threading.Thread):
-    """Creates the pod of each Job, which serves the files of `mount`, or has the given status."""
+    """A stand-in for the Job controller: it creates the pod of each Job. The pod serves the files
+    of `mount`, or has the given status.
+    """
 
     def __init__(self, server: KubeServer, mount: Path, status: Object | None = None) -> None:
         super().__init__(daemon=True)
@@ -90,7 +94,7 @@ class Controller(threading.Thread):
 
 
 def fetched(server: KubeServer, port: int, out: Path, told: list[str] | None = None) -> None:
-    """Pack Ada's data into a file."""
+    """Pack Ada's data into the file `out`."""
     pool = Pool(node_selector={"pool": "notebooks"}, tolerations=({"key": "notebooks"},))
     tell = ([] if told is None else told).append
     with out.open("wb") as file:
@@ -100,8 +104,8 @@ def fetched(server: KubeServer, port: int, out: Path, told: list[str] | None = N
 def test_the_claims_come_from_a_pod_beside_them(
     server: KubeServer, tmp_path: Path, workspace: Path
 ) -> None:
-    """The archive has the claims, the runs' records, and a list of what is missing; no Job is left,
-    not even an earlier one.
+    """The archive has the claims, the runs' records, and a list of what is missing. No Job is left,
+    not even the Job of an earlier archive.
     """
     server.put(
         f"{JOBS}/archive-0",
@@ -187,7 +191,7 @@ def test_half_an_answer_is_no_archive(server: KubeServer, tmp_path: Path) -> Non
 
 
 def test_only_who_has_the_token_gets_the_data(workspace: Path) -> None:
-    """A wrong token is refused, and the right one still gets the data."""
+    """A wrong token is refused; afterwards, the right token still gets the data."""
     socket = listening(0)
     address = f"http://127.0.0.1:{socket.getsockname()[1]}/"
     giver = Giver(socket, "right", workspace.parent)

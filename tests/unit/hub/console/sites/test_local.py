@@ -29,15 +29,15 @@ async def seen_as(here: LocalSite, missed: list[str]) -> SiteRuns:
         found = await here.runs()
         return found if found.rows and [one.owner for one in found.missed] == missed else None
 
-    # A user whose reader starts slowly is missing at first.
+    # At first, a user is reported as missing while that user's reader starts.
     found = await wait_until_async(seen, every=0.05)
     assert found is not None
     return found
 
 
 def test_runs_are_read_stopped_and_refused_by_their_own_reader(manager: ClusterManager) -> None:
-    """A row's owner is the account that was read; a stop keeps its reason, and a second stop names
-    the first one.
+    """The owner in a row is the account whose runs were read. A stop keeps its reason; a second
+    stop is refused, and the refusal names the first stop.
     """
     manager.launch("sleep.py", name="digits", workers=2, worker_cpu=0.5, grace=1.0)
 
@@ -63,7 +63,9 @@ def test_runs_are_read_stopped_and_refused_by_their_own_reader(manager: ClusterM
 def test_for_one_person_nobody_else_is_read(
     manager: ClusterManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reading one user asks neither the hub nor another reader; an unknown account has no runs."""
+    """To read the runs of one user, neither the hub nor the readers of other users are asked; an
+    unknown account has no runs.
+    """
     manager.launch("sleep.py", name="digits", workers=1, grace=1.0)
 
     async def nobody_asks() -> list[str]:
@@ -91,8 +93,8 @@ def test_for_one_person_nobody_else_is_read(
 
 
 def test_what_starts_readers_is_started_again(manager: ClusterManager) -> None:
-    """The fork server gets only PATH in its environment; after it or a reader is killed, the next
-    reading starts another.
+    """The fork server gets only PATH in its environment. If the fork server or a reader is killed,
+    the next reading starts a new one.
     """
     manager.launch("sleep.py", name="digits", workers=1, grace=1.0)
 
@@ -106,10 +108,11 @@ def test_what_starts_readers_is_started_again(manager: ClusterManager) -> None:
             (reader,) = fork_server.children()
             assert fork_server.environ().keys() <= {"PATH", "LC_CTYPE"}
             fork_server.kill()
-            await seen_as(here, [])  # readers keep running
+            await seen_as(here, [])  # readers survive the end of their fork server
             reader.kill()
             reader.wait(90)
-            assert [one.owner for one in (await here.runs()).missed] == ["ada"]  # reported once
+            # missing in one listing, until the reader is started again
+            assert [one.owner for one in (await here.runs()).missed] == ["ada"]
 
     within(look)
     manager.stop("digits")
@@ -146,8 +149,8 @@ def test_a_home_that_hangs_holds_up_its_own_rows_alone(
 def test_schedules_are_read_paused_and_resumed_by_their_own_reader(
     manager: ClusterManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An administrator's pause takes the place of the owner's, whose resume is refused until an
-    administrator resumes it.
+    """An administrator's pause replaces the owner's pause. Until an administrator resumes the
+    schedule, the owner's resume is refused.
     """
     monkeypatch.setenv("TFCLUSTER_NO_CLOCK", "1")
     verbs = manager.schedules

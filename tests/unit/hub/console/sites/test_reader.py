@@ -1,4 +1,4 @@
-"""The cache of all users' runs, which shows the last reading at once, marked as such."""
+"""The cache of all users' runs, which shows the last reading at once, with its age."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def of(do: Callable[[Slow, RunCache], Awaitable[None]], keep: float = 600.0) -> None:
-    """Run a coroutine in its own event loop."""
+    """Run `do` with a slow site and its cache, in an event loop of its own."""
 
     async def whole() -> None:
         slow = Slow()
@@ -76,7 +76,7 @@ def owners(seen: SiteRuns) -> list[str]:
 
 
 def test_a_page_has_the_rows_of_the_last_look_at_once(clock: Clock) -> None:
-    """A page with `kept` shows the last rows with their age until the new ones arrive; other
+    """A page with `kept` shows the last rows, with their age, until the new rows arrive; other
     callers wait.
     """
 
@@ -104,7 +104,7 @@ def test_a_page_has_the_rows_of_the_last_look_at_once(clock: Clock) -> None:
 async def is_waited_for(slow: Slow, found: RunCache) -> None:
     """Check that a page waits for the new reading."""
     waiting = asyncio.ensure_future(found.look(kept=True))
-    await asyncio.sleep(0.05)  # longer than the cached reading would take
+    await asyncio.sleep(0.05)  # a page that uses the cached reading would be done by now
     assert not waiting.done()
     slow.open.set()
     assert (await waiting).note == ""
@@ -167,7 +167,7 @@ def test_a_reading_is_forgotten_after_its_time() -> None:
 
 
 def test_a_row_is_kept_in_a_few_kib() -> None:
-    """A row with huge values is shortened, and a normal one is unchanged."""
+    """A row with huge values is shortened; a normal row is unchanged."""
     usual = row("ada", 1, message="worker-0 was killed", nodes=("here",), failed=("worker-0",))
     usual = msgspec.structs.replace(usual, messages=(Message("Stopped"),))
     assert bounded_row(usual) == usual
@@ -181,7 +181,7 @@ def test_a_row_is_kept_in_a_few_kib() -> None:
 
 
 def test_who_was_removed_is_neither_shown_nor_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cached rows and actions of removed users are refused; the hub names its users."""
+    """Cached rows of removed users are not shown, and actions on their runs are refused."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
 
     async def look(here: LocalSite) -> None:
