@@ -11,7 +11,7 @@ import { NameRow, Rows, Section } from './sections';
 interface IScheduleProps extends IFormProps {
   readonly launchOptions: ILaunchOptions;
   readonly repeat: IRepeat;
-  /** The options of the launch that belong here. */
+  /** The options of the launch that this part shows. */
   readonly limits: ReadonlyArray<IField>;
 }
 

@@ -41,7 +41,9 @@ export const MOST_LINES = 200_000;
 export const MOST_CHARACTERS = 128 * 1024 * 1024;
 /** Maximum characters of a line that a view draws; the log file has all characters. */
 export const MOST_SHOWN = 10_000;
-/** Dropped lines that are kept in memory, so that the list of lines is copied only rarely. */
+/**
+ * Maximum dropped lines that are still in memory, so that the list of lines is copied only rarely.
+ */
 const CHUNK = 20_000;
 
 export class LineBuffer {

@@ -185,7 +185,7 @@ interface IMeasure {
   readonly columns: number;
 }
 
-/** Characters in the measured element. */
+/** Number of characters in the measured element. */
 const PROBED = 100;
 const GUESS: IMeasure = { row: 17, height: 0, columns: 80 };
 

@@ -23,7 +23,7 @@ import { counted, tasksOf } from './tasks';
 
 /** Milliseconds in which changes are collected before the signal is emitted. */
 const TOGETHER = 50;
-/** Minimum number of lines of each task at the start, even with many tasks. */
+/** Minimum number of lines of each task with which the view starts, even with many tasks. */
 const LEAST_TAIL = 500;
 /** Number of lines that are shown around an older line. */
 const AROUND = 10_000;

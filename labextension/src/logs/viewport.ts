@@ -8,7 +8,7 @@
  */
 import type { Rows } from './rows';
 
-/** Lines drawn beyond both edges, so that scrolling shows no gap. */
+/** Number of lines that are drawn beyond each edge, so that scrolling shows no gap. */
 const BEYOND = 15;
 /** Maximum lines that are drawn because they are selected. */
 const MOST_SELECTED = 5000;

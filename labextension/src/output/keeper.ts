@@ -24,7 +24,7 @@ import { type IStoredRun, MIME_TYPE, stored } from './stored';
 
 /** Milliseconds in which changes are collected before they are handled together. */
 const TOGETHER = 300;
-/** Milliseconds between two requests, even if the server is behind its own events. */
+/** Minimum milliseconds between two requests, even if the server is behind its own events. */
 const PAUSE = 2_000;
 /** Milliseconds after which the metrics of an active run are read again. */
 const FIGURES = 20_000;

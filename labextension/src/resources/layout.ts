@@ -198,8 +198,8 @@ export interface IMark {
 }
 
 /**
- * Return the marks by time: events, and restarts. Restarts at nearly the same time share one mark,
- * with the event that led to them.
+ * Return the marks by time: events, and restarts. All restarts at nearly the same time share one
+ * mark, with the event that led to them.
  */
 export function marks({ events, restarts, began, at }: IRunGraphs): IMark[] {
   const near = Math.max(5, ((at[at.length - 1] ?? began) - began) / 50);

@@ -2,8 +2,8 @@
  * The tasks of a run: a table for each type, with tasks that need attention first. In a large run,
  * most of the other tasks are folded.
  *
- * One tab stop, arrow keys from task to task; Enter shows a task's output. The table draws the data
- * of `TaskRows`.
+ * The table has one tab stop; arrow keys move from task to task, and Enter shows a task's output.
+ * The table draws the data of `TaskRows`.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';

@@ -68,7 +68,10 @@ const ticker = new Ticker();
 export const useTicking = (text: (now: number) => string): string =>
   useSyncExternalStore(ticker.subscribe, () => text(ticker.now));
 
-/** Milliseconds after the last change of the runs in which further changes are collected. */
+/**
+ * Milliseconds after the last change of the runs in which further changes are collected before a
+ * list is loaded again.
+ */
 const QUIET = 500;
 
 /**

@@ -229,7 +229,7 @@ export function timeWords(
   return parts.join(' · ');
 }
 
-/** Hours below this are not shown. */
+/** Minimum hours that are shown. */
 const LEAST = 0.01;
 
 /**

@@ -37,7 +37,7 @@ interface ISchedulesProps {
   readonly refreshed: number;
 }
 
-/** Longest time of a timer, in milliseconds. */
+/** Longest time that a timer of the browser allows, in milliseconds. */
 const LONGEST = 2 ** 31 - 1;
 /** Milliseconds from a due time until the list of schedules is expected to show its launch. */
 const LATER = 2000;

@@ -24,7 +24,7 @@ interface ISelectionProps {
   onClear(): void;
 }
 
-/** Maximum columns that are readable. */
+/** Maximum runs of a comparison; a table with more columns is not readable. */
 const MOST_COMPARED = 8;
 
 export function Selection({

@@ -96,8 +96,8 @@ class Notices {
 
   /** Report a run, together with the runs that ended a moment ago. */
   tell(run: IRun): void {
-    // Lists leave out an ended run once its name is launched again, so the run is kept until it is
-    // deleted.
+    // The server omits an ended run from lists once its name is launched again, so the run is kept
+    // until it is deleted.
     void this._context.model.ensure(nameOf(run)).catch(() => undefined);
     const now = Date.now();
     const last = this._groups[this._groups.length - 1];
