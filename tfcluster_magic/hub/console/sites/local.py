@@ -1,9 +1,9 @@
 """One machine as a site of the console: a reader process for each person with runs.
 
-Root opens nobody's folders: each reader runs under its person's account. A reader starts on demand
-and ends a minute after the last request. If a home directory hangs, only the rows of its owner stay
-outdated, and the answer says so. A reader's rows are validated, and the reader's person becomes
-their owner, whatever the rows say.
+Root never opens a person's folders: each reader runs under its person's account. A reader starts on
+demand and ends a minute after the last request. If a home directory hangs, only the rows of its
+owner stay outdated, and the answer says so. A reader's rows are validated, and the reader's person
+becomes their owner, whatever the rows say.
 """
 
 from __future__ import annotations
@@ -434,7 +434,7 @@ class LocalSite:
         """Return the reader of a current user. Raises NotFound."""
         await self._people()
         if owner not in self._readers:
-            raise NotFound(_("no user {owner} has runs here").format(owner=owner))
+            raise NotFound(_("there is no user {owner} with runs here").format(owner=owner))
         return self._readers[owner]
 
     async def _people(self) -> None:
