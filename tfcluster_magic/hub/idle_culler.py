@@ -66,8 +66,8 @@ def _cull(c: Config, seconds: int, oldest: int, api: str) -> None:
     shortest = min(span for span in (seconds, oldest) if span)
     _tell_every(c, min(300, max(1, shortest // 4)))
     command = [sys.executable, "-m", "jupyterhub_idle_culler"]
-    # The culler needs an idle timeout. Without an idle limit it gets one that is longer than the
-    # maximum age.
+    # The culler always has an idle timeout. Without an idle limit, make the timeout longer than the
+    # maximum age, so that it has no effect.
     command += [f"--timeout={seconds or 10 * oldest}", f"--max-age={oldest}"]
     command += [f"--cull-every={min(60, max(LEAST, shortest // 2))}", *_asking(api)]
     _serve(c, command, SCOPES)

@@ -164,7 +164,9 @@ def public_url(environ: Mapping[str, str] | None = None) -> str:
 
 
 def host_of(name: str, domain: str, kind: str) -> str:
-    """Return the host name of a user's notebook, or the hub's for a service such as the console."""
+    """Return the host name of a user's notebook; for a service such as the console, the host name
+    of the hub.
+    """
     from jupyterhub.utils import subdomain_hook_idna
 
     return domain if kind == "service" else str(subdomain_hook_idna(name, domain, kind))

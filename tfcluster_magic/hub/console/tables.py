@@ -81,7 +81,7 @@ class Query(Model, frozen=True):
 
     @property
     def kept(self) -> bool:
-        """Whether the last reading of runs is enough if a new one takes long."""
+        """Whether rows of the last reading are good enough if a new reading takes long."""
         return self.chosen.get(KEPT.name) == ("true",)
 
 
@@ -216,8 +216,8 @@ def _filtered(rows: list[R], word: Filter[R], query: Query) -> list[R]:
 
 
 KEPT: Filter[Any] = Filter("kept", choices=("true", "false"))
-"""The filter that says, for tables with runs, whether the last reading is enough if a new one takes
-long.
+"""A query parameter of tables with runs: whether rows of the last reading are good enough if a new
+reading takes long.
 """
 
 
@@ -361,7 +361,7 @@ def user_rows(
     has_claims: bool,
 ) -> list[UserRow]:
     """Return a row for everybody who is a hub user or has an account. With `has_claims`, folders
-    have a size even if the policy sets none.
+    are volume claims, which have a size even if the policy sets none.
     """
     known = {one.name: one for one in users}
     known |= {name: HubUser(name=name) for name in accounts.keys() - known.keys()}

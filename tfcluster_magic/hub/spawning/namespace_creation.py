@@ -215,7 +215,9 @@ async def prepare_namespace(reader: HubApi, tenant: Tenant) -> None:
 
 
 async def mark_removed(reader: HubApi, tenant: Tenant, *, with_data: bool) -> bool:
-    """Mark a deleted user's namespace for tenancy; return False if the user has no namespace."""
+    """Mark the namespace of a deleted user, so that tenancy removes the user's rights; return False
+    if the user has no namespace. `with_data` also marks the data for deletion.
+    """
     found = await reader.namespace(tenant.name)
     if found is None or tenant.whose(found):
         return False

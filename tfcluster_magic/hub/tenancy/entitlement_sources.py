@@ -64,7 +64,9 @@ class AcceptedPolicy:
             log.warning("%s is not valid for this release: %s", ACCEPTED_POLICY_MAP, mistake)
 
     def publish(self) -> None:
-        """Publish the policy in force, and the mistake in the newest file. Raises ApiError."""
+        """Publish the policy in force, and the mistake in the newest policy if there is one. Raises
+        ApiError.
+        """
         with self._lock:
             written = self.informer.get(self._home, POLICY_MAP)
             data = {

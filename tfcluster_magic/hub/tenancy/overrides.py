@@ -24,7 +24,7 @@ from .entitlements import (
 from .policy import PolicyMistake, parse_policy
 
 LONGEST = 366 * 86400.0
-"""Maximum seconds of an override; a longer change belongs in the policy."""
+"""Maximum duration of an override, in seconds; a longer change belongs in the policy."""
 MOST_REASON = 500
 PARTS = ("quota", "storage", "budget")
 _STORAGE = ("workspace", "data", "log")

@@ -65,8 +65,9 @@ def read_deliveries(found: Object) -> Deliveries:
 
 
 def has_emptied_deliveries(found: Object) -> bool:
-    """Return whether the user emptied the deliveries. Events up to that time are then forgotten. A
-    Secret whose deliveries were never written lacks the key.
+    """Return whether the user emptied the deliveries. If so, the notifier forgets all events until
+    now. The key is then present and empty; a Secret whose deliveries were never written lacks the
+    key.
     """
     return (found.get("data") or {}).get(DELIVERIES_KEY) == ""
 

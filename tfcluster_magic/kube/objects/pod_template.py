@@ -164,7 +164,8 @@ def _described(cluster: TFCluster, policy: Policy, addresses: str) -> bytes:
         "home": policy.workspace_path if policy.workspace_claim else None,
     }
     if metadata.scheduled is not None and metadata.scheduled.advised is not None:
-        described["reportsUsage"] = True  # the operator does not read the volume of the samples
+        # The operator does not read the volume with the usage samples, so tasks report the samples.
+        described["reportsUsage"] = True
     return (json.dumps(described, ensure_ascii=False, indent=1) + "\n").encode()
 
 

@@ -65,8 +65,8 @@ class Clusters(ConsoleHandler):
     """Everyone's runs, in pages."""
 
     async def get(self) -> None:
-        """Answer with the matching rows and the time of the reading; 304 if the caller has them
-        already.
+        """Answer with the matching rows and the time at which they were read; 304 if the caller has
+        them already.
         """
         asked = tables.RUNS.query(query_words(self))
         cache = self.console.run_cache

@@ -155,8 +155,8 @@ class Links(ConsoleHandler):
     """Creates links that invite people or reset passwords."""
 
     async def post(self) -> None:
-        """Answer with a link for each name; after an error, no link is made. `leftAlone` lists the
-        people who have a password and keep it. Raises HasPassword if all of them keep it.
+        """Answer with a link for each name; in case of an error, make no link. `leftAlone` lists
+        the people who have a password and keep it. Raises HasPassword if all of them keep it.
         """
         asked = validation.read_model(self.body(), LinksRequest)
         if not 0 < len(asked.names) <= MOST_AT_ONCE:

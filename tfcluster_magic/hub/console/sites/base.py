@@ -152,7 +152,9 @@ class Site(Protocol):
         """Return every recorded run, and every schedule, of everyone."""
 
     async def still(self, seen: SiteRuns, /) -> SiteRuns:
-        """Return an earlier reading without people who are no longer users of the hub."""
+        """Return the earlier reading `seen` without the rows of people who are no longer users of
+        the hub.
+        """
 
     async def runs_of(self, owner: str, /) -> SiteRuns:
         """Return every run of a user of the hub; read no other user's runs."""
@@ -184,7 +186,7 @@ class Site(Protocol):
         """Return the last log lines of a task. Raises NotFound."""
 
     async def hours(self) -> SiteHours:
-        """Return the hours of everyone's runs, including those without a record."""
+        """Return the hours of everyone's runs, including runs whose records were deleted."""
 
     async def storage(self) -> SiteStorage:
         """Return how full everyone's folders are. Slow."""

@@ -1,10 +1,10 @@
 """Packs a user's claims into an archive, by a Job in the user's namespace that sends the data.
 
-The pod meets Pod Security `restricted` and the user's quotas. It uses the quota of the user's
-notebook, which has been stopped. It mounts the claims read-only and has no API token.
+The pod meets Pod Security `restricted` and the user's quotas. The user's notebook has been stopped,
+so the pod can use the notebook's quota. It mounts the claims read-only and has no API token.
 k8s/hub/admission-console.yaml lets the console create only such Jobs. If the pod does not start,
-the error has the reason. The Job is always deleted at the end. An incomplete answer is an error;
-`archives` verifies the content. The functions block, so call them in a thread.
+the error has the reason. The Job is always deleted at the end. It is an error if the pod does not
+send all data; `archives` verifies the content. The functions block, so call them in a thread.
 """
 
 from __future__ import annotations
@@ -170,11 +170,12 @@ Tell = Callable[[str], None]
 EVERY = 0.5
 """Poll interval in seconds."""
 PATIENCE = 300.0
-"""Maximum seconds until a pod starts, or an earlier one ends."""
+"""Maximum seconds until the pod starts; also until the pod of an earlier archive has ended."""
 QUOTA_SECONDS = 30.0
-"""Maximum seconds until the ending notebook releases its quota."""
+"""Maximum seconds to wait while a quota refuses the pod: a notebook that is ending still uses it.
+"""
 ANSWERS = 30.0
-"""Maximum seconds until a running pod listens."""
+"""Maximum seconds until the program in a running pod accepts connections."""
 _CONNECT = 10.0
 _BLOCK = 1024 * 1024
 CONSOLE = "app=tfcluster-console"
