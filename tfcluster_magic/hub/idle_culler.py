@@ -24,7 +24,7 @@ OF_THE_POD = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "TFCLUSTER_H
 API = "TFCLUSTER_HUB_API"
 """Variable with the URL of the hub's API, for the culler on Kubernetes."""
 LEAST = 5
-"""Minimum seconds between two checks."""
+"""Minimum seconds between two checks of the notebooks."""
 IDLE, MAX_AGE, NAMED = "TFCLUSTER_HUB_IDLE", "TFCLUSTER_HUB_MAX_AGE", "TFCLUSTER_HUB_NAMED_SERVERS"
 
 

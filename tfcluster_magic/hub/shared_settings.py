@@ -54,7 +54,7 @@ def configure(c: Config, *, state: Path) -> None:
     programs = str(Path(sys.executable).parent)  # JupyterHub looks for alembic in PATH
     if programs not in (found := os.environ.get("PATH", os.defpath)).split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join([programs, found])
-    trusted_networks(os.environ)  # report a mistake at startup
+    trusted_networks(os.environ)  # reports a mistake at startup
     c.JupyterHub.proxy_class = "tfcluster_magic.hub.proxy.Proxy"
     c.JupyterHub.base_url = base_url()
     if host := subdomain_host():

@@ -88,7 +88,8 @@ class Query(Model, frozen=True):
 @dataclass(frozen=True)
 class TablePage(Generic[R]):
     """One page of the matching rows. `total` is the number of matching rows, and `all` the number
-    of all rows. `counts` has the number of rows for each choice of the filter that has `counted`.
+    of all rows. `counts` has the number of rows for each choice of the filter whose `counted` is
+    set.
     """
 
     items: tuple[R, ...]
@@ -103,7 +104,7 @@ class Table(Generic[R]):
 
     Args:
         columns: its columns.
-        filters: its filters; at most one of them has `counted`.
+        filters: its filters; `counted` is set in at most one of them.
         usual: the default sort column, with a leading `-` for descending.
         order: returns the key by which rows that are equal in the sort column are ordered.
     """

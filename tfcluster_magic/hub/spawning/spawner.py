@@ -38,8 +38,8 @@ PodObject = Mapping[str, Any]
 
 
 def node_silent_since(pod: PodObject) -> float | None:
-    """Return when the node of a running notebook stopped answering, in Unix seconds; None if the
-    node answers.
+    """Return the time at which the node of a running notebook stopped answering, in Unix seconds;
+    None if the node answers.
     """
     every = (pod.get("status") or {}).get("containerStatuses") or ()
     ready = condition(dict(pod), "Ready")
@@ -279,7 +279,7 @@ class TenantSpawner(LostNodeSpawner):
         self._say(_("Creating the pod of your notebook."))
 
     async def _look(self) -> None:
-        """Update `_trouble` while the pod starts; return when waiting is useless."""
+        """Update `_trouble` while the pod starts; return as soon as waiting is useless."""
         since: float | None = None
         while True:
             await asyncio.sleep(LOOK_SECONDS)

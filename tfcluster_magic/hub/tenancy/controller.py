@@ -189,7 +189,7 @@ class Tenancy:
             try:
                 self.accepted.publish()
                 digests = self._look_at_secrets(digests)
-            except Exception as error:  # noqa: BLE001 - no other thread publishes
+            except Exception as error:  # noqa: BLE001 - this thread must go on publishing
                 log.warning("the policy cannot be published: %s", error)
                 self._enough.wait(backoff_seconds(3))
 

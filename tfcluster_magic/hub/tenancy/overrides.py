@@ -110,7 +110,7 @@ def entitled(
 
 
 def next_end(overrides: Overrides, now: float) -> float | None:
-    """Return when the next override expires, in Unix seconds; None if none will."""
+    """Return the time at which the next override expires, in Unix seconds; None if none will."""
     return min((each.until for each in overrides.values() if each.until > now), default=None)
 
 

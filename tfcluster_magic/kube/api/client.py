@@ -168,7 +168,7 @@ class Api:
     # -- verbs -------------------------------------------------------------------------------------
 
     def get(self, where: str, *, seconds: float = ANSWER_SECONDS, **query: object) -> Object:
-        """Return one object. Raises ApiError."""
+        """Return the object at the path `where`. Raises ApiError."""
         return self._json("GET", where, None, query, seconds)
 
     def dated(self, where: str, *, seconds: float = ANSWER_SECONDS) -> tuple[Object, float | None]:
@@ -285,8 +285,8 @@ class Api:
     def lines(
         self, where: str, *, silence: float, cut: StreamCloser | None = None, **query: object
     ) -> Iterator[bytes]:
-        """Yield the lines of a streamed answer without line ends. `silence` limits the seconds
-        between bytes.
+        """Yield the lines of a streamed answer, without line breaks. `silence` is the maximum time
+        between two bytes, in seconds.
 
         Closing the iterator closes the connection; `cut` does so from another thread. Raises
         ApiError.

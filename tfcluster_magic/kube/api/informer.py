@@ -49,7 +49,7 @@ class CacheUpdate:
 
     @property
     def object(self) -> Object:
-        """The newest known state."""
+        """The newest known state of the object."""
         found = self.old if self.new is None else self.new
         assert found is not None
         return found

@@ -192,7 +192,7 @@ def _check_size(spec: Spec, texts: Mapping[str, str], binaries: Mapping[str, str
 Object = dict[str, Any]
 
 FILES_VOLUME = "files"
-"""The volume of the ConfigMap."""
+"""Name of the volume with the files of the run's ConfigMap."""
 INDEX_REFERENCE = "$(JOB_COMPLETION_INDEX)"
 """Variable with the task's index, which the Job's controller sets."""
 PATIENCE = 2**31 - 1
@@ -381,7 +381,8 @@ def _mounts(
     ):
         if claim:
             found.setdefault(f"claim-{claim}", []).append(Mount(_claim(claim), path, reads))
-    if not policy.log_claim:  # the run's folder must exist, even if it is deleted with the pod
+    if not policy.log_claim:
+        # Tasks need the run's folder even if no claim keeps it after the end of the pod.
         found["log"] = [Mount({"emptyDir": {"sizeLimit": policy.log_size}}, policy.log_path)]
     for volume in asked.volumes:
         if volume.sub_path:

@@ -415,8 +415,8 @@ def _stored(at: float) -> float:
 
 
 def _begun(spec: ScheduleSpec, asked: BackfillRequest, now: float) -> Backfill:
-    """Return the backfill that starts for a request. A backfill with too many due times, or with
-    none, ends at once.
+    """Return the backfill that carries out the request `asked`. A backfill with too many due times,
+    or with none, ends at once.
     """
     times = CronTimes(spec.cron, spec.time_zone)
     end = min(asked.end, now)

@@ -115,7 +115,7 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
     most_bytes = MOST_BYTES
 
     def initialize(self, console: Console) -> None:
-        """Store the objects that all routes share."""
+        """Store the console, which all routes share."""
         self.console = console
 
     def set_default_headers(self) -> None:
@@ -176,8 +176,8 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
 
     @property
     def by_shell(self) -> bool:
-        """Whether the caller is the shell of the hub's owner. Always False on Kubernetes, where an
-        administrator may have made a service with this name.
+        """Whether the caller is the command `tfcluster admin` of the hub's owner. Always False on
+        Kubernetes, where an administrator may have made a service with this name.
         """
         user = self._hub_auth_user_cache
         return user.get("kind") == "service" and user["name"] == SHELL and OWNER in os.environ

@@ -62,7 +62,7 @@ class LeakToRemove(Model, frozen=True):
 
 
 class Clusters(ConsoleHandler):
-    """Everyone's runs, in pages."""
+    """Everyone's runs, a page for each request."""
 
     async def get(self) -> None:
         """Answer with the matching rows and the time at which they were read; 304 if the caller has
@@ -105,7 +105,7 @@ class Logs(ConsoleHandler):
     is_audited = True
 
     async def get(self, owner: str, name: str) -> None:
-        """Answer with the lines."""
+        """Answer with the last log lines of the task."""
         task = self.get_query_argument("task")
         lines = tables.row_limit(self.get_query_argument("lines", str(LINES)))
         entries = await write_audit(self, "logs", [(owner, f"{name} {task}")])

@@ -132,7 +132,7 @@ class StorageRoute(ConsoleHandler):
     """Everyone's folders, the fullest first."""
 
     async def get(self) -> None:
-        """Answer with the matching rows, and the data that could not be read."""
+        """Answer with the matching rows, and the users whose storage could not be read."""
         asked = STORAGE.query(query_words(self))
         console, now = self.console, time.time()
         filled, users, policy, overrides = await asyncio.gather(

@@ -192,16 +192,16 @@ class Site(Protocol):
         """Return how full everyone's folders are. Slow."""
 
     async def pack(self, owner: str, out: int, tell: Callable[[str], None]) -> None:
-        """Write a user's data to the file descriptor `out`; call `tell` with what the packing waits
-        for. Raises NotFound if there is no such user or no data, OSError if `out` cannot be
-        written.
+        """Write a user's data to the file descriptor `out`; call `tell` with each message about
+        what the packing waits for. Raises NotFound if there is no such user or no data, OSError if
+        `out` cannot be written.
         """
 
     def why_no_notebook(self, name: str) -> str:
         """Return why a user of this name would get no notebook; empty if they would get one."""
 
     async def leaks(self) -> SiteLeaks:
-        """Return all leaks."""
+        """Return everything that runs and removed users left behind."""
 
     async def remove(self, owner: str, leak: str) -> None:
         """Remove a leak if it still is one. Raises NotFound."""

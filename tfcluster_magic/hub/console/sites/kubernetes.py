@@ -464,7 +464,7 @@ class KubernetesSite:
         schedule changes meanwhile.
         """
         namespace = self._namespace(owner)
-        if not names.is_valid(name):  # the name must not lead to another API path
+        if not names.is_valid(name):  # could lead to another API path
             raise _unknown_schedule(name)
         where = path(kubernetes_schedules.RESOURCE, namespace, name)
         found = find_object(self._api, where)
@@ -497,7 +497,7 @@ class KubernetesSite:
         """
         found = None if fresh else self.clusters.get(namespace, name)
         if found is None:  # launched a moment ago, or deleted
-            # The name must not lead to another API path.
+            # An invalid name could lead to another API path.
             possible = re.fullmatch(labels.RUN_PATTERN, name)
             told = find_object(self._api, path("tfclusters", namespace, name)) if possible else None
             if told is None:

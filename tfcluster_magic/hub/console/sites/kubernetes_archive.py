@@ -168,7 +168,7 @@ def is_of(pod: Object, uid: str) -> bool:
 Tell = Callable[[str], None]
 
 EVERY = 0.5
-"""Poll interval in seconds."""
+"""Seconds between two checks of the pod of an archive."""
 PATIENCE = 300.0
 """Maximum seconds until the pod starts; also until the pod of an earlier archive has ended."""
 QUOTA_SECONDS = 30.0
@@ -184,7 +184,8 @@ CONSOLE = "app=tfcluster-console"
 def pack_claims(
     api: Api, home: str, namespace: str, pool: Pool, out: int, tell: Tell, port: int = PORT
 ) -> None:
-    """Write an archive of a user's claims to `out`; call `tell` with what the packing waits for.
+    """Write an archive of a user's claims to `out`; call `tell` with each message about what the
+    packing waits for.
 
     Raises:
         NotFound: there is nothing to pack.
