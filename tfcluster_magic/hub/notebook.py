@@ -22,7 +22,7 @@ from ..paths import private
 FIRST_EXAMPLE = "01-between-graph.ipynb"
 """The example that opens first."""
 COPIED = ".tfcluster/examples.json"
-"""File with the checksum of each copied example, which shows the examples that the user changed."""
+"""File with the checksum of each copied example, to recognise examples that the user changed."""
 _ITSELF = "tfcluster_magic.hub.notebook"
 _BOOT = """\
 import sys

@@ -131,7 +131,9 @@ Object = dict[str, Any]
 LOOK_SECONDS = 1.0
 """Poll interval while a pod starts, in seconds."""
 MARGIN_SECONDS = 5.0
-"""Seconds before the hub's own timeout at which a start is given up here, with a reason."""
+"""A start is given up this many seconds before the hub's own timeout, so that the user sees the
+reason.
+"""
 UNANSWERED = (ApiException, ClientError, asyncio.TimeoutError)
 
 

@@ -396,8 +396,8 @@ def _mounts(
 
 
 def _shared(cluster: TFCluster, policy: Policy) -> list[SharedClaim]:
-    """Return the namespace's shared claims, except those at a path at which the run mounts a volume
-    or secret of its own, and those to which the run writes.
+    """Return the shared claims of the namespace that the run mounts. Left out are claims at a path
+    at which the run mounts a volume or secret of its own, and claims to which the run writes.
     """
     asked = cluster.spec.pods or Pods()
     taken = {policy.data_path, policy.log_path, policy.workspace_path}

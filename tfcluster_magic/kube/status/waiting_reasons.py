@@ -48,8 +48,8 @@ _SIGN = re.compile(
 
 
 def quiet_in_output(lines: Sequence[str], until: float) -> Quiet | None:
-    """Return the quiet period of a running task that does nothing, from its last lines; None if it
-    works.
+    """Return the quiet period of a running task that does nothing, from its last lines of output;
+    None if it works.
 
     `runtime/task.py` prints the line `tfcluster: quiet since …`. `until` is the time at which the
     lines were read, in seconds since the epoch.
@@ -72,7 +72,7 @@ def quiet_in_output(lines: Sequence[str], until: float) -> Quiet | None:
 
 def oddity_in_output(task: str, lines: Sequence[str]) -> Message | None:
     """Return a message that says why a task with a closed port counts as started, from its last
-    lines; None if no line says so.
+    lines of output; None if no line says so.
     """
     for found in filter(None, map(_SIGN.search, reversed(lines))):
         said = found.groupdict()

@@ -250,7 +250,7 @@ def _clear(api: Api, namespace: str) -> None:
 
 
 def _up(api: Api, namespace: str, job: Object, tell: Tell) -> Object:
-    """Return the pod of a Job once it runs. Raises Conflict."""
+    """Wait until the pod of a Job runs, and return it. Raises Conflict."""
     began, told = time.monotonic(), ""
     while True:
         pod = _pod(api, namespace, job)
