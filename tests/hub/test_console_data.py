@@ -133,7 +133,7 @@ def test_the_data_of_a_user_is_archived(hub: Hub, admin: Visitor, tmp_path: Path
     assert done.returncode == 0, done.stderr
     assert "could not be packed" in done.stderr
     assert again.returncode == 2 and "name another" in again.stderr
-    assert nobody.returncode == 4 and "has runs here" in nobody.stderr, nobody.stderr
+    assert nobody.returncode == 4 and "with runs here" in nobody.stderr, nobody.stderr
     assert "the term is over" in hub.manager.status("last").status.message
     with tarfile.open(target) as tar:
         told = json.loads(tar.extractfile("MANIFEST.json").read())  # type: ignore[union-attr]

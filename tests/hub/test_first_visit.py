@@ -152,7 +152,7 @@ def test_the_home_page_tells_how_notebook_and_clusters_are(
     expect(page).to_have_url(re.compile(f"/tf/user/{OWNER}/lab"), timeout=PATIENCE)
     page.goto(f"{hub.url}/hub/home")
     state, clusters = page.locator("#notebook-state"), page.locator("#clusters")
-    expect(state).to_contain_text("It is running; it last reported use")
+    expect(state).to_contain_text("It is running; last active")
     row = clusters.get_by_role("listitem").filter(has_text="steps-")
     expect(row).to_contain_text("Running", timeout=90_000)
     expect(row).to_contain_text("2 workers")

@@ -246,7 +246,7 @@ def test_kubectl_shows_the_state_of_a_run(kubectl: Kubectl, kube: Kubectl) -> No
 def test_kubectl_explains_what_a_field_is_for(kubectl: Kubectl) -> None:
     """`kubectl explain` shows full sentences with units and defaults."""
     replicas = " ".join(kubectl("explain", "tfcluster.spec.replicas").split())
-    assert "The tasks of a cluster by task type; absent types have none." in replicas
+    assert "The tasks of a cluster by task type; a type that is absent has no tasks." in replicas
     assert "Parameter servers, released when the workers are done." in replicas
     mode = " ".join(kubectl("explain", "tfc.spec.mode").split())
     assert "one notebook (InGraph). Default: BetweenGraph." in mode

@@ -44,10 +44,12 @@ def test_every_mistake_stands_at_its_input(lab: LabPage, form: Locator) -> None:
     form.get_by_label("Name", exact=True).fill("Not A Name")
     form.get_by_label("Arguments").fill("--epochs 'three")
     form.get_by_text("Limits").click()
-    form.get_by_label("Longest run").fill("soon")
+    form.get_by_label("Maximum duration").fill("soon")
     expect(form.get_by_text(re.compile("did you mean hello.py"))).to_be_visible()
     expect(form.get_by_text("a quote is not closed")).to_be_visible()
-    expect(form.get_by_label("Longest run")).to_have_accessible_description(re.compile("1h30m"))
+    expect(form.get_by_label("Maximum duration")).to_have_accessible_description(
+        re.compile("1h30m")
+    )
     expect(form.get_by_label("Name", exact=True)).to_have_accessible_description(
         re.compile("lower-case")
     )

@@ -228,14 +228,14 @@ def _new_text(folder: Path, program: str, made: LaunchRequest, inferred: Sequenc
         if count
     ]
     if inferred:
-        lines += _comment(_("Found in the program, as each launch does:"))
+        lines += _comment(_("Inferred from the program; each launch infers them again:"))
         lines += [line for text in inferred for line in _comment(f"- {text}")]
     lines += ["", *_comment(_("Other options"))]
     for key, value in (("memory", "2Gi"), ("max-duration", "2h"), ("env", "{BATCH: 64}")):
         lines.append(f"# {key}: {value}  # {_(BY_NAME[key].help)}")
     lines += [
         "",
-        *_comment(_("Named configurations: `--config quick` replaces lines above by these")),
+        *_comment(_("Named configurations: `--config quick` replaces lines above with these")),
         "configurations:",
         "  quick:",
         "    workers: 1",

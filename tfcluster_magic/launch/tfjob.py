@@ -329,7 +329,9 @@ _UNKNOWN = mark("a TFJob has no such field")
 _POLICY = mark("the administrator's policy decides it for all tasks")
 _OF_JOB: Reasons = {
     "enableDynamicWorker": (
-        mark("the number of workers does not change during a run, and one that fails ends it"),
+        mark(
+            "the number of workers does not change during a run, and a failed worker ends the run"
+        ),
         True,
     ),
 }
@@ -467,7 +469,7 @@ _OF_POD: Reasons = {
     **dict.fromkeys(("serviceAccountName", "serviceAccount"), (_POLICY, True)),
     **dict.fromkeys(
         ("hostNetwork", "hostPID", "hostIPC", "hostAliases", "hostUsers"),
-        (mark("tasks use neither network nor processes nor names of their node"), True),
+        (mark("tasks do not use the network, processes or names of their node"), True),
     ),
     "initContainers": (
         mark("no container runs before a task: do this in the program or image"),

@@ -224,7 +224,7 @@ def due_time_events(
 
 
 _NOT_LAUNCHED = mark("{name} was not launched at its due time {time}")
-_NO_ROOM = mark("{name} waits for room since its due time {time}")
+_NO_ROOM = mark("{name} has waited for room since its due time {time}")
 
 
 def pause_events(name: str, uid: str, cluster: str, pause: Pause) -> list[NotableEvent]:

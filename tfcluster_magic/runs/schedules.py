@@ -308,7 +308,10 @@ class ScheduleVerbs:
         moved = (rules.cron, rules.time_zone) != (old.rules.cron, old.rules.time_zone)
         by_hand = not before.folder and not fresh
         if by_hand and (words or arguments is not None):
-            allowed = _("it was written by hand: change its manifest, or name the program, too")
+            allowed = _(
+                "the schedule was written by hand: change its manifest, or also name the "
+                "program here"
+            )
             raise _refused([Problem("program", None, allowed)])
         launches = (
             nullcontext(old.launch)

@@ -126,7 +126,9 @@ def _may_never_come(cron: str) -> bool:
 
 
 def _never(cron: str) -> InvalidRequest:
-    return _refused("--cron", cron, _("it never matches a date, like 30 February"))
+    return _refused(
+        "--cron", cron, _("it never matches a date: for example, there is no 30 February")
+    )
 
 
 def _refused(field: str, value: object, allowed: str) -> InvalidRequest:

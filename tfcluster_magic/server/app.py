@@ -87,7 +87,7 @@ def _verb_path(body: type[Model]) -> dict[str, Any]:
 
 def _schedule_verb_path(verb: str, body: type[Model]) -> dict[str, Any]:
     """Return the description of the route of a schedule's verb."""
-    summaries = {"resume": "Let a paused schedule go on", "run-now": "Make a schedule due now"}
+    summaries = {"resume": "Resume a paused schedule", "run-now": "Make a schedule due now"}
     ref = {"$ref": f"#/components/schemas/{body.__name__}"}
     return {
         "parameters": [{"$ref": "#/components/parameters/name"}],

@@ -152,12 +152,12 @@ class Annotations(Model, frozen=True):
 
 
 class AdvisedOption(Model, frozen=True, kw_only=True):
-    """An option of a schedule's runs that advice on the usage of an earlier run changed."""
+    """An option of a schedule's runs, changed by advice on the usage of an earlier run."""
 
     option: Annotated[str, Meta(description="the option by key, such as worker_memory")]
     own: Annotated[str, Meta(description="its value in the schedule itself")]
     value: Annotated[str, Meta(description="the value that runs get instead")]
-    run: Annotated[str, Meta(description="the run whose usage shows it")]
+    run: Annotated[str, Meta(description="the run whose usage led to the advice")]
     why: Annotated[Message, Meta(description="the advice")]
 
     @property
@@ -179,7 +179,7 @@ class ScheduledRun(Model, frozen=True):
     advised: (
         Annotated[
             tuple[AdvisedOption, ...],
-            Meta(description="what advice changed; absent if the schedule takes none"),
+            Meta(description="options that advice changed; absent if the schedule takes no advice"),
         ]
         | None
     ) = None

@@ -260,7 +260,7 @@ def _each(value: Any, convert: Callable[[Schema], Schema]) -> Any:
 
 
 _MESSAGE_DECIMALS = {
-    "description": "Values that are no whole numbers, as text.",
+    "description": "Values that are not whole numbers, as text.",
     "type": "object",
     "additionalProperties": {"type": "string"},
 }

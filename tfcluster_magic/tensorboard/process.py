@@ -160,14 +160,14 @@ def empty_page(looked_at: Sequence[str]) -> str:
         _("No event files yet"),
         _("TensorBoard shows files whose names have “.tfevents.” in them. None was found in:"),
         _(
-            "Event files that a task writes elsewhere, such as in ./logs, are found by its open "
-            "files. This page checks again every five seconds."
+            "Event files that a task writes elsewhere, such as in ./logs, are found through the "
+            "files that the task has open. This page checks again every five seconds."
         ),
         _("How a program writes them:"),
         _(
             "The progress of a program that only prints is shown in the sidebar and in "
-            "`tfcluster status`. Event files in an object store (gs://, s3://, hdfs://) are "
-            "shown by a TensorBoard that you start there: `tensorboard --logdir gs://…`."
+            "`tfcluster status`. For event files in an object store (gs://, s3://, hdfs://), start "
+            "a TensorBoard yourself: `tensorboard --logdir gs://…`."
         ),
     ]
     title, found, elsewhere, how, others = map(escape, texts)

@@ -194,7 +194,7 @@ def _request(folder: int, path: Path, tasks: Sequence[str], number: str) -> None
 
 def _cannot_write(path: Path, error: OSError) -> Conflict:
     return Conflict(
-        _("stacks are asked for by a file in {folder}, which cannot be written: {why}").format(
+        _("a file in {folder} that asks for the stacks cannot be written: {why}").format(
             folder=path, why=error.strerror
         )
     )
@@ -234,7 +234,7 @@ def stack_text(found: RunStacks) -> str:
             blocks.append(_("{task} has no process").format(task=task.task))
         if task.at is not None and task.since is not None:
             blocks.append(
-                _("{task} did nothing since {since}; its stacks at {at}:").format(
+                _("{task} has done nothing since {since}; its stacks at {at}:").format(
                     task=task.task, since=_time(task.since), at=_time(task.at)
                 )
             )

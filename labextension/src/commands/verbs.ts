@@ -221,7 +221,7 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
       label: () => trans.__('Note…'),
       question: trans.__('Write a Note on a Cluster…'),
       caption: () =>
-        trans.__('Write a line about it; an empty line removes it'),
+        trans.__('Write one line about the cluster; an empty line removes the note'),
       icon: editIcon,
       fits: isAny,
       none: nothing,

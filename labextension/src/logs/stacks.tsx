@@ -52,7 +52,7 @@ export function Stacks({
       {found && found.tasks.length === 0 && (
         <p role="status">
           {trans.__(
-            'No stacks were taken: the tasks cannot write to their output, or they are no Python programs.'
+            'No stacks were taken: the tasks cannot write to their output, or they are not Python programs.'
           )}
         </p>
       )}

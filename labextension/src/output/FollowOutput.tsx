@@ -53,7 +53,7 @@ export function FollowOutput({
       <p className="tfc-Follow-why" role="status">
         {goesOn || wentOn
           ? trans.__(
-              'The page was closed while this cell followed %1. Its output goes on here:',
+              'The page was closed while this cell followed %1. The output continues here:',
               name
             )
           : trans.__(

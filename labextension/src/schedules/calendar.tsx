@@ -504,8 +504,8 @@ function Day({
                     <small>
                       {' '}
                       {trans._n(
-                        '%1 due time before it was missed, too.',
-                        '%1 due times before it were missed, too.',
+                        '%1 earlier due time was missed, too.',
+                        '%1 earlier due times were missed, too.',
                         each.missed
                       )}
                     </small>

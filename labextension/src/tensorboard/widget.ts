@@ -328,7 +328,7 @@ export function tabOf(
   });
   const stop = new ToolbarButton({
     icon: stopIcon,
-    tooltip: trans.__('Stop this TensorBoard; its runs stay'),
+    tooltip: trans.__('Stop this TensorBoard; the runs stay'),
     onClick: () => void model.stop()
   });
   tab.toolbar.addItem('reload', reload);

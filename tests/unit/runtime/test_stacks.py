@@ -222,7 +222,7 @@ def test_stacks_of_a_stall_are_taken_once_and_kept(run: Run) -> None:
     assert found.since is not None and found.at is not None
     assert found.at - found.since >= 0.9
     assert "most recent call first" in found.processes[0].stack
-    assert "worker-0 did nothing since 2" in stack_text(stacks)
+    assert "worker-0 has done nothing since 2" in stack_text(stacks)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"at": 1e400, "since": 0, "processes": []}'])

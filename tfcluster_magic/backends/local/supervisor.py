@@ -274,9 +274,9 @@ TERMINATED = mark(
 )
 REMOVED = mark("its record was removed")
 PATROL_INTERVAL = 5.0
-"""Seconds after which the supervisor takes a turn even if nothing happened. No event reports that
-the run's folder was removed, or that a client died after it wrote a stop request. Also, the kernel
-accepts no sleep of weeks.
+"""Seconds after which the supervisor takes a turn even if nothing happened. A turn then finds that
+the run's folder was removed, or that a client wrote a stop request and died: no event reports this.
+Also, Linux refuses timeouts of several weeks.
 """
 
 

@@ -252,7 +252,9 @@ class ClassImport:
         return alone
 
     async def _together(self, plans: Sequence[ImportedLine], made: set[str]) -> list[ImportedLine]:
-        """Import lines with requests for all of them; add the names of new users to `made`."""
+        """Import lines with a few requests for all of them; add the names of new users to the set
+        `made`.
+        """
         missing = [plan.name for plan in plans if plan.name not in {*self._users, *made}]
         if missing:
             made |= await self._hub.make(missing)

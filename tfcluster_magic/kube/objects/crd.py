@@ -505,9 +505,9 @@ Column = tuple[str, str, str, str, int]
 """A column of `kubectl get`: name, type, path, description, priority (1: only with `-o wide`)."""
 _COLUMNS: Sequence[Column] = (
     ("Phase", "string", ".status.phase", "The phase of the run.", 0),
-    ("Ready", "string", ".status.ready", "Tasks that run or have succeeded, of all.", 0),
-    ("Reason", "string", ".status.reason", "Why it is in this phase.", 0),
-    ("Age", "date", ".metadata.creationTimestamp", "Since the launch.", 0),
+    ("Ready", "string", ".status.ready", "Tasks that run or have succeeded, out of all tasks.", 0),
+    ("Reason", "string", ".status.reason", "Why the run is in this phase.", 0),
+    ("Age", "date", ".metadata.creationTimestamp", "Time since the launch.", 0),
     ("Message", "string", ".status.message", "The reason as a sentence.", 1),
 )
 
@@ -561,7 +561,7 @@ def definition(
 
 def whole_object(kind: str, description: str, name: Object, spec: Object, status: Object) -> Object:
     """Return the schema of an object of one of our kinds, without rules for the whole object."""
-    generated = {"description": "Not for runs, whose names are numbered.", "type": "string"}
+    generated = {"description": "Not supported: the names of runs are numbered.", "type": "string"}
     return {
         "description": description,
         "type": "object",
@@ -629,7 +629,7 @@ def condition_schema(types: str) -> Object:
                 "type": {"description": types, "type": "string"},
                 "status": {"description": "True, False or Unknown.", "type": "string"},
                 "observedGeneration": {
-                    "description": "The metadata.generation that this is about.",
+                    "description": "The metadata.generation that this condition is about.",
                     "type": "integer",
                     "format": "int64",
                 },
@@ -653,7 +653,7 @@ GENERATION: Object = {
 }
 _STATUS_OF_THE_RESOURCE: Mapping[str, Object] = {
     "ready": {
-        "description": "Tasks that run or have succeeded, of all, as in 2/3.",
+        "description": "Number of tasks that run or have succeeded, out of all tasks, as in 2/3.",
         "type": "string",
     },
     "observedGeneration": GENERATION,

@@ -77,7 +77,7 @@ class DnsResolver(Model, frozen=True):
     ] = ""
     """The labels of these pods: `key=value`, separated by commas."""
     network: str = ""
-    """The network of a DNS server that is no pod, such as `169.254.20.10`."""
+    """The network of a DNS server that is not a pod, such as `169.254.20.10`."""
     port: Annotated[int, Meta(ge=1, le=65535, description="pods' port; OpenShift's is 5353")] = 53
     """The port at which the pods listen. OpenShift's is 5353."""
 

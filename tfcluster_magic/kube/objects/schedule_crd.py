@@ -132,9 +132,9 @@ def _time(description: str) -> Object:
 
 _STATUS_OF_THE_RESOURCE: Mapping[str, Object] = {
     "observedGeneration": GENERATION,
-    "observedCron": _text("The cron expression of cursorTime."),
-    "observedTimeZone": _text("The time zone of cursorTime."),
-    "nextTime": _time("The next due time, while it is active."),
+    "observedCron": _text("The cron expression that cursorTime belongs to."),
+    "observedTimeZone": _text("The time zone that cursorTime belongs to."),
+    "nextTime": _time("The next due time, while the schedule is active."),
     "lastTime": _time("The due time of the newest run."),
     "lastRun": _text("The newest run."),
     "state": _text("Active, Paused or Invalid."),

@@ -69,7 +69,7 @@ class Suspension(Model, frozen=True, kw_only=True):
         ""
     )
     reason: Annotated[str, Meta(max_length=STOP_LENGTH, description="why")] = ""
-    at: Annotated[float, Meta(description="since when")] | None = None
+    at: Annotated[float, Meta(description="time of the suspension")] | None = None
     locked: Annotated[
         bool,
         Meta(
@@ -96,7 +96,10 @@ class BackfillRequest(Model, frozen=True, kw_only=True):
     requested_at: Annotated[
         float,
         Meta(
-            description="the current time; a request from before the schedule's creation is ignored"
+            description=(
+                "time of the request: write the current time. A request from before the "
+                "schedule's creation is ignored"
+            )
         ),
     ]
     start: Annotated[float, Meta(description="first time of the range, included")]
@@ -109,7 +112,7 @@ class BackfillRequest(Model, frozen=True, kw_only=True):
 class RunTemplate(Model, frozen=True, kw_only=True):
     """The template of the runs."""
 
-    spec: Annotated[Spec, Meta(description="the spec of its TFClusters")]
+    spec: Annotated[Spec, Meta(description="the spec of the TFClusters that the schedule launches")]
 
 
 def _write_times(times: Sequence[float]) -> list[str]:
@@ -139,7 +142,10 @@ class ScheduleSpec(ScheduleRules, frozen=True, kw_only=True):
         Annotated[
             float,
             Meta(
-                description="time at which it was resumed after it suspended itself (`pauseAfter`)"
+                description=(
+                    "time at which the schedule was resumed after it had suspended itself "
+                    "(`pauseAfter`)"
+                )
             ),
         ]
         | None
@@ -150,7 +156,7 @@ class ScheduleSpec(ScheduleRules, frozen=True, kw_only=True):
             max_length=MOST_REQUESTS,
             description=(
                 "requests for a run besides the due times: add the current time. A request "
-                "from before the schedule's creation, as in a copy, is ignored"
+                "from before the schedule's creation, as in a copied manifest, is ignored"
             ),
         ),
     ] = ()

@@ -46,7 +46,9 @@ from ..sites.base import Site
 
 @dataclass
 class Console:
-    """The objects that the routes share. `bar` has the title and address of each page."""
+    """The objects that the routes share. `bar` has the title and address of each page in the
+    navigation bar.
+    """
 
     site: Site
     audit: AuditLog
@@ -71,8 +73,8 @@ POLICY = (
     "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""Content-Security-Policy. Scripts need the nonce, because the hub's origin also serves users'
-files.
+"""Value of the header Content-Security-Policy. Only scripts with the page's nonce run, because the
+hub's origin also serves users' files, which may contain scripts.
 """
 
 
@@ -109,8 +111,8 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
     hub_auth_class = ConsoleOAuth
     is_page = False
     is_audited = False
-    """Whether requests with GET are in the audit log too. Their answers are then in the hub's
-    language, as the answers to changes are.
+    """Whether requests with GET are in the audit log, too. If so, their answers are in the hub's
+    language, like the answers to changes; otherwise in the browser's language.
     """
     most_bytes = MOST_BYTES
 

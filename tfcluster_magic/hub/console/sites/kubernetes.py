@@ -530,7 +530,7 @@ class KubernetesSite:
             other = owner.removeprefix(kubernetes_runs.OTHERS)
             mine = [] if self._owner(other) != owner else [other]
         if len(mine) != 1:
-            raise NotFound(_("no user {owner} has runs here").format(owner=owner))
+            raise NotFound(_("there is no user {owner} with runs here").format(owner=owner))
         return mine[0]
 
     def _wait(self) -> None:

@@ -434,7 +434,7 @@ class LocalSite:
         """Return the reader of a current user. Raises NotFound."""
         await self._people()
         if owner not in self._readers:
-            raise NotFound(_("no user {owner} has runs here").format(owner=owner))
+            raise NotFound(_("there is no user {owner} with runs here").format(owner=owner))
         return self._readers[owner]
 
     async def _people(self) -> None:
