@@ -39,8 +39,8 @@ def configure(
 
     `TFCLUSTER_HUB_IDLE` and `TFCLUSTER_HUB_MAX_AGE` set them. `TFCLUSTER_HUB_NAMED_SERVERS` is the
     number of extra notebooks for each user. With `by_policy`, the policy on Kubernetes applies
-    unless one of the first two is set. `api` is the URL of the hub's API for the culler, if it
-    differs from the one for notebooks.
+    unless `TFCLUSTER_HUB_IDLE` or `TFCLUSTER_HUB_MAX_AGE` is set. `api` is the URL of the hub's API
+    for the culler, if it differs from the URL for notebooks.
 
     Raises:
         InvalidRequest: a variable is not a whole number of at least 0; the message names all such

@@ -1,4 +1,6 @@
-"""The rules of `after`: a run waits for other runs, and starts when they are done, or fails.
+"""The rules of `after`: a run waits for other runs and starts when they are done.
+
+The run fails if an awaited run can no longer succeed or end as required.
 
 Once an awaited run meets its condition, the status (`awaited`) of the waiting run records that, so
 the awaited run may be deleted. A waiting run reserves no resources and takes no place in the launch

@@ -19,7 +19,7 @@ STALL_TOLD_OF_ALL = 60.0
 because all tasks may be waiting for their data.
 """
 START_SHARE = 0.5
-"""Minimum time that every task has to show activity, from its own start, as a fraction of
+"""Minimum time that a task gets, from its own start, until it must show activity, as a fraction of
 `startTimeout`.
 """
 START_MARGIN = 5.0

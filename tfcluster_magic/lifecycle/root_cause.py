@@ -13,18 +13,20 @@ from collections.abc import Iterable
 from ..spec import Cause, TaskFailure
 
 WINDOW = 5.0
-"""Length of the window, in seconds, for runs with parameter servers."""
+"""Seconds for which failures are collected before one of them is blamed, in a run with parameter
+servers.
+"""
 WINDOW_COLLECTIVE = 15.0
-"""Length of the window, in seconds, for runs without parameter servers: MultiWorkerMirroredStrategy
-notices a lost peer by a 10 s heartbeat.
+"""Seconds for which failures are collected in a run without parameter servers:
+MultiWorkerMirroredStrategy notices a lost peer by a 10 s heartbeat.
 """
 WINDOW_HEALED = 30.0
-"""Length of the window, in seconds, after a healed disruption: a peer may notice the loss late
-(keepalive, heartbeat).
+"""Seconds for which failures are collected after a healed disruption: a peer may notice the loss
+late (keepalive, heartbeat).
 """
 WINDOW_NODE_LOST = 90.0
-"""Length of the window, in seconds, while a node is NotReady: its tasks are declared lost only
-later.
+"""Seconds for which failures are collected while a node is NotReady: the tasks of such a node are
+declared lost only later.
 """
 
 DISRUPTIONS = frozenset({Cause.KILLED, Cause.EVICTED, Cause.LOST})

@@ -32,8 +32,9 @@ class NotableEvent:
 
     `key` identifies the event among the events of the run `uid`, or, if `uid` is empty, among all
     events that belong to no run. `title` and `words` are translated when a delivery is made.
-    `waits` is the time for which a run was queued; only rules with this time report the event.
-    `locked` says whether a pause is locked. `lines` are what `task` printed last.
+    `waits` is the queueing time that a run has exceeded; only rules with exactly this limit report
+    the event. `locked` says whether only an administrator may resume the schedule. `lines` are what
+    `task` printed last.
     """
 
     key: str

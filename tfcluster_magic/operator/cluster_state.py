@@ -138,8 +138,8 @@ record can have thousands of problems.
 
 
 def trim_run(found: Object, known: Object | None = None) -> Object:
-    """Return a record without the texts that turns do not read. A new record is validated before
-    its texts are removed. `known` is the record's previous state in the cache.
+    """Return a record without the texts that no turn reads. A new record is validated before its
+    texts are removed. `known` is the record's previous state in the cache.
     """
     kept = decoding.trim_tfcluster(found)
     is_new, by_hand = not found.get("status"), _is_program_text(kept["spec"], found)

@@ -34,8 +34,8 @@ LEDGER_PERIOD = 2.0
 """Seconds between two passes."""
 WRITES_A_SECOND = 50.0
 LEDGER_DELAY = 30.0
-"""Seconds after which an active run is recorded. The delay spreads the writes of many launches at
-once, and a short run costs one write instead of two.
+"""Seconds after it takes resources until an active run is recorded. The delay spreads the writes of
+many launches at once, and a short run costs one write instead of two.
 """
 
 log = logging.getLogger(__name__)

@@ -26,8 +26,8 @@ from .snapshots import INLINE_BYTES
 from .tree import File, Tree, check_limits, check_paths, list_files, program_refusal, read_files
 
 ENTRIES = ("run.sh", "main.py", "__main__.py")
-"""Names of files that start a folder: the first that exists is used. If none exists, the only `.py`
-file starts the folder.
+"""Names of the file that is run if the program is a folder: the first that exists is run. If none
+of them exists, the only `.py` file is run.
 """
 CELL = "cell.py"
 ARCHIVES = (".zip", ".tar.gz", ".tgz")

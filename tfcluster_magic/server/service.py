@@ -109,7 +109,7 @@ def _real_path(root: Path) -> str:
 # reason until the next removal.
 
 REMOVE_OUTPUT_WITHIN = 60.0
-"""Maximum seconds for the removal of a run's output, in addition to the seconds for its end."""
+"""Maximum seconds for removing a run's output, in addition to the seconds for ending the run."""
 
 
 class Removals:

@@ -562,7 +562,9 @@ class Stop(Model, frozen=True):
     reason: Annotated[
         str, Meta(max_length=STOP_LENGTH, description="the reason, as the record shows it")
     ] = ""
-    by: Annotated[str, Meta(max_length=ASKER_LENGTH, description="the person who asked")] = ""
+    by: Annotated[
+        str, Meta(max_length=ASKER_LENGTH, description="the person who requested the stop")
+    ] = ""
     at: Annotated[float, Meta(description="time of the request, in seconds since 1970")] = 0.0
 
 

@@ -208,8 +208,8 @@ def _under(folders: tuple[str, ...]) -> str:
 
 
 def _at_least(value: str, least: str) -> str:
-    """Return a CEL expression that is true if a quantity is at least `least`, or if `value` is no
-    quantity: other rules refuse such a value.
+    """Return a CEL expression that is true if `value` is at least `least`. The expression is also
+    true if `value` is not a quantity, because other rules refuse such a value.
     """
     return (
         f"!isQuantity(string({value})) || "
@@ -258,8 +258,9 @@ _PAYLOAD = " + ".join(_characters("self", row) for row in PAYLOAD)
 def policy_variables() -> dict[str, str]:
     """Return the variables of `k8s/base/admission.yaml` that count bytes, as CEL expressions.
 
-    They count the texts of the table `PAYLOAD` in the variable `spec`, the contents of files, the
-    sum of both, the overhead of base64, and labels and annotations before and after the change.
+    They count the bytes of these parts: texts, contents of files, both together, the overhead of
+    base64, and labels and annotations before and after the change. The table `PAYLOAD` lists the
+    fields with texts and files; the expressions read them from the variable `spec`.
     """
     root = "variables.spec"
     marks = (PayloadField("labels", Texts.MAP), PayloadField("annotations", Texts.MAP))
@@ -584,8 +585,9 @@ def add_spec_rules(spec: Object, *, is_template: bool = False) -> None:
 
     Args:
         spec: the schema, which is changed.
-        is_template: whether the spec is a schedule's template. A template may change, and no
-            template comes from an earlier release with higher limits.
+        is_template: whether the spec is a schedule's template. The rules of a template also apply
+            to every change of it, because no template comes from an earlier release with higher
+            limits.
     """
     for rule in (*SPEC_RULES, *QUANTITY_RULES):
         made = replace(rule, is_for_new=False) if is_template else rule

@@ -594,7 +594,7 @@ def write_status(found: Mapping[str, Any], schedule: Schedule, now: float) -> Ob
 def _shown(
     found: Mapping[str, Any], schedule: Schedule, before: Mapping[str, Any], now: float
 ) -> Object:
-    """Return the fields for people and other tools."""
+    """Return the fields of the status that people and other tools read."""
     status, generation = schedule.status, found["metadata"].get("generation")
     made: Object = {"observedGeneration": generation} if generation else {}
     ran = [each for each in status.occurrences if each.run]

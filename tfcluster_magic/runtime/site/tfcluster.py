@@ -73,7 +73,7 @@ class _Report:
         self.wanted.set()
 
     def follow(self):
-        """Write each new call, at most one in `_PACE` seconds."""
+        """Write the newest call after each new one, at most once in `_PACE` seconds."""
         while True:
             self.wanted.wait()
             self.wanted.clear()

@@ -1,9 +1,9 @@
 """One machine as a site of the console: a reader process for each person with runs.
 
-Root opens nobody's folders: each reader runs under its person's account. A reader starts on demand
-and ends a minute after the last request. If a home directory hangs, only the rows of its owner stay
-outdated, and the answer says so. A reader's rows are validated, and the reader's person becomes
-their owner, whatever the rows say.
+Root never opens a person's folders: each reader runs under its person's account. A reader starts on
+demand and ends a minute after the last request. If a home directory hangs, only the rows of its
+owner stay outdated, and the answer says so. A reader's rows are validated, and the reader's person
+becomes their owner, whatever the rows say.
 """
 
 from __future__ import annotations
