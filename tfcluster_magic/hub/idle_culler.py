@@ -24,7 +24,7 @@ OF_THE_POD = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "TFCLUSTER_H
 API = "TFCLUSTER_HUB_API"
 """Variable with the URL of the hub's API, for the culler on Kubernetes."""
 LEAST = 5
-"""Minimum seconds between two checks."""
+"""Minimum seconds between two checks of the notebooks."""
 IDLE, MAX_AGE, NAMED = "TFCLUSTER_HUB_IDLE", "TFCLUSTER_HUB_MAX_AGE", "TFCLUSTER_HUB_NAMED_SERVERS"
 
 
@@ -66,8 +66,8 @@ def _cull(c: Config, seconds: int, oldest: int, api: str) -> None:
     shortest = min(span for span in (seconds, oldest) if span)
     _tell_every(c, min(300, max(1, shortest // 4)))
     command = [sys.executable, "-m", "jupyterhub_idle_culler"]
-    # The culler needs an idle timeout. Without an idle limit it gets one that is longer than the
-    # maximum age.
+    # The culler always has an idle timeout. Without an idle limit, make the timeout longer than the
+    # maximum age, so that it has no effect.
     command += [f"--timeout={seconds or 10 * oldest}", f"--max-age={oldest}"]
     command += [f"--cull-every={min(60, max(LEAST, shortest // 2))}", *_asking(api)]
     _serve(c, command, SCOPES)

@@ -163,9 +163,9 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
 
 
-# CEL rules between fields, with the messages of `launch.validation`. The models bound every list
-# and map that a rule iterates over: the API server estimates the highest cost of a rule and refuses
-# schemas above its limit.
+# CEL rules, most of them about several fields, with the messages of `launch.validation`. The models
+# bound every list and map that a rule iterates over: the API server estimates the highest cost of a
+# rule and refuses schemas above its limit.
 
 _MANY = ("volumes", "secrets")
 
@@ -305,8 +305,8 @@ def _texts(where: str, row: PayloadField) -> Iterator[str]:
 
 
 def _as_text(where: str, part: PayloadField) -> str:
-    """Return a CEL expression for a part of an object as one text. Entries of a map are joined by
-    separators that are as long as their overhead.
+    """Return a CEL expression that joins a part of an object into one text. In a map, each
+    separator is as long as the characters that JSON adds around a text.
     """
     if part.kind is Texts.ONE:
         return where
@@ -457,7 +457,7 @@ SPEC_RULES = (
         "size",
     ),
 )
-"""Rules below `spec`."""
+"""Validation rules of `spec` and the fields in it."""
 
 _SIZES = [f"replicas.{each.value}.resources" for each in TaskType]
 _IS_QUANTITY = "isQuantity(string(self))"
@@ -581,7 +581,7 @@ def whole_object(kind: str, description: str, name: Object, spec: Object, status
 
 
 def add_spec_rules(spec: Object, *, is_template: bool = False) -> None:
-    """Add the rules between fields to the schema of a spec.
+    """Add our validation rules in CEL to the schema of a spec.
 
     Args:
         spec: the schema, which is changed.
@@ -667,7 +667,9 @@ _STATUS_OF_THE_RESOURCE: Mapping[str, Object] = {
         ),
     },
 }
-"""Status fields that only the resource has; see `custom_resource.write_status`."""
+"""Status fields of the custom resource that a run's record lacks; `custom_resource.write_status`
+writes them.
+"""
 
 
 def at_path(node: Object, where: str) -> Any:

@@ -1,4 +1,4 @@
-"""The rules between the fields of a spec with a valid schema.
+"""The rules that a schema cannot express, such as rules about several fields of a spec.
 
 A rule returns problems and raises no errors. The rules for `pods` refuse invalid settings of pods,
 and mounts over folders that every task needs. These rules do not know the administrator's policy.

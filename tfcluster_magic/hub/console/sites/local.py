@@ -174,7 +174,7 @@ class ReaderClient:
         self._listing: asyncio.Task[None] | None = None
 
     def list(self) -> asyncio.Task[None]:
-        """Start to read the runs and schedules, or return the reading in progress."""
+        """Return the task that reads the runs and schedules: the one in progress, or a new one."""
         if self._listing is None or self._listing.done():
             self._listing = asyncio.ensure_future(self._list())
         return self._listing
