@@ -23,7 +23,7 @@ print("secrets:", [name for name in os.environ if name.startswith(("JUPYTERHUB_"
 
 @pytest.fixture(scope="module")
 def hub(start_hub: Callable[..., Hub]) -> Hub:
-    """A hub below a base URL whose link has not been used."""
+    """A hub below a base URL; its sign-up link has not been used."""
     return start_hub(base_url="/tf/", terminals=True)
 
 
@@ -152,7 +152,7 @@ def test_the_home_page_tells_how_notebook_and_clusters_are(
     expect(page).to_have_url(re.compile(f"/tf/user/{OWNER}/lab"), timeout=PATIENCE)
     page.goto(f"{hub.url}/hub/home")
     state, clusters = page.locator("#notebook-state"), page.locator("#clusters")
-    expect(state).to_contain_text("It is running; it last reported use")
+    expect(state).to_contain_text("It is running; last active")
     row = clusters.get_by_role("listitem").filter(has_text="steps-")
     expect(row).to_contain_text("Running", timeout=90_000)
     expect(row).to_contain_text("2 workers")

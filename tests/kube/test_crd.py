@@ -82,7 +82,8 @@ def api(kubectl: Kubectl) -> Iterator[Api]:
 def refusal(api: Api, thing: Object) -> str:
     """Return the API server's refusal of an object in a dry run, or "" if it accepts the object."""
     try:
-        strictly = {"dryRun": "All", "fieldValidation": "Strict"}  # as `kubectl apply` requests
+        # `kubectl apply` requests the same validation.
+        strictly = {"dryRun": "All", "fieldValidation": "Strict"}
         api.create(path("tfclusters", "default"), thing, **strictly)
     except ApiError as error:
         return error.message
@@ -246,7 +247,7 @@ def test_kubectl_shows_the_state_of_a_run(kubectl: Kubectl, kube: Kubectl) -> No
 def test_kubectl_explains_what_a_field_is_for(kubectl: Kubectl) -> None:
     """`kubectl explain` shows full sentences with units and defaults."""
     replicas = " ".join(kubectl("explain", "tfcluster.spec.replicas").split())
-    assert "The tasks of a cluster by task type; absent types have none." in replicas
+    assert "The tasks of a cluster by task type; a type that is absent has no tasks." in replicas
     assert "Parameter servers, released when the workers are done." in replicas
     mode = " ".join(kubectl("explain", "tfc.spec.mode").split())
     assert "one notebook (InGraph). Default: BetweenGraph." in mode

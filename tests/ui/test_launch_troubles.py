@@ -44,10 +44,12 @@ def test_every_mistake_stands_at_its_input(lab: LabPage, form: Locator) -> None:
     form.get_by_label("Name", exact=True).fill("Not A Name")
     form.get_by_label("Arguments").fill("--epochs 'three")
     form.get_by_text("Limits").click()
-    form.get_by_label("Longest run").fill("soon")
+    form.get_by_label("Maximum duration").fill("soon")
     expect(form.get_by_text(re.compile("did you mean hello.py"))).to_be_visible()
     expect(form.get_by_text("a quote is not closed")).to_be_visible()
-    expect(form.get_by_label("Longest run")).to_have_accessible_description(re.compile("1h30m"))
+    expect(form.get_by_label("Maximum duration")).to_have_accessible_description(
+        re.compile("1h30m")
+    )
     expect(form.get_by_label("Name", exact=True)).to_have_accessible_description(
         re.compile("lower-case")
     )
@@ -109,7 +111,9 @@ def test_a_slow_answer_does_not_overwrite_a_newer_one(lab: LabPage, form: Locato
 
 
 def test_a_launch_that_is_asked_for_early_waits_for_the_answer(lab: LabPage, form: Locator) -> None:
-    """If the server has not yet seen the form's program, Launch waits for it, and then launches."""
+    """If the user launches before the server has checked the form's program, the form waits for the
+    result of the check, and then launches.
+    """
     held: list[Route] = []
 
     def hold(route: Route) -> None:

@@ -74,7 +74,7 @@ def test_tensorboards_are_in_the_panel_of_what_runs(lab: LabPage) -> None:
     tab = lab.page.locator("#jp-main-dock-panel .lm-TabBar-tab", has_text="digits-1 · TensorBoard")
     expect(tab).to_be_visible()
     panel(lab)
-    stop = lab.page.get_by_title("Stop this TensorBoard; its runs stay")
+    stop = lab.page.get_by_title("Stop this TensorBoard; the runs stay")
     board = item(lab, r"^digits-1 · TensorBoard").filter(has=stop)  # not the board of the open tab
     expect(board).to_be_visible()
     lab.screenshot("board")

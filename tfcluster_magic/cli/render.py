@@ -70,7 +70,8 @@ def _policy_for(terminal: Terminal, spec: Spec, file: str) -> Policy:
         text = _(
             "the manifests use the default policy ({why}). In a hub's namespace, "
             "quota and claims need that namespace's policy: name the administrator's "
-            "file with `--policy FILE`, or run this there with `--backend kubernetes`"
+            "file with `--policy FILE`, or run this command in that namespace with "
+            "`--backend kubernetes`"
         )
         terminal.note(text.format(why=why))
         return Policy()
@@ -135,7 +136,7 @@ def render_command(ctx: click.Context, /, **words: Any) -> None:
       tfcluster render train.py --workers 4 --ps 2
       tfcluster render --layout tfcluster train.py --workers 4 > train.yaml
       tfcluster render --layout per-task train.py --ps 1 | kubectl apply -f -
-    """  # noqa: D301 - click reads \b
+    """  # noqa: D301 - click interprets \b
     terminal: Terminal = ctx.obj
     target = words.pop("target")
     asked = {key: words.pop(key) for key in ("name", "sha256", "file", "config")}

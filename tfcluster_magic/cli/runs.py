@@ -217,7 +217,7 @@ def compare_command(
 
 
 TOP_REFRESH = 2.0
-"""Seconds between two tables, the same as between two samples of a task."""
+"""Seconds between two tables of `top`; the usage of tasks is sampled as often."""
 
 
 @click.command("top", cls=Command)
@@ -237,14 +237,14 @@ def top_command(
 ) -> None:
     """Show what each task of REF uses: CPU, memory, network, disk, GPU, steps a second.
 
-    A terminal shows it live until the run has ended; a pipe and a cell get one table. Of a run that
-    has ended, averages and peaks are shown. Without REF, the newest run.
+    A terminal shows it live until the run has ended; a pipe and a cell get one table. For a run
+    that has ended, averages and peaks are shown. Without REF, the newest run.
 
     \b
     Examples:
       tfcluster top digits
       tfcluster top --sort memory -o json digits-2
-    """  # noqa: D301 - click reads \b
+    """  # noqa: D301 - click interprets \b
     cluster = terminal.manager.status(ref)
     if form != "table":
         terminal.emit(document(terminal.manager.usage(cluster), form))
@@ -393,7 +393,9 @@ def _distinct_runs(terminal: Terminal, refs: tuple[str, ...]) -> list[TFCluster]
 def _end_of_waiting(waiting: Sequence[TFCluster]) -> str:
     names = ", ".join(run.metadata.name for run in waiting)
     return ngettext(
-        "so end the wait of {names}", "so end the waits of {names}", len(waiting)
+        "make the waiting run {names} fail (unless it waits for :end)",
+        "make the waiting runs {names} fail (unless they wait for :end)",
+        len(waiting),
     ).format(names=names)
 
 
@@ -558,7 +560,7 @@ def show_hours(
     about: dict[str, Any],
     as_table: Callable[..., str] = documents.hours_table,
 ) -> None:
-    """Print rows in the requested format."""
+    """Print rows of used hours in the requested format."""
     if form == "csv":
         terminal.emit(documents.hours_csv(rows, by))
     elif form != "table":

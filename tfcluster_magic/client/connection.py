@@ -35,7 +35,7 @@ def client_address(tasks: Mapping[str, str]) -> str:
     clusters.
 
     Raises:
-        ClientUnsupported: every port is in use.
+        ClientUnsupported: every port in CLIENT_PORTS is in use.
     """
     host = _host_towards(next(iter(tasks.values())))
     if host not in _client_addresses:
@@ -193,7 +193,7 @@ class Client:
         if gone:
             return _(
                 "{name} has lost {tasks}; `tfcluster status {name}` "
-                "says why, and whether it is being restarted. {meaning}"
+                "says why, and whether the run restarts them. {meaning}"
             ).format(name=self.name, tasks=enumerate_closed(gone), meaning=known.text)
         return known.text
 

@@ -122,7 +122,8 @@ def _is_already_connected() -> bool:
 # -- the strategy ----------------------------------------------------------------------------------
 
 _PACKAGE = __name__.partition(".")[0]
-# the keepalive's time and timeout: a stale channel may answer for this long after a restart
+# Seconds to wait for restarted parameter servers: a channel to the old process may seem alive until
+# the keepalive has noticed (its time plus its timeout).
 _RECOVERY = 15.0
 
 
@@ -239,8 +240,8 @@ def _refuse_second(name: str, tasks: Mapping[str, str]) -> None:
     raise ClientUnsupported(
         _(
             "this process already drives {first}, and TensorFlow keeps one cluster at a time: a "
-            "strategy for {name} would silently move {first}'s variables and steps there. Stop "
-            "the first (`tfcluster stop {first}`), restart the kernel, or drive {name} from "
+            "strategy for {name} would silently move {first}'s variables and steps to {name}. "
+            "Stop {first} (`tfcluster stop {first}`), restart the kernel, or drive {name} from "
             "another notebook. TensorFlow 1 sessions (cluster.target) may use many clusters at "
             "once."
         ).format(first=first.name, name=name)

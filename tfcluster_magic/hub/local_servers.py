@@ -171,7 +171,7 @@ class LocalServer(QueuedSpawner):
         if not await asyncio.to_thread(readable, person):
             text = _(
                 "The account {name} cannot run {python} with the packages in "
-                "{folder}, as its notebook has to. Ask the administrator to install"
+                "{folder}, which its notebook needs. Ask the administrator to install"
                 " both in folders that everybody may read, such as below /opt."
             )
             said = text.format(name=person.name, python=PYTHON, folder=sys.prefix)

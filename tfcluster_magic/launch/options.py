@@ -3,7 +3,7 @@
 Command line, magic, forms and Python keywords use this table. `read_options` turns option values
 into a `Spec` in JSON form: it finds every problem at once, and names the option that caused each
 problem. Short forms (`images:/mnt/images:ro`) and default numbers of tasks are defined in this
-module. Bounds and rules between fields are checked in `validation/`.
+module. Bounds, and rules about several fields, are checked in `validation/`.
 """
 
 from __future__ import annotations
@@ -254,10 +254,16 @@ OPTIONS: tuple[Option, ...] = (
         Kind.WHOLE,
         only=Mode.BETWEEN_GRAPH,
     ),
-    _limit("--heals", "Heals", "heals", "restarts after a disruption from outside [3]", Kind.WHOLE),
+    _limit(
+        "--heals",
+        "Restarts after disruptions",
+        "heals",
+        "restarts after a disruption from outside [3]",
+        Kind.WHOLE,
+    ),
     _limit(
         "--reclaim-after",
-        "Parameter servers stay",
+        "Keep parameter servers",
         "reclaimAfter",
         "keep parameter servers and the evaluator this long after success [30s]",
         only=Mode.BETWEEN_GRAPH,
@@ -272,7 +278,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _limit(
         "--queue-timeout",
-        "Wait for room",
+        "Queue timeout",
         "queueTimeout",
         "give up waiting for room after this long [never]",
     ),
@@ -285,7 +291,9 @@ OPTIONS: tuple[Option, ...] = (
         "imageTimeout",
         "give up starting when the registry does not give the image for this long [2m]",
     ),
-    _limit("--max-duration", "Longest run", "maxDuration", "end the run after this long [24h]"),
+    _limit(
+        "--max-duration", "Maximum duration", "maxDuration", "end the run after this long [24h]"
+    ),
     _limit(
         "--idle-timeout",
         "Idle timeout",

@@ -98,8 +98,8 @@ SCHEMA_FILE = Path(".tfcluster", "project.schema.json")
 
 
 def project_programs(folder: Path) -> tuple[str | None, tuple[str, ...]]:
-    """Return the file that starts a folder (None if no file or several files could), and all
-    candidates.
+    """Return the file that a launch of the folder starts (None if no file or several files could be
+    it), and all programs in the folder.
 
     Raises:
         InvalidRequest: the folder cannot be read.
@@ -135,8 +135,8 @@ def init_project(
 ) -> NewProject:
     """Write `tfcluster.yaml` for the program in `folder`, and the schema for editors.
 
-    `program` may be omitted if it is clear which file starts the folder. The facts that a launch
-    would infer from the program are written as comments, in the current language.
+    `program` may be omitted if it is clear which file of the folder to start. The facts that a
+    launch would infer from the program are written as comments, in the current language.
 
     Raises:
         InvalidRequest: no file or several files could be the program, or the program cannot be
@@ -228,14 +228,14 @@ def _new_text(folder: Path, program: str, made: LaunchRequest, inferred: Sequenc
         if count
     ]
     if inferred:
-        lines += _comment(_("Found in the program, as each launch does:"))
+        lines += _comment(_("Inferred from the program; each launch infers them again:"))
         lines += [line for text in inferred for line in _comment(f"- {text}")]
     lines += ["", *_comment(_("Other options"))]
     for key, value in (("memory", "2Gi"), ("max-duration", "2h"), ("env", "{BATCH: 64}")):
         lines.append(f"# {key}: {value}  # {_(BY_NAME[key].help)}")
     lines += [
         "",
-        *_comment(_("Named configurations: `--config quick` replaces lines above by these")),
+        *_comment(_("Named configurations: `--config quick` replaces lines above with these")),
         "configurations:",
         "  quick:",
         "    workers: 1",

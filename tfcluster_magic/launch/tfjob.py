@@ -329,7 +329,9 @@ _UNKNOWN = mark("a TFJob has no such field")
 _POLICY = mark("the administrator's policy decides it for all tasks")
 _OF_JOB: Reasons = {
     "enableDynamicWorker": (
-        mark("the number of workers does not change during a run, and one that fails ends it"),
+        mark(
+            "the number of workers does not change during a run, and a failed worker ends the run"
+        ),
         True,
     ),
 }
@@ -412,8 +414,8 @@ class _Type:
     annotations: dict[str, tuple[str, str]] = field(default_factory=dict)
     resources: dict[str, tuple[Any, str]] = field(default_factory=dict)
     grace: tuple[int, str] | None = None
-    """The grace period in seconds. This and other values above are pairs of the value and its path
-    in the manifest.
+    """The grace period in seconds. In each tuple of this class, the second part is the path of the
+    value in the manifest.
     """
 
 
@@ -467,7 +469,7 @@ _OF_POD: Reasons = {
     **dict.fromkeys(("serviceAccountName", "serviceAccount"), (_POLICY, True)),
     **dict.fromkeys(
         ("hostNetwork", "hostPID", "hostIPC", "hostAliases", "hostUsers"),
-        (mark("tasks use neither network nor processes nor names of their node"), True),
+        (mark("tasks do not use the network, processes or names of their node"), True),
     ),
     "initContainers": (
         mark("no container runs before a task: do this in the program or image"),

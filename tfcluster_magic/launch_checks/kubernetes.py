@@ -37,9 +37,9 @@ from .quota_objects import TaskDemand, quota_keys
 FACTS_KEY = "offer.json"
 """Key of the facts in the ConfigMap `labels.OPTIONS`."""
 LIMITS_OF = "limits.of"
-"""Key with the text of `FACTS_KEY` from which the entries of `admission_limits` were computed. The
-entries are used only while both texts are equal, because an operator of an older version does not
-update the entries.
+"""Key of a copy of the text under `FACTS_KEY`, made when the entries of `admission_limits` were
+computed from the text. The entries are used only while the copy equals the text: an operator of an
+older version updates the text but not the entries.
 """
 
 
@@ -54,7 +54,8 @@ class LaunchFacts(Model, frozen=True):
     enforced: bool | None = None
 
     def published(self, kinds: tuple[NodeCapacity, ...] | None = None) -> LaunchFacts:
-        """Return the facts for clients: the capacity when nothing runs, which seldom changes.
+        """Return the facts for clients. Their capacity is that of the namespace when nothing runs,
+        because it seldom changes.
 
         `kinds` is the result of `node_kinds` for these nodes, if it is known already.
         """

@@ -206,7 +206,7 @@ def _setup_problems(spec: Spec, facts: LocalFacts) -> Iterator[Problem]:
         )
         yield Problem("resumeFrom", spec.resume_from, allowed)
     if facts.lost_program is not None:
-        allowed = _("there is no {file}: tasks would read the program there")
+        allowed = _("there is no {file}, from which tasks would read the program")
         path = spec.program.path if spec.program else None
         yield Problem("program.path", path, allowed.format(file=facts.lost_program))
 
@@ -223,8 +223,8 @@ def _python_problem(spec: Spec, python: TaskPython) -> Problem | None:
     if not wants_tensorflow or python.has_tensorflow:
         return None
     allowed = _(
-        "this Python has no TensorFlow, and the tasks run with it: "
-        "install it with `{python} -m pip install tensorflow-cpu`"
+        "this Python, which runs the tasks, has no TensorFlow: "
+        "install TensorFlow with `{python} -m pip install tensorflow-cpu`"
     ).format(python=python.path)
     return Problem("--python" if python.named else "tensorflow", python.path, allowed)
 
@@ -402,10 +402,10 @@ def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
     workers, cores = replicas.worker.count, int(room.cpu.total)
     if not cpu and workers > MOST_WORKERS_A_CORE * cores:
         crowded = ngettext(
-            "{count} workers share {cores} CPU core and are no faster together than {cores}: "
-            "use --workers {cores}",
-            "{count} workers share {cores} CPU cores and are no faster together than {cores}: "
-            "use --workers {cores}",
+            "{count} workers share {cores} CPU core and are together no faster than {cores} "
+            "worker: use --workers {cores}",
+            "{count} workers share {cores} CPU cores and are together no faster than {cores} "
+            "workers: use --workers {cores}",
             cores,
         ).format(count=workers, cores=cores)
         yield Problem("replicas.worker.count", workers, crowded, cores)

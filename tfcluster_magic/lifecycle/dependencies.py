@@ -1,4 +1,6 @@
-"""The rules of `after`: a run waits for other runs, and starts when they are done, or fails.
+"""The rules of `after`: a run waits for other runs and starts when they are done.
+
+The run fails if an awaited run can no longer succeed or end as required.
 
 The awaited run has to succeed or to end, as `after` says. Once it has, `status.awaited` of the
 waiting run records that, so the awaited run may then be deleted. A waiting run reserves no

@@ -13,7 +13,9 @@ from collections.abc import Iterable
 from ..spec import Cause, TaskFailure
 
 WINDOW = 5.0
-"""Seconds for which failures are collected, in runs with parameter servers."""
+"""Seconds for which failures are collected before one of them is blamed, in runs with parameter
+servers.
+"""
 WINDOW_COLLECTIVE = 15.0
 """Seconds for which failures are collected, in runs without parameter servers, because
 MultiWorkerMirroredStrategy notices a lost peer by a 10 s heartbeat.

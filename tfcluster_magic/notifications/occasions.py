@@ -32,7 +32,7 @@ class NotableEvent:
 
     `key` identifies the event among the events of the run `uid`, or, if `uid` is empty, among all
     events that belong to no run. `title` and `words` are translated when a delivery is made.
-    `waits` is the time for which a run has been queued; only rules with exactly this time
+    `waits` is the queueing time that a run has exceeded; only rules with exactly this limit
     (`queued_longer_than`) report the event. `locked` says that an administrator paused the
     schedule, so that its owner cannot resume it. `lines` are the last lines that `task` printed.
     """
@@ -225,7 +225,7 @@ def due_time_events(
 
 
 _NOT_LAUNCHED = mark("{name} was not launched at its due time {time}")
-_NO_ROOM = mark("{name} waits for room since its due time {time}")
+_NO_ROOM = mark("{name} has waited for room since its due time {time}")
 
 
 def pause_events(name: str, uid: str, cluster: str, pause: Pause) -> list[NotableEvent]:

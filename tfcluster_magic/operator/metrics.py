@@ -60,23 +60,26 @@ class OperatorMetrics:
         self.status_writes = 0
         more: dict[str, Any] = {"namespace": METRIC_PREFIX, "registry": self.registry}
         self.queue = Histogram(
-            "queue_wait_seconds", "From the POST of a run to its start.", buckets=QUEUES, **more
+            "queue_wait_seconds",
+            "Time from the POST of a run to its start.",
+            buckets=QUEUES,
+            **more,
         )
         self.first = Histogram(
             "first_task_seconds",
-            "From the start of a run until its first task was up.",
+            "Time from the start of a run until its first task was up.",
             buckets=STARTS,
             **more,
         )
         self.all = Histogram(
             "all_tasks_seconds",
-            "From the start of a run until all of its tasks were up.",
+            "Time from the start of a run until all of its tasks were up.",
             buckets=STARTS,
             **more,
         )
         self.reclaim = Histogram(
             "reclaim_delay_seconds",
-            "From the time at which tasks of an ended run should be deleted until all are deleted.",
+            "Time from when the tasks of an ended run should be deleted until all are deleted.",
             buckets=RECLAIMS,
             **more,
         )
@@ -151,7 +154,7 @@ class StateCollector(Collector):
         for each in self._informers:
             kind = each.where.rpartition("/")[2]
             ages[kind] = max(ages.get(kind, 0.0), time.monotonic() - each.heard)
-        text = "Age of the last news of a kind of objects; up to 60 seconds is usual."
+        text = "Seconds since the API server last sent news of a kind; up to 60 are usual."
         yield labelled_metric("watch_age_seconds", text, "kind", ages)
 
     def _of_pods(self, now: float) -> Iterator[Metric]:

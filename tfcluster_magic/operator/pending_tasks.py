@@ -1,9 +1,9 @@
 """Diagnosis of tasks that are not up, and of running tasks that do nothing.
 
-The diagnosis reads events and logs, which caches of pods and Jobs do not contain, and caches the
-answers. Many pods that wait for the same thing, such as a claim, cost one request; 600 pods are
-examined every three seconds. All runs together make a few requests a second, and an API server that
-does not answer gets no requests for a while. Answers are dropped when no run needs them. This
+The diagnosis reads events and logs, which the caches of pods and Jobs do not contain. The answers
+are cached, too. Many pods that wait for the same thing, such as a claim, cost one request; 600 pods
+are examined every three seconds. All runs together make a few requests a second, and an API server
+that does not answer gets no requests for a while. Answers are dropped when no run needs them. This
 module does not watch events and takes no decisions; `kube.status.waiting_reasons` interprets the
 answers.
 """

@@ -161,7 +161,9 @@ def _advised(each: Schedule) -> list[str]:
     found = status.advised if launch.track else in_force(launch.spec, status.advised)
     if found:
         return [advised_words(one) for one in found]
-    text = _("{run} shows nothing to change") if status.judged else _("no run has ended yet")
+    text = (
+        _("the usage of {run} suggests no change") if status.judged else _("no run has ended yet")
+    )
     return [text.format(run=status.judged)]
 
 

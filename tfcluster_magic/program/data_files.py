@@ -255,8 +255,8 @@ def _warnings(
             told[by] = _LeftOut(found.why, before + found.size)
     text = _(
         "{path} names {name} (line {line}), which is not copied with it{size}: {why}. A task can "
-        "read it only where it sees the folder that you launch from; put it into the data folder "
-        "(TFCLUSTER_DATA_DIR)"
+        "read {name} only where the task sees the folder that you launch from; put {name} into "
+        "the data folder (TFCLUSTER_DATA_DIR)"
     )
     return [
         text.format(

@@ -187,7 +187,7 @@ class ImportClosure:
 
     `files` has single files by path, `packages` folders to copy whole, and `missing` the file and
     line of the import of each top-level module that was not found. `moves_path` says whether the
-    program changes the folders that it imports from.
+    program may change where Python finds modules, for example by `sys.path`.
     """
 
     files: dict[str, File] = field(default_factory=dict)

@@ -65,7 +65,7 @@ class RunningCode:
                 self._walk(module, _running_nodes([definition], module.is_entry, whole=True))
 
     def nodes(self) -> Iterator[tuple[str, ast.AST]]:
-        """Return every node of the syntax trees that runs, with the path of its file."""
+        """Return every syntax node of the code that runs, with the path of its file."""
         return iter(self._nodes)
 
     def runs(self, definition: Definition) -> bool:

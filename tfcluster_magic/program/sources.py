@@ -26,8 +26,8 @@ from .snapshots import INLINE_BYTES
 from .tree import File, Tree, check_limits, check_paths, list_files, program_refusal, read_files
 
 ENTRIES = ("run.sh", "main.py", "__main__.py")
-"""Names of files that start a folder: the first that exists is used. If none exists, the only `.py`
-file starts the folder.
+"""Names of the file that is run if the program is a folder: the first that exists is run. If none
+of them exists, the only `.py` file is run.
 """
 CELL = "cell.py"
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
@@ -245,13 +245,13 @@ def find_entry(paths: Iterable[str], source: str) -> str:
         return programs[0]
     if programs:
         text = _(
-            "it is not clear which file to start: it has {programs}. {entries} is started by "
-            "default, or the only .py file; otherwise name one of the files, {example}"
+            "it is not clear which file to start: the folder has {programs}. By default, {entries} "
+            "or the only .py file is started; otherwise name one of the files, {example}"
         )
     else:
         text = _(
-            "it is not clear which file to start. {entries} is started by default, or the only "
-            ".py file"
+            "it is not clear which file to start. By default, {entries} or the only .py file is "
+            "started"
         )
     words = {
         "programs": ", ".join(programs[:4]) + ", ..." * (len(programs) > 4),

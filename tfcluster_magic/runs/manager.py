@@ -388,7 +388,7 @@ class ClusterManager(LoggingConfigurable):
         why = usage.no_advice or (
             _("The advice is to change the program.")
             if usage.advice
-            else _("Its tasks show nothing to change.")
+            else _("The usage of its tasks suggests no change.")
         )
         text = _(
             "no advice on {name} changes an option. {why} `tfcluster rerun {name}` launches it "

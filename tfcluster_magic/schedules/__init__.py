@@ -1,5 +1,6 @@
-"""Schedules: launches that recur, with the result of each due time. Shapes, bounds and defaults.
+"""Schedules: launches that recur, with the result of each due time.
 
+The package defines the data of schedules, with bounds and defaults, and the decisions about them.
 A schedule has rules (`ScheduleRules`), a launch, and a status with one `Occurrence` for each due
 time. `due` decides what is next; it does no input or output. Times are seconds since 1970.
 """
@@ -27,15 +28,15 @@ from ..spec.spec import MOST_DEPENDENCIES
 MOST_OCCURRENCES = 500
 """Maximum settled occurrences that a status keeps."""
 MOST_WAITING = 100
-"""Maximum due times of one schedule that wait at the same time. When some are launched, later due
-times are added.
+"""Maximum due times of one schedule that wait for their launch at the same time. When some of them
+are launched, the next due times take their places.
 """
 MOST_BACKFILL = 10_000
 """Maximum due times of one backfill."""
 ASK_ABOVE = 300
 """Number of due times above which a backfill asks for confirmation."""
 MOST_ADVISED = 20
-"""Maximum options that advice changes: numbers of tasks, and the resources of each type."""
+"""Maximum options that advice changes, such as `workers` and `worker_memory`."""
 SCHEDULE_STATES = ("Active", "Paused", "Invalid")
 """States of a schedule, as administrators and `kubectl get` see them."""
 
@@ -140,7 +141,7 @@ class ScheduleRules(Model, frozen=True, kw_only=True):
         | None
     ) = None
     advised: Annotated[
-        bool, Meta(description="launch each run with what the usage of earlier runs advises")
+        bool, Meta(description="apply advice on the usage of earlier runs to each launch")
     ] = False
     after: Annotated[
         tuple[ScheduleDependency, ...],
@@ -218,9 +219,9 @@ class Occurrence(Model, frozen=True, kw_only=True, omit_defaults=False):
         Message | None,
         Meta(description="what advice changed in its newest run, or why it changed nothing"),
     ] = None
-    not_before: (
-        Annotated[float, Meta(description="time of the next attempt, at the earliest")] | None
-    ) = None
+    not_before: Annotated[float, Meta(description="earliest time of the next attempt")] | None = (
+        None
+    )
     refusals: Annotated[
         int, Meta(ge=0, description="launches in a row that were refused for lack of room")
     ] = 0
@@ -228,7 +229,9 @@ class Occurrence(Model, frozen=True, kw_only=True, omit_defaults=False):
     missed: Annotated[
         int, Meta(ge=0, description="number of earlier due times that were missed, at most 1000")
     ] = 0
-    backfill: Annotated[int, Meta(description="number of its backfill; 0: none")] = 0
+    backfill: Annotated[
+        int, Meta(description="number of the backfill that requested it; 0: none")
+    ] = 0
 
     @property
     def key(self) -> tuple[float, int]:
@@ -240,13 +243,13 @@ class Pause(Model, frozen=True, kw_only=True):
     """The pause of a schedule: since when, by whom, and why."""
 
     resource_forms: ClassVar[Mapping[str, Form]] = {
-        "reason": any_form("reason", "Why; a message if the schedule paused by itself."),
+        "reason": any_form("reason", "Why; a message if the schedule paused itself."),
     }
 
     at: Annotated[float, Meta(description="since when")]
     by: Annotated[str, Meta(max_length=300, description="who paused it; empty: its owner")] = ""
     reason: Annotated[
-        Message | str, Meta(description="why; a message if the schedule paused by itself")
+        Message | str, Meta(description="why; a message if the schedule paused itself")
     ] = ""
     locked: Annotated[bool, Meta(description="only an administrator may resume it")] = False
 
@@ -288,7 +291,9 @@ class ScheduleStatus(Model, frozen=True, kw_only=True):
     cursor: Annotated[float, Meta(description="time up to which due times were handled")]
     occurrences: Annotated[
         tuple[Occurrence, ...],
-        Meta(description="due times in order; of those in a final state, the newest 500"),
+        Meta(
+            description="due times in order: all unfinished ones, and the newest 500 finished ones"
+        ),
     ] = ()
     failures: Annotated[int, Meta(ge=0, description="failures in a row")] = 0
     previous_success: (
@@ -298,10 +303,12 @@ class ScheduleStatus(Model, frozen=True, kw_only=True):
         tuple[AdvisedOption, ...],
         Meta(max_length=MOST_ADVISED, description="what advice changes in the next run"),
     ] = ()
-    judged: Annotated[str, Meta(description="the newest run whose usage was looked at")] = ""
+    judged: Annotated[
+        str, Meta(description="the newest run whose usage was examined for advice")
+    ] = ""
     paused: Pause | None = None
     backfills: tuple[Backfill, ...] = ()
-    problem: Annotated[str, Meta(description="why it cannot work, in English")] = ""
+    problem: Annotated[str, Meta(description="why the schedule cannot work, in English")] = ""
 
 
 class LaunchWords(Model, frozen=True, kw_only=True):

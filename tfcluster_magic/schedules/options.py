@@ -158,7 +158,7 @@ SCHEDULE_OPTIONS: tuple[ScheduleOption, ...] = (
     ),
     ScheduleOption(
         "--deadline",
-        mark("Given up after"),
+        mark("Deadline"),
         ScheduleKind.DURATION,
         mark("how long after its due time a missed launch is given up [never]"),
     ),
@@ -188,13 +188,13 @@ SCHEDULE_OPTIONS: tuple[ScheduleOption, ...] = (
     ),
     ScheduleOption(
         "--advised",
-        mark("Take advice"),
+        mark("Apply advice"),
         ScheduleKind.SWITCH,
         mark("launch each run with what the usage of earlier runs advises, within a factor of 2"),
     ),
     ScheduleOption(
         "--track",
-        mark("Read anew each time"),
+        mark("Read the program each time"),
         ScheduleKind.SWITCH,
         mark("read the program anew at each due time, without a snapshot"),
     ),

@@ -1,6 +1,6 @@
 """A TFCluster as frozen msgspec structs: one JSON form for REST, records, forms and the resource.
 
-This package defines shapes, bounds and defaults; the rules between fields are in
+This package defines the fields, their bounds and their defaults; rules about several fields are in
 `launch.validation`. JSON names are camelCase; Python names are snake_case.
 """
 
@@ -152,12 +152,12 @@ class Annotations(Model, frozen=True):
 
 
 class AdvisedOption(Model, frozen=True, kw_only=True):
-    """An option of a schedule's runs that advice on the usage of an earlier run changed."""
+    """An option of a schedule's runs, changed by advice on the usage of an earlier run."""
 
     option: Annotated[str, Meta(description="the option by key, such as worker_memory")]
     own: Annotated[str, Meta(description="its value in the schedule itself")]
     value: Annotated[str, Meta(description="the value that runs get instead")]
-    run: Annotated[str, Meta(description="the run whose usage shows it")]
+    run: Annotated[str, Meta(description="the run whose usage led to the advice")]
     why: Annotated[Message, Meta(description="the advice")]
 
     @property
@@ -179,7 +179,7 @@ class ScheduledRun(Model, frozen=True):
     advised: (
         Annotated[
             tuple[AdvisedOption, ...],
-            Meta(description="what advice changed; absent if the schedule takes none"),
+            Meta(description="options that advice changed; absent if the schedule takes no advice"),
         ]
         | None
     ) = None

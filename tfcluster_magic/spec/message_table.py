@@ -91,7 +91,7 @@ SEPARATORS: Mapping[str, str] = {
     "or": mark(" or "),
     "sentences": mark(". "),
 }
-"""The separator of the parts of a list, by format."""
+"""The separator between the parts of a list, by the name of the format."""
 FULL_STOP = mark(".")
 
 FORMATS: Mapping[str, Callable[[Any], str]] = {
@@ -154,11 +154,11 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "These runs wait for each other, so none of them can start: {runs:commas}."
         ),
         "StartWithoutWaiting": mark("To start it without waiting: `tfcluster rerun {name}`"),
-        "AwaitedDone": mark("{runs:and} did what this run waited for."),
+        "AwaitedDone": mark("{runs:and} succeeded or ended, as this run required."),
         "QueuePlace": mark("{what} (place {place} in the queue)"),
         "QueuePlaceWithin": mark("{what} (among the next {place} in the queue)"),
         "QueueTimeout": mark(
-            "No room within {time:duration}: it waited for {what}. Ask for less, or raise "
+            "No room within {time:duration}: the run waited for {what}. Ask for less, or raise "
             "--queue-timeout."
         ),
         "Starting": mark("Starting {count} tasks."),
@@ -259,7 +259,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
     },
     "Where a run writes, and what it found": {
         "WritesElsewhere": mark(
-            "It writes to {folder}: TensorBoard and progress read it there, and `tfcluster "
+            "It writes to {folder}: TensorBoard and progress read that folder, and `tfcluster "
             "delete` does not remove it."
         ),
         "WritesLost": mark(
@@ -427,10 +427,10 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "{tasks:commas} ended after it", "{tasks:commas} ended after it, too"
         ),
         "FlagRefused": mark_plural(
-            "TFCluster passed {flags:commas}, which the program refuses. Launch it without: "
-            "`tfcluster rerun {name} --pass-flags {word}`",
-            "TFCluster passed {flags:commas}, which the program refuses. Launch it without them: "
-            "`tfcluster rerun {name} --pass-flags {word}`",
+            "TFCluster passed {flags:commas}, which the program refuses. Launch it without the "
+            "flag: `tfcluster rerun {name} --pass-flags {word}`",
+            "TFCluster passed {flags:commas}, which the program refuses. Launch it without the "
+            "flags: `tfcluster rerun {name} --pass-flags {word}`",
         ),
         "SeeLogs": mark("Output of {task}: `tfcluster logs {name} {task}`"),
         "FewerTasks": mark("Use fewer tasks or smaller batches, or set a limit for each task"),
@@ -553,8 +553,9 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "with `tfcluster delete {name}`"
         ),
         "RecordDamagedRunning": mark(
-            "Its record {path} cannot be read: {why}. While the run goes on, it rewrites the "
-            "record; end it with `tfcluster stop {name}`, remove it with `tfcluster delete {name}`"
+            "Its record {path} cannot be read: {why}. While the run is active, it rewrites "
+            "the record. To end the run: `tfcluster stop {name}`; to remove it: `tfcluster delete "
+            "{name}`"
         ),
         "StatusDamaged": mark(
             "Its status {path} cannot be read; while the run is active, it writes the status again."
@@ -567,7 +568,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "SupervisorKilled": mark("Its supervisor was killed from outside"),
         "SaidNothing": mark("it printed nothing"),
         "LeftoversEnded": mark("{what}; its remaining tasks ended, too."),
-        "StoppedUnsaid": mark("Stopped. {what} before it could record that."),
+        "StoppedUnsaid": mark("Stopped. {what} before it could record the stop."),
         "SupervisorLost": mark(
             "{what}; its tasks ended with it. Logs are kept; "
             "start again with `tfcluster rerun {name}`."
@@ -636,7 +637,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "{who:and} waits for {peers:commas}", "{who:and} wait for {peers:commas}"
         ),
         "PeersNotUp": mark("waits for {peers:commas}"),
-        "PeerSilent": mark("TensorFlow in it gets no answer from {peer}"),
+        "PeerSilent": mark("its TensorFlow gets no answer from {peer}"),
         "PortNotOpenedYet": mark(
             "it runs and has not opened its port yet: importing TensorFlow takes a while"
         ),
@@ -690,8 +691,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "make the claim again with a class of `kubectl get storageclass`"
         ),
         "ClaimProvisionerSilent": mark(
-            "the claim {claim} has no volume yet: {provisioner}, which makes it, has not done so; "
-            "ask the administrator whether it runs"
+            "the claim {claim} has no volume yet, because its provisioner {provisioner} has not "
+            "created one: ask the administrator whether the provisioner runs"
         ),
         "ClaimPending": mark("the claim {claim} has no volume yet: {why}"),
         "ClaimWithoutClass": mark(
@@ -784,7 +785,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
     },
     "Why a notebook's pod does not start": {
         "NotebookQuotaUsedUp": mark(
-            "the quota {name} of your namespace is used up: it asks for {requested}, "
+            "the quota {name} of your namespace is used up: the pod asks for {requested}, "
             "and {used} of {limited} is taken"
         ),
         "ClusterRulesRefused": mark("the cluster's rules refuse its pod: {why}"),
@@ -895,7 +896,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "PayloadAtMost": mark(
             "environment, arguments and a program inside the record may have {limit} KiB together: "
             "keep large values in a file of your workspace and pass its path, and launch a large "
-            "program with `tfcluster launch`, which puts it there"
+            "program with `tfcluster launch`, which stores the program in your workspace"
         ),
         "InterpreterPath": mark("name a Python by its full path"),
         "PlainPath": mark("write the path without '.', '..', a doubled '/' or one at the end"),
@@ -1138,7 +1139,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         ),
         "AdviceMemoryGrows": mark(
             "The memory of {task} grows by {speed}B a minute and has reached {peak}B of "
-            "{limit}B: keep less in it, or raise the limit"
+            "{limit}B: keep less in memory, or raise the limit"
         ),
         "AdviceMemoryNearlyOut": mark(
             "{task} has used {percent} % of its memory ({peak}B of {limit}B): raise the limit"

@@ -1,7 +1,7 @@
 """The spec of a TFCluster, its desired state: mode, replicas, program, pods, lifecycle.
 
-It has shapes, bounds and defaults; no rules between fields. Durations are in seconds. Memory is a
-Kubernetes quantity ("512Mi", "2Gi").
+This module defines the fields, their bounds and their defaults; rules about several fields are in
+`launch.validation`. Durations are in seconds. Memory is a Kubernetes quantity ("512Mi", "2Gi").
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class SecretUse(Model, frozen=True):
         Meta(
             max_length=50,
             description=(
-                "environment variables, each with its key of the secret; if this and `path` "
-                "are empty, each key becomes a variable of the same name"
+                "environment variables, each with the key of the secret that holds its value; if "
+                "`variables` and `path` are empty, each key becomes a variable of the same name"
             ),
         ),
     ] = {}
@@ -185,7 +185,7 @@ class TaskType(str, enum.Enum):
 
 
 class Resources(Model, frozen=True):
-    """The limits of one task. None means no limit of its own."""
+    """The limits of one task. If a limit is absent, the task has no limit of its own."""
 
     cpu: (
         Annotated[
@@ -223,7 +223,7 @@ class Replicas(Model, frozen=True):
 
 
 class ReplicaSet(Model, frozen=True):
-    """The tasks of a cluster by task type; absent types have none."""
+    """The tasks of a cluster by task type; a type that is absent has no tasks."""
 
     worker: Annotated[
         Replicas, Meta(description="tasks that train; in-graph: TensorFlow servers that compute")
@@ -268,11 +268,12 @@ class ProgramKind(str, enum.Enum):
 
 
 class Program(Model, frozen=True):
-    """The program of the tasks. Written by hand, it is `inline`, `command`, `path` or `url`.
+    """The program of the tasks. In a record written by hand, it is `inline`, `command`, `path` or
+    `url`.
 
-    A launch takes a snapshot instead: small ones (64 KiB) are in `files`; larger ones are under
+    A launch takes a snapshot instead: a small one (up to 64 KiB) is in `files`, a larger one under
     `<workspace>/.tfcluster/code/<sha256>/`. A program read from a record always has `kind` and
-    `source` (`program.snapshots.completed`).
+    `source` (see `program.snapshots.completed`).
     """
 
     inline: (
@@ -307,7 +308,7 @@ class Program(Model, frozen=True):
                 max_length=4096,
                 description=(
                     "file or folder that tasks can read; a relative path is in the workspace. "
-                    "A task runs its content at the time the task starts"
+                    "A task runs the content that is there when the task starts"
                 ),
             ),
         ]
@@ -336,8 +337,8 @@ class Program(Model, frozen=True):
         ShortText,
         Meta(
             description=(
-                "file to start; if absent, a single file itself, and in a folder run.sh, "
-                "main.py, __main__.py or the only .py file"
+                "file to start; absent: the program itself if it is one file, and in a folder "
+                "run.sh, main.py, __main__.py or the only .py file"
             )
         ),
     ] = ""
@@ -347,7 +348,7 @@ class Program(Model, frozen=True):
             pattern="^([0-9a-f]{64})?$",
             description=(
                 "checksum that is required before the program runs. For inline, a file and a "
-                "url it is what sha256sum prints; for a folder and a snapshot see "
+                "url, it is what sha256sum prints; for a folder and a snapshot, see "
                 "docs/how-to/kubernetes-files.md"
             ),
         ),
@@ -375,14 +376,14 @@ class Program(Model, frozen=True):
         ),
     ] = ()
     imports_tensorflow: Annotated[
-        bool, Meta(description="the program cannot start without TensorFlow")
+        bool, Meta(description="whether the program needs TensorFlow to start")
     ] = True
     serves: Annotated[
         bool,
         Meta(
             description=(
-                "the program uses TensorFlow's distributed runtime; for a program written by "
-                "hand, each task finds that out"
+                "whether the program uses TensorFlow's distributed runtime; if it is not set "
+                "in a record written by hand, each task finds that out"
             )
         ),
     ] = False
@@ -472,9 +473,11 @@ class Lifecycle(Model, frozen=True):
         ]
         | None
     ) = None
-    restarts: Annotated[int, Meta(ge=0, le=100, description="retries of a failing program")] = 0
+    restarts: Annotated[
+        int, Meta(ge=0, le=100, description="most retries of a failing program")
+    ] = 0
     heals: Annotated[
-        int, Meta(ge=0, le=100, description="disruptions after which tasks are started again")
+        int, Meta(ge=0, le=100, description="most disruptions after which tasks start again")
     ] = 3
     reclaim_after: Annotated[
         Seconds, Meta(description="time that ps and evaluator stay after success")
@@ -487,7 +490,7 @@ class Lifecycle(Model, frozen=True):
         PositiveSeconds,
         Meta(
             description=(
-                "longest time in Starting after a task has a node but its image cannot be pulled"
+                "longest time in Starting while a task has a node but its image cannot be pulled"
             )
         ),
     ] = 120.0
@@ -559,7 +562,9 @@ class Stop(Model, frozen=True):
     reason: Annotated[
         str, Meta(max_length=STOP_LENGTH, description="the reason, as the record shows it")
     ] = ""
-    by: Annotated[str, Meta(max_length=ASKER_LENGTH, description="the person who asked")] = ""
+    by: Annotated[
+        str, Meta(max_length=ASKER_LENGTH, description="the person who requested the stop")
+    ] = ""
     at: Annotated[float, Meta(description="time of the request, in seconds since 1970")] = 0.0
 
 
@@ -575,7 +580,7 @@ class Spec(Model, frozen=True):
     pass_flags: Annotated[
         PassFlags,
         Meta(
-            description="flags to add to the program's command line, out of those that it accepts"
+            description="which of the flags that the program accepts are added to its command line"
         ),
     ] = PassFlags.ALL
     server: ServerKind = ServerKind.NATIVE
@@ -606,7 +611,7 @@ class Spec(Model, frozen=True):
     lifecycle: Lifecycle = Lifecycle()
     resume_from: (
         Annotated[
-            str, Meta(max_length=64, description="run whose checkpoints this one starts from")
+            str, Meta(max_length=64, description="run from whose checkpoints this run starts")
         ]
         | None
     ) = None
@@ -615,8 +620,8 @@ class Spec(Model, frozen=True):
         Meta(
             max_length=MOST_DEPENDENCIES,
             description=(
-                "runs that this one waits for. Meanwhile it is Queued and uses no resources. It "
-                "fails once one of them can no longer succeed or end as required"
+                "runs that this run waits for. While it waits, it is Queued and uses no resources. "
+                "It fails as soon as one of those runs can no longer succeed or end as required"
             ),
         ),
     ] = ()

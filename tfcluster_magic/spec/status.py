@@ -38,7 +38,7 @@ class Phase(str, enum.Enum):
 
 
 class Reason(str, enum.Enum):
-    """The reason why a run is in its phase, from a closed list. `Message`s say more."""
+    """The reason why a run is in its phase, from a fixed list. `messages` says more."""
 
     QUEUED = "Queued"
     """Waits for room, for its turn, for another run, or for something else that the message names.
@@ -72,7 +72,7 @@ class Reason(str, enum.Enum):
     START_FAILED = "StartFailed"
     """A task could not be started."""
     DEPENDENCY_FAILED = "DependencyFailed"
-    """A run that it waited for (`after`) can no longer succeed or end as required."""
+    """A run that this run waited for (`after`) can no longer succeed or end as required."""
     QUEUE_TIMEOUT = "QueueTimeout"
     """Waited longer than `queueTimeout`."""
     START_TIMEOUT = "StartTimeout"
@@ -121,7 +121,9 @@ class FoundCheckpoint(Model, frozen=True):
     checkpoint: Annotated[str, Meta(description="name of the checkpoint")]
     folder: Annotated[str, Meta(description="folder of the checkpoint")]
     run: Annotated[str, Meta(description="the run that wrote it; empty if unknown")] = ""
-    steps: Annotated[int, Meta(description="steps that the program still trained")] = 0
+    steps: Annotated[
+        int, Meta(description="steps that the program trained after it restored the checkpoint")
+    ] = 0
 
 
 class TaskExit(Model, frozen=True):
@@ -220,7 +222,7 @@ class Reclaimed(Model, frozen=True):
 
 
 class Usage(Model, frozen=True):
-    """The time for which tasks have reserved their requests; see `quota.ledger`."""
+    """The time for which tasks have reserved their resources; see `quota.ledger`."""
 
     at: Annotated[float, Meta(description="time up to which `days` counts")]
     holding: Annotated[
@@ -228,7 +230,12 @@ class Usage(Model, frozen=True):
     ] = {}
     days: Annotated[
         dict[str, dict[str, float]],
-        Meta(description="seconds by day (2026-11-22, UTC) and task type, of all tasks together"),
+        Meta(
+            description=(
+                "seconds for which the tasks of a type together reserved resources, by day (UTC, "
+                "such as 2026-11-22) and type"
+            )
+        ),
     ] = {}
     cores: Annotated[
         dict[str, float], Meta(description="CPU cores requested by one task of each type")
@@ -236,7 +243,9 @@ class Usage(Model, frozen=True):
     used: (
         Annotated[
             float,
-            Meta(description="CPU seconds used by all tasks, once none reserves anything"),
+            Meta(
+                description="CPU seconds used by all tasks; known once no task reserves resources"
+            ),
         ]
         | None
     ) = None
@@ -247,27 +256,30 @@ class AwaitedRun(Model, frozen=True):
 
     run: Annotated[str, Meta(description="the run, such as prepare-3")]
     uid: Annotated[
-        str, Meta(description="its uid, which differs from that of a later run of this name")
+        str, Meta(description="uid of that run; a later run of the same name has another uid")
     ]
     done_at: (
         Annotated[
             float,
-            Meta(description="time at which it was found to have succeeded or ended as required"),
+            Meta(
+                description="time at which that run was seen to have succeeded or ended as required"
+            ),
         ]
         | None
     ) = None
 
 
 class Status(Model, frozen=True):
-    """The state of a run. It has only one writer: the supervisor, or the operator. `evaluator` is
-    how the evaluator ended if it failed or was stopped, which ends no run.
+    """The state of a run. It has only one writer: the supervisor, or the operator.
+
+    `evaluator` is present if the evaluator failed or was stopped, which does not end the run.
     """
 
     phase: Phase
     reason: Reason
     message: Annotated[str, Meta(description="why the run is in this phase, in English")] = ""
     messages: Annotated[tuple[Message, ...], Meta(description=_BY_CODE)] = ()
-    attempt: Annotated[int, Meta(description="attempt of the whole group; 1 is the first")] = 1
+    attempt: Annotated[int, Meta(description="attempt of all tasks together; 1 is the first")] = 1
     queued_at: Annotated[float, Meta(description="time at which the run was first seen")] | None = (
         None
     )
@@ -290,7 +302,7 @@ class Status(Model, frozen=True):
     ) = None
     heals: Annotated[int, Meta(description="disruptions after which tasks were started again")] = 0
     program_restarts: Annotated[int, Meta(description="retries of a failing program")] = 0
-    restarts: Annotated[dict[str, int], Meta(description="restarts by task, without zeros")] = {}
+    restarts: Annotated[dict[str, int], Meta(description="restarts by task, if it had any")] = {}
     window_opened_at: (
         Annotated[
             float, Meta(description="time of the first of the failures that are judged together")

@@ -147,8 +147,8 @@ class Standstill(NamedTuple):
     in_tensorflow: bool
 
 
-# As faulthandler writes them: the newest thread first and the main thread last, each with its
-# newest call first.
+# Lines of the stacks that faulthandler writes: the newest thread first and the main thread last,
+# each with its newest call first.
 _THREAD = re.compile(r"^(?:Current t|T)hread .*$", re.MULTILINE)
 _FRAME = re.compile(r'^  File "(.{1,4096})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
 _NO_PROGRAM = re.compile(r"^<|/(?:site|dist)-packages/|/lib/python3|/__autograph_generated")
@@ -183,7 +183,9 @@ def _open_folder(path: Path) -> int:
 
 
 def _request(folder: int, path: Path, tasks: Sequence[str], number: str) -> None:
-    """Write a request for each task: an empty file whose name is the request. Raises Conflict."""
+    """Write a request for each task: an empty file whose name has the task and the number of the
+    request. Raises Conflict if it cannot be written.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         for task in tasks:
@@ -194,7 +196,7 @@ def _request(folder: int, path: Path, tasks: Sequence[str], number: str) -> None
 
 def _cannot_write(path: Path, error: OSError) -> Conflict:
     return Conflict(
-        _("stacks are asked for by a file in {folder}, which cannot be written: {why}").format(
+        _("a file in {folder} that asks for the stacks cannot be written: {why}").format(
             folder=path, why=error.strerror
         )
     )
@@ -234,7 +236,7 @@ def stack_text(found: RunStacks) -> str:
             blocks.append(_("{task} has no process").format(task=task.task))
         if task.at is not None and task.since is not None:
             blocks.append(
-                _("{task} did nothing since {since}; its stacks at {at}:").format(
+                _("{task} has done nothing since {since}; its stacks at {at}:").format(
                     task=task.task, since=_time(task.since), at=_time(task.at)
                 )
             )

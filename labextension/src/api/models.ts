@@ -9,7 +9,7 @@ export type Mode = 'between-graph' | 'in-graph';
  */
 export type ProgramKind = 'cell' | 'command' | 'file' | 'folder' | 'inline' | 'link' | 'path' | 'url';
 /**
- * flags to add to the program's command line, out of those that it accepts
+ * which of the flags that the program accepts are added to its command line
  */
 export type PassFlags = 'addresses' | 'all' | 'none';
 /**
@@ -29,7 +29,7 @@ export type AwaitedOutcome = 'end' | 'success';
  */
 export type Phase = 'Failed' | 'Queued' | 'Running' | 'Starting' | 'Stopped' | 'Stopping' | 'Succeeded';
 /**
- * The reason why a run is in its phase, from a closed list. `Message`s say more.
+ * The reason why a run is in its phase, from a fixed list. `messages` says more.
  */
 export type Reason =
   | 'BackingOff'
@@ -130,7 +130,7 @@ export interface ScheduledRun {
   advised?: AdvisedOption[] | null;
 }
 /**
- * An option of a schedule's runs that advice on the usage of an earlier run changed.
+ * An option of a schedule's runs, changed by advice on the usage of an earlier run.
  */
 export interface AdvisedOption {
   /**
@@ -146,7 +146,7 @@ export interface AdvisedOption {
    */
   value: string;
   /**
-   * the run whose usage shows it
+   * the run whose usage led to the advice
    */
   run: string;
   why: Message;
@@ -204,7 +204,7 @@ export interface Spec {
   lifecycle?: Lifecycle;
   resumeFrom?: string | null;
   /**
-   * runs that this one waits for. Meanwhile it is Queued and uses no resources. It fails once one of them can no longer succeed or end as required
+   * runs that this run waits for. While it waits, it is Queued and uses no resources. It fails as soon as one of those runs can no longer succeed or end as required
    *
    * @maxItems 10
    */
@@ -213,7 +213,7 @@ export interface Spec {
   stop?: Stop | null;
 }
 /**
- * The tasks of a cluster by task type; absent types have none.
+ * The tasks of a cluster by task type; a type that is absent has no tasks.
  */
 export interface ReplicaSet {
   worker?: Replicas;
@@ -232,7 +232,7 @@ export interface Replicas {
   resources?: Resources;
 }
 /**
- * The limits of one task. None means no limit of its own.
+ * The limits of one task. If a limit is absent, the task has no limit of its own.
  */
 export interface Resources {
   cpu?: number | null;
@@ -273,11 +273,12 @@ export interface Replicas3 {
   resources?: Resources;
 }
 /**
- * The program of the tasks. Written by hand, it is `inline`, `command`, `path` or `url`.
+ * The program of the tasks. In a record written by hand, it is `inline`, `command`, `path` or
+ *     `url`.
  *
- *     A launch takes a snapshot instead: small ones (64 KiB) are in `files`; larger ones are under
+ *     A launch takes a snapshot instead: a small one (up to 64 KiB) is in `files`, a larger one under
  *     `<workspace>/.tfcluster/code/<sha256>/`. A program read from a record always has `kind` and
- *     `source` (`program.snapshots.completed`).
+ *     `source` (see `program.snapshots.completed`).
  */
 export interface Program {
   inline?: string | null;
@@ -290,11 +291,11 @@ export interface Program {
    */
   source?: string;
   /**
-   * file to start; if absent, a single file itself, and in a folder run.sh, main.py, __main__.py or the only .py file
+   * file to start; absent: the program itself if it is one file, and in a folder run.sh, main.py, __main__.py or the only .py file
    */
   entrypoint?: string;
   /**
-   * checksum that is required before the program runs. For inline, a file and a url it is what sha256sum prints; for a folder and a snapshot see docs/how-to/kubernetes-files.md
+   * checksum that is required before the program runs. For inline, a file and a url, it is what sha256sum prints; for a folder and a snapshot, see docs/how-to/kubernetes-files.md
    */
   sha256?: string;
   files?: {
@@ -319,11 +320,11 @@ export interface Program {
    */
   flags?: string[];
   /**
-   * the program cannot start without TensorFlow
+   * whether the program needs TensorFlow to start
    */
   importsTensorflow?: boolean;
   /**
-   * the program uses TensorFlow's distributed runtime; for a program written by hand, each task finds that out
+   * whether the program uses TensorFlow's distributed runtime; if it is not set in a record written by hand, each task finds that out
    */
   serves?: boolean;
   workingDir?: string | null;
@@ -334,11 +335,11 @@ export interface Program {
 export interface Lifecycle {
   successPolicy?: SuccessPolicy | null;
   /**
-   * retries of a failing program
+   * most retries of a failing program
    */
   restarts?: number;
   /**
-   * disruptions after which tasks are started again
+   * most disruptions after which tasks start again
    */
   heals?: number;
   /**
@@ -351,7 +352,7 @@ export interface Lifecycle {
    */
   startTimeout?: number;
   /**
-   * longest time in Starting after a task has a node but its image cannot be pulled
+   * longest time in Starting while a task has a node but its image cannot be pulled
    */
   imageTimeout?: number;
   /**
@@ -446,7 +447,7 @@ export interface SecretUse {
    */
   path?: string;
   /**
-   * environment variables, each with its key of the secret; if this and `path` are empty, each key becomes a variable of the same name
+   * environment variables, each with the key of the secret that holds its value; if `variables` and `path` are empty, each key becomes a variable of the same name
    */
   variables?: {
     [k: string]: string;
@@ -471,7 +472,7 @@ export interface Stop {
    */
   reason?: string;
   /**
-   * the person who asked
+   * the person who requested the stop
    */
   by?: string;
   /**
@@ -480,8 +481,9 @@ export interface Stop {
   at?: number;
 }
 /**
- * The state of a run. It has only one writer: the supervisor, or the operator. `evaluator` is
- *     how the evaluator ended if it failed or was stopped, which ends no run.
+ * The state of a run. It has only one writer: the supervisor, or the operator.
+ *
+ *     `evaluator` is present if the evaluator failed or was stopped, which does not end the run.
  */
 export interface Status {
   phase: Phase;
@@ -495,7 +497,7 @@ export interface Status {
    */
   messages?: Message1[];
   /**
-   * attempt of the whole group; 1 is the first
+   * attempt of all tasks together; 1 is the first
    */
   attempt?: number;
   queuedAt?: number | null;
@@ -518,7 +520,7 @@ export interface Status {
    */
   programRestarts?: number;
   /**
-   * restarts by task, without zeros
+   * restarts by task, if it had any
    */
   restarts?: {
     [k: string]: number;
@@ -576,7 +578,7 @@ export interface AwaitedRun {
    */
   run: string;
   /**
-   * its uid, which differs from that of a later run of this name
+   * uid of that run; a later run of the same name has another uid
    */
   uid: string;
   doneAt?: number | null;
@@ -671,7 +673,7 @@ export interface FoundCheckpoint {
    */
   run?: string;
   /**
-   * steps that the program still trained
+   * steps that the program trained after it restored the checkpoint
    */
   steps?: number;
 }
@@ -774,7 +776,7 @@ export interface Reclaimed {
   gpu?: number;
 }
 /**
- * The time for which tasks have reserved their requests; see `quota.ledger`.
+ * The time for which tasks have reserved their resources; see `quota.ledger`.
  */
 export interface Usage {
   /**
@@ -788,7 +790,7 @@ export interface Usage {
     [k: string]: number;
   };
   /**
-   * seconds by day (2026-11-22, UTC) and task type, of all tasks together
+   * seconds for which the tasks of a type together reserved resources, by day (UTC, such as 2026-11-22) and type
    */
   days?: {
     [k: string]: {

@@ -55,7 +55,7 @@ export async function asksToDelete(
         {waitingFor(run, question.model.state.runs).length > 0 && (
           <strong>
             {trans.__(
-              'These runs wait for it and will fail: %1.',
+              'These runs wait for it: %1. They fail, unless they wait only for its end.',
               waitingFor(run, question.model.state.runs).map(nameOf).join(', ')
             )}{' '}
           </strong>

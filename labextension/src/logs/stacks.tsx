@@ -1,7 +1,7 @@
 /**
  * The Python stacks that were taken automatically when the run stalled, above its lines.
  *
- * They are loaded when the user opens them.
+ * The stacks are loaded when the user opens them.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -52,7 +52,7 @@ export function Stacks({
       {found && found.tasks.length === 0 && (
         <p role="status">
           {trans.__(
-            'No stacks were taken: the tasks cannot write to their output, or they are no Python programs.'
+            'No stacks were taken: the tasks cannot write to their output, or they are not Python programs.'
           )}
         </p>
       )}

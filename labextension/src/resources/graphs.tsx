@@ -358,7 +358,7 @@ function graphWords({ graph, title, top, trans }: IPlotProps): string {
     values.filter((value): value is number => value !== null);
   const all = known(middle);
   if (all.length === 0) {
-    return trans.__('%1: nothing is known', title);
+    return trans.__('%1: no data', title);
   }
   const words = (value: number): string =>
     layout.figureWords(figure, value, top);

@@ -76,7 +76,7 @@ export function Calendar(props: ICalendarProps): React.JSX.Element {
   const { name, model, commands, trans } = props;
   const [zone, setZone] = React.useState('UTC');
   const today = months.dayOf(Date.now() / 1000, zone);
-  // until the user moves, it is the current month in the zone of the schedule
+  // until the user chooses a month, the current month in the zone of the schedule is shown
   const [picked, setMonth] = React.useState<months.IMonth | null>(null);
   const ofToday = today.slice(0, 7);
   const month = React.useMemo(
@@ -504,8 +504,8 @@ function Day({
                     <small>
                       {' '}
                       {trans._n(
-                        '%1 due time before it was missed, too.',
-                        '%1 due times before it were missed, too.',
+                        '%1 earlier due time was missed, too.',
+                        '%1 earlier due times were missed, too.',
                         each.missed
                       )}
                     </small>

@@ -53,7 +53,11 @@ export function Words({
     case 'stopped':
       return (
         <div role="status">
-          <p>{trans.__('This TensorBoard was stopped. Its runs stay.')}</p>
+          <p>
+            {trans.__(
+              'This TensorBoard was stopped. The runs that it shows stay.'
+            )}
+          </p>
           <Button label={trans.__('Start Again')} onClick={onOpen} />
         </div>
       );
@@ -63,7 +67,7 @@ export function Words({
           <p>{trans.__('No curves yet, waiting for the first step.')}</p>
           <p>
             {trans.__(
-              'They appear here by themselves. A program that writes no event files shows in the sidebar how far it is.'
+              'They appear here automatically. The progress of a program that writes no event files is in the sidebar.'
             )}
           </p>
           <Button label={trans.__('Show TensorBoard Now')} onClick={onShow} />

@@ -1,9 +1,9 @@
 /**
  * The running TensorBoards in JupyterLab's Running panel.
  *
- * Boards may be started by a shell and end automatically, without an event. The server is asked
- * when the panel becomes visible, after a tab has opened or stopped a board, and on request, but
- * never periodically.
+ * Boards may be started by a shell and end automatically, without an event. The boards are
+ * requested when the panel becomes visible, after a tab has opened or stopped a board, and on
+ * request, but never periodically.
  */
 import { Notification } from '@jupyterlab/apputils';
 import type {
@@ -35,10 +35,10 @@ export class RunningBoards implements IRunningSessions.IManager {
     private readonly _trans: TranslationBundle
   ) {
     this.name = _trans.__('TensorBoards');
-    this.shutdownLabel = _trans.__('Stop this TensorBoard; its runs stay');
+    this.shutdownLabel = _trans.__('Stop this TensorBoard; the runs stay');
     this.shutdownAllLabel = _trans.__('Stop All');
     this.shutdownAllConfirmationText = _trans.__(
-      'This stops all TensorBoards for everyone who uses them. Their runs stay.'
+      'This stops all TensorBoards for everyone who uses them. The runs stay.'
     );
     if (_panel) {
       MessageLoop.installMessageHook(_panel.toolbar, (_, { type }) => {

@@ -314,8 +314,8 @@ print("step 30/30, loss = 0.01", flush=True)
 
 
 def test_status_says_how_far_a_program_is_by_its_lines(run: Run, here: Path) -> None:
-    """Printed steps and losses are shown as progress; after the end, the last values stay. JSON
-    names their source.
+    """Printed steps and losses are shown as progress; after the end, the last values stay. The JSON
+    output names the source of these values.
     """
     (here / "prints.py").write_text(PRINTS)
     run("launch", "prints.py", "--workers", "1")
@@ -359,7 +359,7 @@ def test_event_files_are_followed_to_where_the_program_writes(
     run("launch", "curves.py", "--workers", "1", "--wait", "--", content)
     shown = run("status", "curves").out
     assert "progress: step 7 · loss 0.5" in shown
-    assert f"It writes to {here}/logs: TensorBoard and progress read it there" in shown
+    assert f"It writes to {here}/logs: TensorBoard and progress read that folder" in shown
 
 
 def test_a_run_that_had_nothing_left_to_do_says_so(run: Run, here: Path) -> None:
@@ -527,7 +527,7 @@ def test_stacks_of_a_stall_are_shown_after_the_end(
     )
     run("stop", "hangs", "--yes")
     shown = run("stack", "hangs").out
-    assert "worker-0 did nothing since " in shown
+    assert "worker-0 has done nothing since " in shown
     assert 'hangs.py", line 4 in <module>' in shown
 
 

@@ -77,7 +77,7 @@ def site() -> Iterator[str]:
         ("launch {site}/large.py", 2, "the limit is"),
         ("launch {site}/hello.py --sha256 " + "0" * 64, 2, "checksum"),
         ("launch --file nowhere.yaml", 2, "cannot be read"),
-        ("launch --file lost.yaml", 7, "/digits/train.py: tasks would read the program there"),
+        ("launch --file lost.yaml", 7, "/digits/train.py, from which tasks would read the program"),
         ("launch --mode in-graph hello.py", 2, "in-graph runs no program"),
         ("launch --follow -o json hello.py", 2, "cannot be used with -o"),
         ("launch --timeout 3 hello.py", 2, "--max-duration"),

@@ -99,9 +99,10 @@ def test_delete_says_which_runs_wait(run: Run) -> None:
     assert said.startswith(waits)
     assert "\nafter: sleep-1\n" in said
     refused = run("delete", "sleep")
-    assert "this would stop sleep-1, delete sleep-1, so end the wait of hello-1" in refused.err
+    fails = "make the waiting run hello-1 fail (unless it waits for :end)"
+    assert f"this would stop sleep-1, delete sleep-1, {fails}" in refused.err
     assert run("stop", "hello").code == 0
-    assert "so end the wait" not in run("delete", "sleep").err
+    assert "waiting run" not in run("delete", "sleep").err
 
 
 def test_delete_of_an_ended_runs_record_asks_nothing(run: Run, own_folders: Path) -> None:

@@ -123,5 +123,5 @@ def test_a_change_whose_result_cannot_be_written_is_not_called_undone(tmp_path: 
     log.asked(entries)
     log.path.unlink()
     log.path.symlink_to("/dev/full")
-    with pytest.raises(BackendUnavailable, match="it was done, but its result is not in"):
+    with pytest.raises(BackendUnavailable, match="the action was done, but its result is not in"):
         log.ended(entries, ["done"])

@@ -1,4 +1,6 @@
-"""Events that follow only from records; each event is one message for each rule."""
+"""Events for notifications, which follow only from records; each event causes one message for each
+rule that matches.
+"""
 
 from __future__ import annotations
 
@@ -224,7 +226,7 @@ def test_due_times_without_a_run_are_told() -> None:
     assert titles(replace(due, state=state.FAILED, run="nightly-1", reason=refused)) == told
     assert titles(replace(due, state=state.MISSED), since=3800.0) == []
     waits = replace(due, state=state.WAITING, refusals=1, reason=refused)
-    room = ["nightly waits for room since its due time 1970-01-01 09:00"]
+    room = ["nightly has waited for room since its due time 1970-01-01 09:00"]
     assert titles(waits) == titles(replace(waits, refusals=7, changed_at=8000.0)) == room
     first, *_none = occasions.due_time_events("nightly", "s", "nightly", "UTC", [waits])
     again, *_none = occasions.due_time_events(

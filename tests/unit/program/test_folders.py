@@ -32,9 +32,9 @@ def test_folder_is_started_by(files: list[str], entry: str, here: Path, workspac
 @pytest.mark.parametrize(
     ("files", "says"),
     [
-        (["a.py", "b.py"], "it has a.py, b.py. run.sh, main.py"),
+        (["a.py", "b.py"], "the folder has a.py, b.py. By default, run.sh"),
         (["a.py", "b.py"], "otherwise name one of the files, job/a.py"),
-        (["notes.txt", "pkg/main.py"], "is started by default, or the only .py file"),
+        (["notes.txt", "pkg/main.py"], "or the only .py file is started"),
         ([".git/main.py"], "it is not clear which file to start"),
     ],
 )

@@ -31,7 +31,7 @@ class KubernetesSchedules(Schedules):
     """The schedules of a namespace.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace.
         with_image: returns a spec with the image that a launch from this process gets.
     """
@@ -77,7 +77,7 @@ class KubernetesSchedules(Schedules):
             try:
                 self._api.patch(path(RESOURCE, self._namespace, name), operations)
             except ApiError as error:
-                if error.status == 409:  # the operator wrote: try again
+                if error.status == 409:  # the operator has changed it: try again
                     continue
                 raise self._explained(error, name) from None
             return after
@@ -133,8 +133,8 @@ class KubernetesSchedules(Schedules):
         if error.gone and error.details.get("kind") != "namespaces":
             return BackendUnavailable(
                 _(
-                    "this cluster has no TFClusterSchedule: its administrator installs it with "
-                    "`kubectl apply -k k8s/crds`, and the operator of this version"
+                    "this cluster has no TFClusterSchedule: its administrator runs "
+                    "`kubectl apply -k k8s/crds` and installs the operator of this version"
                 )
             )
         return access.explain_api_error(error, name, server=self._api.server)

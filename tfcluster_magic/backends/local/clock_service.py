@@ -109,8 +109,8 @@ def _check_systemd() -> None:
         _systemctl("show", "--property=Version")
     except BackendUnavailable as error:
         text = _(
-            "no systemd manages your services here ({why}). `tfcluster schedule list` in a crontab "
-            "line that begins with @reboot starts the clock, too"
+            "no systemd manages your services here ({why}). To start the clock with the machine, "
+            "run `tfcluster schedule list` in a crontab line that begins with @reboot"
         )
         raise Conflict(text.format(why=error)) from None
 

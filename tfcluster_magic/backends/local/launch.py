@@ -170,7 +170,8 @@ class Launch:
         warnings: Sequence[str],
         free_gpus: Sequence[str] | None,
     ) -> tuple[RunFolder, int]:
-        """Create the next run of `cluster`; return its folder and its lock, which is held.
+        """Create the next run of `cluster`; return its folder and the descriptor of its lock, which
+        is held.
 
         Raises:
             SetupRefused: the run's log folder cannot be created.
@@ -244,9 +245,9 @@ class Launch:
         try:
             output.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            text = _("it cannot be made: {why}; name another one in TFCLUSTER_LOG_DIR").format(
-                why=error.strerror
-            )
+            text = _(
+                "it cannot be created: {why}; name another folder in TFCLUSTER_LOG_DIR"
+            ).format(why=error.strerror)
             raise SetupRefused([Problem(_("log folder"), str(output), text)]) from None
         if spec.program is not None and (spec.program.files is not None or spec.program.is_stored):
             materialise(spec.program, folder.program, paths.home_dir(), folder_mode=0o755)

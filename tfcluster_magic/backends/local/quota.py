@@ -32,7 +32,7 @@ def hub_limits(environ: Mapping[str, str] | None = None) -> Limits | None:
     try:
         return state_files.load(Path(file), Limits, exact=True)
     except (FileNotFoundError, state_files.Unreadable) as error:
-        text = _("what the hub allows cannot be read from {file}: {why}; ask its administrator")
+        text = _("the limits of the hub cannot be read from {file}: {why}; ask its administrator")
         raise TFClusterError(text.format(file=file, why=error)) from None
 
 

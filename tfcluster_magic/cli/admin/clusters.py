@@ -42,7 +42,7 @@ def _complete_runs(
 
 @click.command("clusters", cls=Command)
 @click.option(
-    "--filter", "text", help="only rows whose owner, name, reason or message contains this"
+    "--filter", "text", help="only rows whose owner, name, reason or message contains this text"
 )
 @click.option("--owner", help="only rows of this user")
 @click.option(

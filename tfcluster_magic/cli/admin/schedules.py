@@ -47,7 +47,9 @@ schedules_argument = click.argument(
 
 @click.command("schedules", cls=Command)
 @click.option(
-    "--filter", "text", help="only rows whose owner, name, cron or reason of a pause contains this"
+    "--filter",
+    "text",
+    help="only rows whose owner, name, cron or reason of a pause contains this text",
 )
 @click.option("--owner", help="only rows of this user")
 @click.option(

@@ -234,7 +234,7 @@ def usage_command(
 
 
 @click.command("storage", cls=Command)
-@click.option("--filter", "text", help="only rows whose user, folder or path contains this")
+@click.option("--filter", "text", help="only rows whose user, folder or path contains this text")
 @click.option("--owner", help="only rows of this user")
 @click.option("--full", is_flag=True, help="only folders that are at least 80 % full")
 @page_options("-share")

@@ -177,7 +177,7 @@ def delete_archives_command(
 
 
 @click.group("users", cls=AdminGroup, invoke_without_command=True)
-@click.option("--filter", "text", help="only rows whose name, group or account contains this")
+@click.option("--filter", "text", help="only rows whose name, group or account contains this text")
 @click.option("--group", help="only users of this group")
 @click.option(
     "--server",

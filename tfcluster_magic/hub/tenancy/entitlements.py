@@ -78,7 +78,7 @@ class TaskQuota(Model, frozen=True):
 
     cpu: Cores | None = None
     """Cores of all tasks of a user together. Notebooks do not count, so that a cluster never
-    prevents one from starting.
+    prevents a notebook from starting.
     """
     memory: Amount | None = None
     """Memory of all tasks of a user together."""
@@ -91,8 +91,8 @@ class TaskQuota(Model, frozen=True):
     run_storage: Amount | None = None
     """Total size of these claims."""
     records: Records | None = 40
-    """TFClusters that a user may have on record; null: any number. The oldest ended ones are
-    deleted before the limit is reached.
+    """TFClusters that a user may have on record; null: any number. The oldest TFClusters that
+    have ended are deleted before the limit is reached.
     """
 
 
@@ -262,7 +262,7 @@ class HubPolicy(Model, frozen=True):
     notifications: NotificationPolicy | None = None
     """On one machine: where the notifications of all users may go, with the same fields as
     `notifications` of the operator's policy. A user's own `policy.yaml` then does not count. On
-    Kubernetes the operator's policy says it."""
+    Kubernetes, the operator's policy sets this."""
     etcd_budget: Amount = ETCD_BUDGET
     """Bytes of etcd that the TFClusters of all users may take."""
 

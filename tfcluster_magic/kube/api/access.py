@@ -113,8 +113,8 @@ def _from_kubeconfig(configuration: Configuration, context: str) -> str:
     if not any(os.path.exists(each) for each in file.split(os.pathsep)):
         raise BackendUnavailable(
             _(
-                "there is no kubeconfig at {file}, and this is no pod with a service account: name "
-                "one in KUBECONFIG, or use `--backend local`"
+                "there is no kubeconfig at {file}, and this is no pod with a service account: set "
+                "KUBECONFIG, or use `--backend local`"
             ).format(file=file)
         )
     try:

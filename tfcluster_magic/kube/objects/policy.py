@@ -50,8 +50,8 @@ class Policy(Model, frozen=True):
     """
 
     default_image: str = "tensorflow/tensorflow:2.19.0"
-    """The image of tasks that name none. Set your own image if nodes do not reach Docker Hub, or if
-    notebooks connect In-Graph with another version of TensorFlow.
+    """The image of tasks whose run names no image. Set your own image if nodes do not reach Docker
+    Hub, or if notebooks connect In-Graph with another version of TensorFlow.
     """
     images: tuple[str, ...] = ()
     """Patterns of images that runs may name, such as `registry.example.com/team/*`. An empty list
@@ -61,8 +61,8 @@ class Policy(Model, frozen=True):
     annotation `tfcluster.dev/require-digest: "true"` of a namespace requires it too.
     """
     always_pull: bool = True
-    """Whether each pod whose run names an image asks the registry. Set false if nodes have images
-    that no registry has.
+    """Whether each pod whose run names an image asks the registry for it. Set false if nodes have
+    images that no registry has.
     """
     python: str = "python3"
     """The program that starts process 1 in the images of tasks."""

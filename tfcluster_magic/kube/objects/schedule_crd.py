@@ -63,7 +63,7 @@ TEMPLATE_RULES = (
     ),
     CelRule("", "!has(self.stop)", "a template cannot have this field: remove it", "stop"),
 )
-"""Rules below `spec.template.spec` that only templates have."""
+"""Validation rules of `spec.template.spec` that the spec of a TFCluster does not have."""
 SPEC_RULES = (
     CelRule(
         "",
@@ -82,7 +82,7 @@ SPEC_RULES = (
         "backfills[]", "self.startTime <= self.endTime", "use a time before endTime", "startTime"
     ),
 )
-"""Rules below `spec`."""
+"""Validation rules of the spec of a schedule, besides those of its template."""
 
 
 def schedule_crd() -> Object:
@@ -132,9 +132,9 @@ def _time(description: str) -> Object:
 
 _STATUS_OF_THE_RESOURCE: Mapping[str, Object] = {
     "observedGeneration": GENERATION,
-    "observedCron": _text("The cron expression of cursorTime."),
-    "observedTimeZone": _text("The time zone of cursorTime."),
-    "nextTime": _time("The next due time, while it is active."),
+    "observedCron": _text("The cron expression that cursorTime belongs to."),
+    "observedTimeZone": _text("The time zone that cursorTime belongs to."),
+    "nextTime": _time("The next due time, while the schedule is active."),
     "lastTime": _time("The due time of the newest run."),
     "lastRun": _text("The newest run."),
     "state": _text("Active, Paused or Invalid."),
@@ -152,4 +152,6 @@ _STATUS_OF_THE_RESOURCE: Mapping[str, Object] = {
         ),
     },
 }
-"""Status fields that only the resource has; see `schedule_resource.write_status`."""
+"""Status fields of the custom resource that `ScheduleStatus` lacks;
+`schedule_resource.write_status` writes them.
+"""

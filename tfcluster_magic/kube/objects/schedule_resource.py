@@ -69,7 +69,7 @@ class Suspension(Model, frozen=True, kw_only=True):
         ""
     )
     reason: Annotated[str, Meta(max_length=STOP_LENGTH, description="why")] = ""
-    at: Annotated[float, Meta(description="since when")] | None = None
+    at: Annotated[float, Meta(description="time of the suspension")] | None = None
     locked: Annotated[
         bool,
         Meta(
@@ -96,7 +96,10 @@ class BackfillRequest(Model, frozen=True, kw_only=True):
     requested_at: Annotated[
         float,
         Meta(
-            description="the current time; a request from before the schedule's creation is ignored"
+            description=(
+                "time of the request: write the current time. A request from before the "
+                "schedule's creation is ignored"
+            )
         ),
     ]
     start: Annotated[float, Meta(description="first time of the range, included")]
@@ -109,7 +112,7 @@ class BackfillRequest(Model, frozen=True, kw_only=True):
 class RunTemplate(Model, frozen=True, kw_only=True):
     """The template of the runs."""
 
-    spec: Annotated[Spec, Meta(description="the spec of its TFClusters")]
+    spec: Annotated[Spec, Meta(description="the spec of the TFClusters that the schedule launches")]
 
 
 def _write_times(times: Sequence[float]) -> list[str]:
@@ -139,7 +142,10 @@ class ScheduleSpec(ScheduleRules, frozen=True, kw_only=True):
         Annotated[
             float,
             Meta(
-                description="time at which it was resumed after it suspended itself (`pauseAfter`)"
+                description=(
+                    "time at which the schedule was resumed after it had suspended itself "
+                    "(`pauseAfter`)"
+                )
             ),
         ]
         | None
@@ -150,7 +156,7 @@ class ScheduleSpec(ScheduleRules, frozen=True, kw_only=True):
             max_length=MOST_REQUESTS,
             description=(
                 "requests for a run besides the due times: add the current time. A request "
-                "from before the schedule's creation, as in a copy, is ignored"
+                "from before the schedule's creation, as in a copied manifest, is ignored"
             ),
         ),
     ] = ()
@@ -179,10 +185,10 @@ _OWN_STATUS = (
     *("conditions", "observedGeneration", "observedCron", "observedTimeZone", "nextTime"),
     *("lastTime", "lastRun", "state", "takenRunTime", "takenBackfill"),
 )
-"""Status fields that only the resource has."""
+"""Status fields of the custom resource that `ScheduleStatus` lacks."""
 PROBLEM = "problem"
-"""Key of a cached schedule without its template; its value is the mistake in the schedule, or
-empty.
+"""Key that `trim` adds to a schedule in the cache. Its value is the mistake in the schedule, or
+empty. The template is checked for mistakes before it is left out of the cache.
 """
 # msgspec inspects a type at its first use, and msgspec 0.22 crashes when two threads do that at
 # once.
@@ -415,8 +421,8 @@ def _stored(at: float) -> float:
 
 
 def _begun(spec: ScheduleSpec, asked: BackfillRequest, now: float) -> Backfill:
-    """Return the backfill that starts for a request. A backfill with too many due times, or with
-    none, ends at once.
+    """Return the backfill that carries out the request `asked`. A backfill with too many due times,
+    or with none, ends at once.
     """
     times = CronTimes(spec.cron, spec.time_zone)
     end = min(asked.end, now)
@@ -588,7 +594,7 @@ def write_status(found: Mapping[str, Any], schedule: Schedule, now: float) -> Ob
 def _shown(
     found: Mapping[str, Any], schedule: Schedule, before: Mapping[str, Any], now: float
 ) -> Object:
-    """Return the fields for people and other tools."""
+    """Return the fields of the status that people and other tools read."""
     status, generation = schedule.status, found["metadata"].get("generation")
     made: Object = {"observedGeneration": generation} if generation else {}
     ran = [each for each in status.occurrences if each.run]

@@ -111,7 +111,7 @@ def test_events_of_an_earlier_pod_do_not_count() -> None:
     [
         (
             'pods "x" is forbidden: exceeded quota: q, requested: p=1, used: p=2, limited: p=2',
-            "the quota q of your namespace is used up: it asks for p=1, and 2 of p=2",
+            "the quota q of your namespace is used up: the pod asks for p=1, and 2 of p=2",
         ),
         ('pods "x" is forbidden: violates PodSecurity "restricted": hostPath', "Pod Security"),
         (

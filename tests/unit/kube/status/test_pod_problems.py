@@ -55,8 +55,9 @@ SENTENCES = {
     "claim-unbound-no-class": "worker-0 waits: the claim data asks for the storage class "
     "no-such-class, which does not exist: make the claim again with a class of "
     "`kubectl get storageclass`.",
-    "claim-unbound-no-provisioner": "worker-0 waits: the claim data has no volume yet: "
-    "example.org/nobody, which makes it, has not done so; ask the administrator whether it runs.",
+    "claim-unbound-no-provisioner": "worker-0 waits: the claim data has no volume yet, "
+    "because its provisioner example.org/nobody has not created one: ask the administrator whether "
+    "the provisioner runs.",
     "claim-one-pod-only": "worker-1 waits: the claim data serves one pod at a time "
     "(ReadWriteOncePod) and another uses it: use a claim that is ReadWriteMany.",
     "claim-on-another-node": "worker-0 waits: the volume of the claim data is on one node only, "

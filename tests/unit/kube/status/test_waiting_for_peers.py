@@ -45,7 +45,7 @@ LINES = {
     "waiting for the address of digits-1-chief-0.digits-1 and 3 more": "it waits for the address "
     "of chief-0",
     "I tensorflow/x.cc] CreateSession still waiting for response from worker: "
-    "/job:worker/replica:0/task:1": "TensorFlow in it gets no answer from worker-1",
+    "/job:worker/replica:0/task:1": "its TensorFlow gets no answer from worker-1",
     "hello": "it runs and has not opened its port yet: importing TensorFlow takes a while",
 }
 

@@ -19,7 +19,7 @@ export async function openLog(row) {
   const read = async () => {
     at('log').textContent = '';
     at('log-said').textContent = t(
-      'That you read these lines is in the audit log.'
+      'The audit log records that you read these lines.'
     );
     const task = encodeURIComponent(at('task').value);
     const path = `${encodeURIComponent(row.owner)}/${encodeURIComponent(row.name)}`;

@@ -154,7 +154,7 @@ class AllArchives(_ArchivesRoute):
             raise Conflict(unsure)
         if left or up:
             names = ", ".join(row.name for row in left) or _("a server")
-            text = _("{names} was started after the data was packed: archive it again")
+            text = _("{names} was started after the data was packed: archive the data again")
             raise Conflict(text.format(names=names))
 
 
