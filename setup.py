@@ -1,9 +1,10 @@
 """Build steps beyond Python code: the loopback guard and the JupyterLab extension.
 
-TensorFlow processes preload the guard. It is a plain shared library, not a Python extension, so one
-wheel per platform works for every Python: `py3-none-<platform>`. Outside Linux there is no guard
-and the wheel is `py3-none-any`. The extension is installed where JupyterLab and the Jupyter server
-look for extensions, so the wheel enables both. All other settings are in pyproject.toml.
+Processes of TensorFlow preload the guard, so that their servers listen on loopback only. It is a
+plain shared library, not a Python extension, so one wheel per platform works for every Python:
+`py3-none-<platform>`. Outside Linux there is no guard and the wheel is `py3-none-any`. The
+extension is installed where JupyterLab and the Jupyter server look for extensions, so the wheel
+enables both. All other settings are in pyproject.toml.
 """
 
 from __future__ import annotations

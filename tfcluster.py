@@ -1,7 +1,8 @@
 """Progress reports of a program: `import tfcluster; tfcluster.progress(step, total, loss=0.3)`.
 
-With this module, the same program also runs outside of a run, where its functions do nothing. In a
-task, tfcluster_magic/runtime/site/tfcluster.py comes first on the path.
+A program that imports this module also runs outside of TFCluster; the functions then do nothing. In
+a task, tfcluster_magic/runtime/site is first on the import path, so the task imports the module of
+the same name there.
 """
 
 from tfcluster_magic.runtime.site.tfcluster import progress

@@ -21,7 +21,7 @@ WORKERS = ("worker-0", "worker-1")
 
 @dataclass(frozen=True)
 class Training:
-    """The figures of one round, with TFCluster or by hand."""
+    """The figures of one training, started with TFCluster or by hand."""
 
     first_step: float  # seconds from the command to the first step of any worker
     spread: float  # seconds from then to the first step of the last worker

@@ -18,7 +18,9 @@ Addresses = dict[str, list[str]]
 
 
 def free_addresses(**counts: int) -> Addresses:
-    """Return loopback addresses with ports that were free a moment ago, as users choose them."""
+    """Return loopback addresses with ports that were free a moment ago: users who start tasks by
+    hand choose such ports.
+    """
     sockets = {job: [socket.socket() for _ in range(count)] for job, count in counts.items()}
     try:
         for job in sockets.values():

@@ -75,7 +75,9 @@ document.addEventListener(
 
 
 def pages(quick: bool) -> list[Row]:
-    """Measure both pages: time to the first rows, from a keystroke to matching rows, requests."""
+    """Measure both pages: the time to the first rows, the time from a keystroke to matching rows,
+    and the number of requests.
+    """
     users, runs, rounds = (20, 80, 2) if quick else (USERS, RUNS, 3)
     measured: list[Row] = []
     with _site(users, runs) as (hub, note), _browser() as browser:
@@ -141,7 +143,9 @@ def _cold(context: BrowserContext, at: str, after: float) -> tuple[float, float]
 
 
 def _typed(context: BrowserContext, at: str, quick: bool) -> tuple[list[float], float]:
-    """Return the milliseconds for each keystroke, and the API requests for each refresh."""
+    """Return the milliseconds from each keystroke to matching rows, and the number of API requests
+    for each refresh of the table.
+    """
     page = context.new_page()
     try:
         page.add_init_script(WATCH)
@@ -152,13 +156,13 @@ def _typed(context: BrowserContext, at: str, quick: bool) -> tuple[list[float], 
         page.wait_for_timeout(3000 if quick else 10_000)
         api = [one for one in asked if "/services/admin/api/" in one]
         table = [one for one in api if one.endswith(("api/clusters", "api/users"))]
-        ratio = len(api) / max(1, len(table))  # before a letter is typed
+        ratio = len(api) / max(1, len(table))  # requests before a letter is typed
         found = []
         page.locator("#filter").focus()
         for letter in LETTERS:
             page.keyboard.type(letter)
             found.append(_read(page, "__filtered"))
-            page.wait_for_timeout(700)  # let rows reach different ages
+            page.wait_for_timeout(700)  # so that rows have another age at each letter
         return found, ratio
     finally:
         page.close()

@@ -48,7 +48,7 @@ def supervisor(quick: bool) -> list[Row]:
 
 def sampling(quick: bool) -> list[Row]:
     """Measure the CPU time of the processes that start and sample the tasks of a training, one for
-    each task. They also read the steps that the program prints.
+    each task. These processes also read the steps that the program prints.
     """
     seconds = 20.0 if quick else 120.0
     program = str(by_hand.PROGRAMS / "train.py")

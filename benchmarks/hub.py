@@ -46,7 +46,7 @@ c.JupyterHub.load_roles = [
 
 @dataclass
 class Times:
-    """The seconds of each request to the hub, and the errors."""
+    """The durations of all requests to the hub, in seconds, and the errors."""
 
     seconds: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)

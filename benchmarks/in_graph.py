@@ -13,7 +13,9 @@ LAUNCH = ("launch", "--mode", "in-graph", "--workers", "2", "--ps", "1", "--name
 
 
 def start(quick: bool) -> list[Row]:
-    """Measure the time from launch until all ports accept, as a command and in a cell."""
+    """Measure the time from the launch, by a command and in a cell, until all tasks accept
+    connections.
+    """
     rounds = 1 if quick else 5
     with workbench() as bench:
         ours, theirs = interleaved(rounds, lambda: _command(bench), _servers)
@@ -25,9 +27,7 @@ def start(quick: bool) -> list[Row]:
 
 
 def memory(quick: bool) -> list[Row]:
-    """Measure the proportional memory of the idle cluster with its supervisor, against bare
-    servers.
-    """
+    """Measure the memory (PSS) of an idle cluster with its supervisor, against servers alone."""
     with workbench() as bench:
         ours, theirs = interleaved(1 if quick else 3, lambda: _idle(bench), _idle_servers)
     return [compared("in_graph_memory", "MiB", ours, theirs, at_most=0.5)]

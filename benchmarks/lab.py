@@ -79,7 +79,7 @@ def idle(quick: bool) -> list[Row]:
             page.wait_for_function("() => window.jupyterapp !== undefined")
             page.evaluate("async () => { await window.jupyterapp.restored; }")
             page.evaluate("() => window.jupyterapp.commands.execute('tfcluster:open-sidebar')")
-            page.wait_for_timeout(15_000)  # skips the requests of the start
+            page.wait_for_timeout(15_000)  # do not count the requests of the page's start
             page.on("request", lambda request: asked.append(request.url))
             page.wait_for_timeout(minutes * 60_000)
             browser.close()
@@ -165,7 +165,7 @@ class _Server:
                 told += 1
 
         listening = asyncio.create_task(listen())
-        writer = subprocess.Popen(  # noqa: ASYNC220 - Popen does not wait
+        writer = subprocess.Popen(  # noqa: ASYNC220 - Popen returns at once
             [
                 sys.executable,
                 "-m",
@@ -175,7 +175,7 @@ class _Server:
                 str(seconds + 2),
             ]
         )
-        while changing and not told:  # noqa: ASYNC110 - `listen` counts meanwhile
+        while changing and not told:  # noqa: ASYNC110 - `listen` changes `told`
             await asyncio.sleep(0.05)  # the writer is starting
         before, first = cpu_seconds(self.process.pid), told
         await asyncio.sleep(seconds)  # the interval that is measured

@@ -51,7 +51,7 @@ def log_line(quick: bool) -> list[Row]:
 
 
 def step_shown(quick: bool) -> list[Row]:
-    """Measure the time from a task's first printed step to the change that views receive."""
+    """Measure the time from a task's first printed step until a watch of all runs reports it."""
     with workbench() as bench:
         late = [_step(bench) for _ in range(1 if quick else 5)]
     return [bounded("step_shown", "s", late, at_most=2.0)]

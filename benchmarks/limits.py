@@ -1,8 +1,8 @@
 """A task under a CPU limit, against TensorFlow's default threads under the same limit.
 
-On one machine the CPU is shared and a limit only sets the threads. Here a control group gives both
-sides the quota that a container would have. TensorFlow counts the machine's cores instead of the
-quota, and is throttled.
+The local backend enforces no CPU limit: it only sets the number of threads. In this benchmark, a
+control group gives both sides the CPU quota that a container would have. By default, TensorFlow
+starts a thread for each core of the machine, whatever the quota is, and is throttled.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def one_cpu(quick: bool) -> list[Row]:
 
 @contextmanager
 def quota(cores: float) -> Iterator[list[str] | None]:
-    """Yield the words that run the command after them under a quota of `cores` cores; None if
-    quotas are unavailable. The control group gets priority over other processes, so that the
-    command can use its whole quota.
+    """Yield words to put before a command, so that it runs under a quota of `cores` cores; yield
+    None if quotas are unavailable. The control group gets priority over other processes, so that
+    the command can use its whole quota.
     """
     version_1 = VERSION_1.is_dir()
     group = (VERSION_1 if version_1 else VERSION_2) / f"tfcluster-bench-{os.getpid()}"

@@ -10,7 +10,7 @@ from .page import BUILT, _browser, _lab, _open, _work
 from .rows import Row, bounded
 
 LINES = 50_000
-"""Lines of each of two workers."""
+"""Number of lines that each of the two workers prints."""
 FRAMES = 200
 SCROLL = """async frames => {
   const log = document.querySelector('.tfc-Log-lines');

@@ -32,7 +32,9 @@ STARTS = 7
 
 
 def busy(quick: bool) -> list[Row]:
-    """Measure the main thread's load by the sidebar while 10 of 200 runs change each second."""
+    """Measure the load of the sidebar on the page's main thread while 10 of 200 runs change each
+    second.
+    """
     seconds = 5.0 if quick else 20.0
     with _browser() as browser, _lab(BUILT) as server:
         page = browser.new_page()
@@ -57,7 +59,7 @@ def start(quick: bool) -> list[Row]:
         _lab(Path(nothing)) as without,
     ):
         for server in (with_it, without):
-            _started(browser, server)  # the first start fills caches
+            _started(browser, server)  # not measured: the first start fills caches
         pairs = [(_started(browser, with_it), _started(browser, without)) for _ in range(rounds)]
     added = median(ours - plain for ours, plain in pairs)
     plain = median(plain for _, plain in pairs)
@@ -67,7 +69,7 @@ def start(quick: bool) -> list[Row]:
 
 @contextmanager
 def _browser() -> Iterator[Browser]:
-    # the other benchmarks need no browser
+    # imported here, because the other benchmarks need no browser
     from playwright.sync_api import sync_playwright
 
     from tools import browser as chromium

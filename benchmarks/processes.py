@@ -1,5 +1,5 @@
-"""Facts about processes from the kernel (memory, CPU time, ports), and a function that waits for
-one.
+"""Memory, CPU time and ports of processes, as Linux reports them, and a function that waits until
+something is true.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def carrying(variable: str) -> Iterator[int]:
 
 
 def pss_mib(pids: Iterable[int]) -> float:
-    """Return the proportional memory of these processes in MiB."""
+    """Return the memory of these processes in MiB, with shared pages divided among their users."""
     total = 0
     for pid in pids:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():

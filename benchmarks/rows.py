@@ -103,7 +103,7 @@ def save(rows: Sequence[Row], file: Path) -> None:
 
 
 def collected(file: Path) -> Iterator[list[Row]]:
-    """Yield a list of rows for a fixture; print and save it at the end."""
+    """Yield a list to which tests add their rows; print and save the rows at the end."""
     measured: list[Row] = []
     yield measured
     save(measured, file)

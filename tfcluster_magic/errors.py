@@ -35,9 +35,9 @@ class Problem:
     """One problem of a request: the `field` (a JSON path, or the subject), the `value` given, and
     what is `allowed`.
 
-    `fits` is a value that would be accepted, if there is one. `field` and `allowed` are messages if
-    the operator may refuse a run because of this problem, because the run's record stores messages;
-    otherwise they may be text. `str` of a message is its text in the current language.
+    `fits` is a value that would be accepted, if there is one. If the operator may refuse a run
+    because of this problem, `field` and `allowed` must be messages, because the run's record stores
+    messages. Otherwise they may be text. `str` of a message is its text in the current language.
     """
 
     field: Clause
@@ -116,7 +116,9 @@ class InvalidRequest(TFClusterError):
 
 
 MOST_PROBLEMS = (20, 10, 5, 3, 1)
-"""Numbers of problems that a refusal may keep if it is too long; the first that fits is used."""
+"""If a refusal is too long for a record, it is cut to its first 20 problems; if it is still too
+long, to its first 10, and so on.
+"""
 
 
 def with_few_problems(refusal: Clause, most: int) -> Clause:
@@ -154,7 +156,7 @@ class PreflightRefused(InvalidRequest):
 
 class SetupRefused(PreflightRefused):
     """The request is valid, but something it needs is missing or not allowed here: a Python, a
-    folder, an image. A smaller number would not help.
+    folder, an image. Fewer tasks or resources would not help.
     """
 
     exit_code = 7
@@ -226,9 +228,10 @@ class ClientUnsupported(TFClusterError):
 # move the cursor, rewrite the line above, or set a clipboard or a link. Bidirectional marks could
 # show a name in another order than it has.
 
-# Escape sequences (ECMA-48: CSI; OSC and similar with their content), control characters of both
-# sets (only the first character of 8-bit forms, as wrongly encoded text has them too), and
-# characters that change the direction of text or end a line invisibly.
+# This pattern matches escape sequences of ECMA-48 (CSI, and OSC and similar ones with their
+# content), the control characters C0 and C1, and characters that change the direction of text or
+# end a line invisibly. Of a sequence that begins with a C1 character, only this character matches,
+# because wrongly encoded text has such characters, too.
 _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]P^_X][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]"
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"

@@ -1,7 +1,8 @@
 """Between-Graph training that records the time of each step until it is told to end.
 
-The program runs unchanged by hand and in TFCluster. It writes `<marks>/<job>-<index>.first` at its
-first step, and `<marks>/<job>-<index>.steps` (a time for each step) once `<marks>/stop` exists.
+The program runs unchanged by hand and in TFCluster. At its first step, it writes the file
+`<marks>/<job>-<index>.first`. It trains until the file `<marks>/stop` exists, and then writes the
+times of all steps to `<marks>/<job>-<index>.steps`.
 """
 
 import argparse

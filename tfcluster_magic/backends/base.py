@@ -155,7 +155,7 @@ class Schedules(abc.ABC):
 
     @abc.abstractmethod
     def get(self, name: str) -> Schedule:
-        """Return a schedule. Raises NotFound, which suggests similar names."""
+        """Return the schedule of this name. Raises NotFound, which suggests similar names."""
 
     @abc.abstractmethod
     def create(self, schedule: Schedule) -> Schedule:
@@ -179,7 +179,9 @@ class Schedules(abc.ABC):
         """Remove a schedule with its history; its runs stay. Raises NotFound."""
 
     def track_problem(self) -> Problem | None:
-        """Return why this backend cannot read programs again at each due time; None if it can."""
+        """Return why schedules of this backend cannot read their programs again at each due time;
+        None if they can.
+        """
         return None
 
     @staticmethod
@@ -207,8 +209,8 @@ class Notifications(abc.ABC):
 
     @abc.abstractmethod
     def policy(self) -> NotificationPolicy:
-        """Return the policy, which limits the receivers. Raises TFClusterError if it cannot be
-        read.
+        """Return the administrator's policy, which limits the receivers of messages. Raises
+        TFClusterError if it cannot be read.
         """
 
     def policy_place(self) -> str:
@@ -221,10 +223,10 @@ class Notifications(abc.ABC):
 
     @abc.abstractmethod
     def test(self, rule: NotificationRule, request: TestRequest) -> None:
-        """Send a test message once, and wait for the answer. Raises NotDelivered."""
+        """Send a test message once, and wait for the receiver's answer. Raises NotDelivered."""
 
     def get(self, name: str) -> NotificationRule:
-        """Return a rule. Raises NotFound, which suggests a similar name."""
+        """Return the rule of this name. Raises NotFound, which suggests a similar name."""
         return _rule_of(name, self.rules())
 
     def add(self, rule: NotificationRule) -> None:
@@ -296,7 +298,7 @@ class Backend(abc.ABC):
         """
         return paths.home_dir()
 
-    def unseen(self, folder: str) -> str | None:  # noqa: ARG002 - used by some backends
+    def unseen(self, folder: str) -> str | None:  # noqa: ARG002 - some backends use it
         """Return why this process cannot read the output files of runs in `folder`; None if it
         can.
         """
@@ -312,8 +314,8 @@ class Backend(abc.ABC):
         return ""
 
     def outage(self) -> str:
-        """Return a sentence that says why requests are not carried out now; empty if they are
-        carried out, or if this is unknown.
+        """Return a sentence that says why requests, such as launches and stops, are not carried out
+        now; empty if they are carried out, or if this is unknown.
         """
         return ""
 
@@ -325,7 +327,7 @@ class Backend(abc.ABC):
             "its supervisor does not answer: it was stopped, or the volume with {files} hangs"
         ).format(files=cluster.status.paths.get("logs", _("its records")))
 
-    def out_of_reach(self, cluster: TFCluster) -> str | None:  # noqa: ARG002 - used by some backends
+    def out_of_reach(self, cluster: TFCluster) -> str | None:  # noqa: ARG002 - some backends use it
         """Return why this process cannot connect to an In-Graph run's servers; None if it can."""
         return None
 
@@ -338,7 +340,7 @@ class Backend(abc.ABC):
     def schedules(self) -> Schedules:
         """Return the schedules of the user. Raises BackendUnavailable."""
 
-    def install_clock(self, remove: bool = False) -> ClockService | None:  # noqa: ARG002 - used by some backends
+    def install_clock(self, remove: bool = False) -> ClockService | None:  # noqa: ARG002 - some backends use it
         """Install a service with which the system's service manager starts the clock process. With
         `remove`, delete the service.
 
@@ -368,7 +370,7 @@ class Backend(abc.ABC):
     def preflight(self, spec: Spec) -> Preflight:
         """Return everything that now prevents a launch of `spec`. Creates nothing."""
 
-    def kubectl_place(self, spec: Spec) -> KubectlPlace | None:  # noqa: ARG002 - used by some backends
+    def kubectl_place(self, spec: Spec) -> KubectlPlace | None:  # noqa: ARG002 - some backends use it
         """Return the namespace for the objects of `spec`; None if tasks are not pods."""
         return None
 
@@ -391,7 +393,7 @@ class Backend(abc.ABC):
 
         Raises:
             NameTaken: the user chose the name, and a run of this name is active.
-            PreflightRefused: the run does not fit.
+            PreflightRefused: there is no room for the run, or something that it needs is missing.
         """
 
     @abc.abstractmethod

@@ -104,12 +104,15 @@ def _measure(folder: MeasuredFolder, walk: _BoundedWalk) -> FolderUsage:
 
 
 def _used_of_own_file_system(folder: MeasuredFolder) -> int | None:
-    """Return the used bytes if the folder is a file system of about its allowed size."""
+    """Return the used bytes if the folder is a file system of its own, of about its allowed size;
+    None for any other folder.
+    """
     room = os.statvfs(folder.path)
     size = room.f_blocks * room.f_frsize
     if folder.allowed is None or not 0 < size <= folder.allowed * OWN_VOLUME_FACTOR:
         return None
-    # Computed from the free space, because a file system is a little smaller than its volume.
+    # The allowed size minus the free space: a full file system then counts as full, although it is
+    # a little smaller than its volume.
     return folder.allowed - min(room.f_bavail * room.f_frsize, folder.allowed)
 
 

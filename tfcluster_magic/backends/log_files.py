@@ -139,7 +139,7 @@ class TaskLog:
         with os.fdopen(fd, "rb") as file:
             found, size = 0, file.seek(0, os.SEEK_END)
             for at, line in lines_backwards(file, size):
-                # What begins at the end of the file, after the last newline, is not a line.
+                # The empty text after a newline at the end of the file is not a line.
                 found += at < size and self._counts(_text(line))
                 if found >= lines:
                     self._offset = at
@@ -233,7 +233,7 @@ def _text(line: bytes) -> str:
 
 def lines_backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
     """Yield the lines before the offset `at`, newest first, each with its offset. The file's first
-    line is not yielded.
+    line, which no newline precedes, is not yielded.
 
     A line without an end (a progress bar, binary) comes in parts, as in `TaskLog.read`.
     """

@@ -1,7 +1,8 @@
 """The group of verbs: imports a command when it is used, and shows help in the user's language.
 
-Help is declared in English and translated when it is shown. Lines with wide characters fit the
-terminal. Messages of click are translated if this module lists them.
+Help is declared in English and translated when it is shown. Lines are wrapped by their width on the
+terminal, where a Chinese character takes two columns. Messages of click are translated if this
+module lists them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ _CLICK_MESSAGES = (
 
 
 def translated_click_message(text: str) -> str:
-    """Translate a message of click. The pattern of the known message finds the values in `text`."""
+    """Translate a message of click. Each known message is matched as a pattern, which finds the
+    values in `text`.
+    """
     if current_language() == ENGLISH:
         return text
     for sentence in _CLICK_MESSAGES:
@@ -267,7 +270,7 @@ def completion_command(ctx: click.Context, shell: str) -> None:
     bash:  eval "$(tfcluster completion bash)"          in ~/.bashrc
     zsh:   eval "$(tfcluster completion zsh)"           in ~/.zshrc
     fish:  tfcluster completion fish | source           in ~/.config/fish/config.fish
-    """  # noqa: D301 - click reads \b
+    """  # noqa: D301 - click interprets \b
     kind = get_completion_class(shell)
     assert kind is not None
     root = ctx.find_root().command

@@ -68,7 +68,7 @@ def launch_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
       tfcluster launch --workers 4 --ps 2 train.py -- --epochs 3
       tfcluster launch digits/ --config quick
       tfcluster launch --mode in-graph --workers 2 --ps 1
-    """  # noqa: D301 - click reads \b
+    """  # noqa: D301 - click interprets \b
     terminal: Terminal = ctx.obj
     stay = {key: words.pop(key) for key in ("wait", "follow", "timeout", "form", "dry_run")}
     _check_wait_options(stay)
@@ -129,7 +129,7 @@ def rerun_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
     Examples:
       tfcluster rerun digits --workers 6 --resume
       tfcluster rerun digits --advised
-    """  # noqa: D301 - click reads \b
+    """  # noqa: D301 - click interprets \b
     terminal: Terminal = ctx.obj
     stay = {key: words.pop(key) for key in ("wait", "follow", "timeout", "form", "dry_run")}
     _check_wait_options(stay)
@@ -151,8 +151,8 @@ def rerun_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
 
 
 def _take_advice(terminal: Terminal, asked: dict[str, Any], yes: bool) -> bool:
-    """Add the options that the advice suggests to `asked`, show what they change, and return
-    whether the user agrees.
+    """Show what the advice would change, add its options to `asked`, and return whether the user
+    agrees.
     """
     from ..usage.advice import change_lines
 
@@ -281,7 +281,7 @@ def import_command(
       tfcluster import mnist.yaml > mnist.tfcluster.yaml
       tfcluster import mnist.yaml --launch
       kubectl get tfjob mnist -o yaml | tfcluster import - -- python /opt/train.py
-    """  # noqa: D301 - click reads \b
+    """  # noqa: D301 - click interprets \b
     from ..launch.tfjob import read_tfjobs
 
     terminal: Terminal = ctx.obj

@@ -72,7 +72,7 @@ def logs_command(
     Examples:
       tfcluster logs -f digits
       tfcluster logs --tail 20 digits-2 worker-0 ps-0
-    """  # noqa: D301 - click reads \b
+    """  # noqa: D301 - click interprets \b
     cluster = terminal.manager.status(ref)
     prefix, colour = not look["no_prefix"], not look["no_color"]
     show = {"tasks": tasks, "tail": tail, "prefix": prefix, "colour": colour}
@@ -155,7 +155,7 @@ def stack_command(terminal: Terminal, ref: str, tasks: tuple[str, ...], form: st
     \b
     Example:
       tfcluster stack digits worker-1
-    """  # noqa: D301 - click reads \b
+    """  # noqa: D301 - click interprets \b
     with terminal.detaching(ref):
         found = terminal.manager.stack(ref, tasks)
     terminal.emit(stack_text(found) if form == "table" else document(found, form))

@@ -81,7 +81,7 @@ def add_command(terminal: Terminal, /, form: str, kind: str | None, **words: Any
       tfcluster notify add team --webhook @hook.txt
       tfcluster notify add me --mail me@example.com --on failed --on finished --only digits
       tfcluster notify add ops --webhook - --on stalled --queued-longer-than 30m
-    """  # noqa: D301 - click reads \b
+    """  # noqa: D301 - click interprets \b
     for option in ("webhook", "secret"):
         words[option] = _secret(terminal, option, words[option])
     said = {key: value for key, value in words.items() if value not in (None, ())}

@@ -136,7 +136,7 @@ def render_command(ctx: click.Context, /, **words: Any) -> None:
       tfcluster render train.py --workers 4 --ps 2
       tfcluster render --layout tfcluster train.py --workers 4 > train.yaml
       tfcluster render --layout per-task train.py --ps 1 | kubectl apply -f -
-    """  # noqa: D301 - click reads \b
+    """  # noqa: D301 - click interprets \b
     terminal: Terminal = ctx.obj
     target = words.pop("target")
     asked = {key: words.pop(key) for key in ("name", "sha256", "file", "config")}

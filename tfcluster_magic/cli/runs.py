@@ -217,7 +217,7 @@ def compare_command(
 
 
 TOP_REFRESH = 2.0
-"""Seconds between two tables, the same as between two samples of a task."""
+"""Seconds between two tables of `top`; the usage of tasks is sampled as often."""
 
 
 @click.command("top", cls=Command)
@@ -244,7 +244,7 @@ def top_command(
     Examples:
       tfcluster top digits
       tfcluster top --sort memory -o json digits-2
-    """  # noqa: D301 - click reads \b
+    """  # noqa: D301 - click interprets \b
     cluster = terminal.manager.status(ref)
     if form != "table":
         terminal.emit(document(terminal.manager.usage(cluster), form))
@@ -560,7 +560,7 @@ def show_hours(
     about: dict[str, Any],
     as_table: Callable[..., str] = documents.hours_table,
 ) -> None:
-    """Print rows in the requested format."""
+    """Print rows of used hours in the requested format."""
     if form == "csv":
         terminal.emit(documents.hours_csv(rows, by))
     elif form != "table":

@@ -101,7 +101,7 @@ def create_command(ctx: click.Context, /, form: str, **words: Any) -> None:
       tfcluster schedule create nightly --cron "0 2 * * *" --time-zone Asia/Shanghai train.py
       tfcluster schedule create nightly --cron @daily --overlap replace digits/ --config quick
       tfcluster schedule create daily --cron @daily train.py -- --day {scheduled_for:%Y-%m-%d}
-    """  # noqa: D301 - click reads \b
+    """  # noqa: D301 - click interprets \b
     terminal: Terminal = ctx.obj
     said = _asked(ctx, words)
     made = terminal.manager.schedules.create(**said)

@@ -71,7 +71,8 @@ class Terminal:
     def use_backend(self, name: str) -> None:
         """Use the backend called `name` from now on."""
         if self.manager.backend_name != name:
-            parent = self.manager.parent  # the parent has the configuration
+            # Both managers have the same parent, from which they read their configuration.
+            parent = self.manager.parent
             self._manager = ClusterManager(parent=parent, backend_name=name)
 
     def colours(self) -> bool:
@@ -113,7 +114,7 @@ class Terminal:
         if self.is_terminal():
             text = "\n".join(sanitize_text(last_overwrite(line)) for line in text.split("\n"))
         elif raw:
-            colours = True  # otherwise click strips them
+            colours = True  # True, because click would strip colours from a pipe
         try:
             click.echo(text, color=colours)
         except BrokenPipeError:
@@ -181,13 +182,13 @@ class Terminal:
         """Show how to use an In-Graph cluster."""
         self.say(report.connect_help(cluster, self.paint))
 
-    def board(self, url: str, what: str, view: View) -> None:  # noqa: ARG002 - used by a cell's terminal
+    def board(self, url: str, what: str, view: View) -> None:  # noqa: ARG002 - the terminal of a cell uses it
         """Print the address of a TensorBoard; `view` is what it shows."""
         self.note(f"{what}:")
         self.say(url)
 
     @contextmanager
-    def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:  # noqa: ARG002 - used by a cell's terminal
+    def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:  # noqa: ARG002 - the terminal of a cell uses it
         """Return a context manager for printing the output of a followed run. Only the output of
         `tasks` is printed; an empty sequence means all tasks.
         """

@@ -35,7 +35,7 @@ def client_address(tasks: Mapping[str, str]) -> str:
     clusters.
 
     Raises:
-        ClientUnsupported: every port is in use.
+        ClientUnsupported: every port in CLIENT_PORTS is in use.
     """
     host = _host_towards(next(iter(tasks.values())))
     if host not in _client_addresses:

@@ -2,7 +2,7 @@
 
 TensorFlow waits forever for a missing peer and cannot be interrupted while it waits, so every
 client object first runs this check. A check opens a connection to each port and closes it again.
-Standard library only.
+This module imports only the standard library and this package.
 """
 
 from __future__ import annotations

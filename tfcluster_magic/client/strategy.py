@@ -122,7 +122,8 @@ def _is_already_connected() -> bool:
 # -- the strategy ----------------------------------------------------------------------------------
 
 _PACKAGE = __name__.partition(".")[0]
-# the keepalive's time and timeout: a stale channel may answer for this long after a restart
+# Seconds to wait for restarted parameter servers: a channel to the old process may seem alive until
+# the keepalive has noticed (its time plus its timeout).
 _RECOVERY = 15.0
 
 

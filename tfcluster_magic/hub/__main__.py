@@ -19,8 +19,8 @@ from ..i18n import _
 
 HUB_TOKENS = "tfcluster-hub-tokens"
 HUB_TOKEN_KEYS = ("proxy", "cookie", "crypt", "tenancy", "console")
-"""The names of the tokens. In this order, they are for requests between hub and proxy, browser
-cookies, the hub's encrypted state, tenancy, and the admin console.
+"""The names of the hub's tokens in its Secret. In this order, the tokens are for requests between
+hub and proxy, browser cookies, the hub's encrypted state, tenancy, and the admin console.
 """
 
 

@@ -34,8 +34,9 @@ LARGEST = 16 * 1024 * 1024
 """Size in bytes at which the file is renamed, about 40,000 changes."""
 _BLOCK = 64 * 1024
 _LOOKAHEAD = 1000
-"""Maximum entries of a page beyond its limit. A page continues until it has passed the `asked` line
-of each of its results, so that the next page does not show the line as an unfinished change.
+"""Maximum entries by which a page may exceed its limit. A page continues until it has read the
+`asked` lines of all its results. Otherwise the next page would begin with such a line and show it
+as an unfinished change.
 """
 
 

@@ -44,11 +44,14 @@ PEOPLE_SECONDS = 300.0
 UNANSWERED_SECONDS = 2.0
 """Seconds after which a hub that does not answer is asked again."""
 PAGE = 50
-"""Maximum users in one answer of the hub. The hub answers no other request while it writes one."""
+"""Maximum users in one answer of the hub, which answers no other request while it writes such an
+answer.
+"""
 AT_ONCE = 4
 """Maximum accounts that are checked at the same time."""
 STUCK_SECONDS = 30.0
-"""Seconds after which a check no longer counts towards AT_ONCE, because its home folder may hang.
+"""Seconds after which a check no longer counts towards AT_ONCE, because access to the user's home
+folder may hang.
 """
 RESTART_SECONDS = 5.0
 """Minimum seconds between two checks of an account whose clock keeps dying."""

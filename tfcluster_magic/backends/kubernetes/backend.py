@@ -284,7 +284,7 @@ class KubernetesBackend(Backend):
 
     @property
     def api(self) -> Api:
-        """The connection, created when first used. Raises BackendUnavailable."""
+        """The connection to the API server, created when first used. Raises BackendUnavailable."""
         return self._connection[0]
 
     @property
@@ -352,7 +352,8 @@ class KubernetesBackend(Backend):
         """Return whether an operator serves the namespace; True if this is unknown now.
 
         Raises:
-            NotAllowed: TFCluster is installed, and this account has no right to ask.
+            NotAllowed: TFCluster is installed, and this account has no right to find out whether an
+                operator serves the namespace.
             BackendUnavailable: TFCluster is installed, and the API server does not accept this
                 account.
         """

@@ -1,10 +1,11 @@
 """Logs of all tasks of a run, read once or followed: from pods while they exist, then from /log.
 
 Each line is yielded once, although pods are created and deleted. The lines of one task come in the
-order of printing; lines of several tasks do as far as polling allows. `None` is yielded at least
-twice a second, however slow the API server or a node is. A notice names the tasks that cannot be
-read. A few connections poll the tasks in turn, so that 600 tasks can be followed. If /log is not
-mounted, the last lines of a deleted pod may be missing, which is reported.
+order of printing. The lines of several tasks are sorted by time, but a line that is polled too late
+comes later. `None` is yielded at least twice a second, however slow the API server or a node is. A
+notice names the tasks that cannot be read. A few connections poll the tasks in turn, so that 600
+tasks can be followed. If /log is not mounted, the last lines of a deleted pod may be missing, which
+is reported.
 
 This module polls and does not use streams (`follow=true`). For each of 600 tasks, a stream would
 need a thread and a connection in this process, and two connections in the API server. Also, a
@@ -153,9 +154,10 @@ class TimeSorter:
 # tasks fail. Another notice comes when all tasks can be read again.
 
 REPORT_AFTER = 3.0
-"""Seconds without an answer before the first notice."""
+"""Maximum seconds without an answer from a task; after this time the first notice names the task.
+"""
 REPORT_AGAIN_AFTER = 30.0
-"""Minimum seconds between a notice and the next one, which names further tasks."""
+"""Minimum seconds between two notices; new unreadable tasks cause the second one."""
 OWN_PREFIX = "tfcluster: "
 """Prefix of lines that TFCluster itself adds to the output; the runtime in the tasks uses this
 prefix, too.
@@ -236,7 +238,7 @@ class RunLogs:
     """The logs of one run.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         cluster: the run.
         tasks: the tasks to read.
         folder: the run's output folder, if it is mounted here.
@@ -346,8 +348,9 @@ class RunLogs:
                 time.sleep(_TICK)
 
     def _problem(self, runs: Informer, pods: Informer) -> ApiError | None:
-        """Return the error because of which no changes arrive now; None if there is none. Raise the
-        error if the server refuses requests for longer than `REFUSAL_PATIENCE` seconds.
+        """Return the error that keeps the informers from receiving changes now; None if there is
+        none. Raise the error if the server refuses requests for longer than `REFUSAL_PATIENCE`
+        seconds.
         """
         found = next(((i, i.problem) for i in (runs, pods) if i.problem is not None), None)
         if found is None:

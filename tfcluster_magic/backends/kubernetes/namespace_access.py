@@ -42,7 +42,8 @@ def is_served(api: Api, namespace: str) -> bool:
     """Return whether an operator serves the namespace; True if this is unknown now.
 
     Raises:
-        NotAllowed: TFCluster is installed on the cluster, and this account has no right to ask.
+        NotAllowed: TFCluster is installed on the cluster, and this account has no right to find out
+            whether an operator serves the namespace.
         BackendUnavailable: TFCluster is installed, and the API server does not accept this account.
     """
     try:
@@ -180,7 +181,7 @@ def not_creatable(api: Api, namespace: str) -> list[str]:
 # -- whether the operator answers ------------------------------------------------------------------
 
 CHECK_INTERVAL = 4.0
-"""Seconds between two checks."""
+"""Seconds between two checks whether the operator answers."""
 CHECK_INTERVAL_WHEN_UNKNOWN = 60.0
 """Seconds between two checks if the Lease may not be read, or if it is not at its assumed place."""
 DAY = 86400.0
@@ -190,7 +191,7 @@ class OperatorStatus:
     """The operator's state as a client sees it.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         place: returns the place of the operator's Lease, `namespace/name`, and whether the operator
             published the place. It may raise ApiError, and is called until it succeeds.
     """
@@ -234,7 +235,7 @@ class OperatorStatus:
         else:
             if not silent:
                 self._away = None
-            elif self._away is None:  # keep the first time: others may differ by 1 s
+            elif self._away is None:  # keep the first time, because later ones may differ by 1 s
                 self._away = time.time() - silent, self._place
         self._not_before = time.monotonic() + rest
 
@@ -313,8 +314,8 @@ def next_run_number(
     log_dir: str,
     last: Mapping[str, int],
 ) -> int:
-    """Return the number of the next run. The number is above the operator's published number
-    (`last`), which includes deleted runs, and above the numbers of existing runs and logs.
+    """Return the number of a cluster's next run. The number is above the operator's published
+    number (`last`), which includes deleted runs, and above the numbers of existing runs and logs.
     """
     used = [c.metadata.run for c in known if c.metadata.cluster == cluster]
     root = logs_folder(here, log_dir)
@@ -326,9 +327,9 @@ def claim_volumes(offer: LaunchFacts) -> list[FolderUsage]:
     """Return the usage of those claims of the namespace that this process mounts at the same paths
     as tasks.
 
-    The usage is measured in the mounted folders. Reading the kubelet's figures would require a
-    right with which an account can also enter any pod, and a kubelet knows nothing of storage
-    classes whose volumes are folders of a larger disk.
+    The usage is measured in the mounted folders. The kubelet's figures are not used: an account
+    that may read them may also run commands in any pod. They are also wrong for storage classes
+    whose volumes are folders of a larger disk.
     """
     policy, claims = offer.policy, offer.names.claims or {}
     places = (

@@ -40,7 +40,7 @@ class KubernetesNotifications(Notifications):
     """The rules and deliveries of a namespace.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace.
     """
 

@@ -38,7 +38,9 @@ class LogCursor:
     same: int = 0
     """Number of consecutive yielded lines, up to this one, that have the same time stamp."""
     length: int = 0
-    """Number of yielded bytes of the line, because a line without an end still grows."""
+    """Number of bytes of the marked line that were yielded; the line may still grow if it has no
+    end yet.
+    """
 
     def move(self, line: StampedLine) -> None:
         """Move to `line`, which follows the marked line."""
@@ -84,18 +86,18 @@ def position_after(lines: Sequence[str], given: Sequence[str]) -> int | None:
 # -- the log ---------------------------------------------------------------------------------------
 
 _SILENCE = 10.0
-"""Seconds without a byte after which a kubelet counts as silent."""
+"""Seconds without a byte after which a request for a log fails."""
 _RECENT = 2000
-"""Number of lines requested from the end, because with only `sinceTime` a kubelet reads the whole
-file.
+"""Maximum lines of a usual request (`tailLines`). With `sinceTime` alone, a kubelet would read the
+whole file.
 """
 _FEW = 5
-"""Number of lines requested if the last request found nothing new; also the number of further lines
-that are requested before the wanted lines.
+"""Maximum lines of a request after one that found nothing new. To find the last N lines that count,
+N plus this number of lines are requested first.
 """
 _MARGIN = 5.0
-"""Seconds by which a node's clock may step back between two polls of a task that prints all the
-time.
+"""Seconds before the marked line from which lines are requested again, so that none is missed if
+the node's clock steps back by less.
 """
 _KEPT = 20
 _REST = ""
@@ -268,7 +270,7 @@ class PodLog:
 
     def _after_last(self, lines: list[LogLine]) -> list[LogLine]:
         texts = [line.text for line in lines]
-        for count in (len(self._last), 1):  # the copy may lack lines of TFCluster itself
+        for count in (len(self._last), 1):  # the copy may lack lines that TFCluster itself printed
             at = position_after(texts, list(self._last)[-count:])
             if at is not None:
                 return [*self._grown(lines[at - 1].text), *lines[at:]]

@@ -31,7 +31,7 @@ class KubernetesSchedules(Schedules):
     """The schedules of a namespace.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace.
         with_image: returns a spec with the image that a launch from this process gets.
     """
@@ -77,7 +77,7 @@ class KubernetesSchedules(Schedules):
             try:
                 self._api.patch(path(RESOURCE, self._namespace, name), operations)
             except ApiError as error:
-                if error.status == 409:  # the operator wrote: try again
+                if error.status == 409:  # the operator has changed it: try again
                     continue
                 raise self._explained(error, name) from None
             return after

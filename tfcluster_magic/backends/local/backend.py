@@ -145,7 +145,9 @@ class RunChanges:
 
 
 def _recheck(folder: RunFolder, cluster: TFCluster) -> TFCluster | None:
-    """Return the run. Its record is read again only if its supervisor is gone."""
+    """Return the run of an unchanged folder. If its supervisor is alive, this is `cluster` with
+    warnings about full disks; otherwise the run is read again, which ends it.
+    """
     lock_fd = folder.lock()
     if lock_fd is None:
         return replace(cluster, status=lost_supervisor.with_full_disks(folder, cluster.status))

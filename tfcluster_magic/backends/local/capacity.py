@@ -73,7 +73,9 @@ def gpu_devices() -> list[str]:
 MAX_TASKS = 100
 
 ActiveRuns = Sequence[tuple[RunFolder, TFCluster]]
-"""Runs, each with its folder; runs that have released their resources use none."""
+"""Runs that may use resources, each with its folder. Runs that have released their resources may be
+included, and count as using none.
+"""
 
 
 def measure(active: ActiveRuns, with_gpus: bool = True) -> tuple[AvailableResources, list[str]]:

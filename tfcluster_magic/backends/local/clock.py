@@ -84,7 +84,7 @@ Now = Callable[[], float]
 
 
 class Clock:
-    """The clock of a state folder.
+    """The work of the clock process, for one state folder.
 
     Args:
         state_dir: the folder of records.
@@ -205,7 +205,7 @@ class Clock:
         return min(wakes, default=float("inf"))
 
     def _outcome(self, occurrence: Occurrence) -> RunOutcome:
-        """Return the outcome of an occurrence's run so far."""
+        """Return the outcome, so far, of the run of a due time."""
         cluster, number = names.parse_ref(occurrence.run)
         folder = self._runs.folder(cluster, number or 0)
         stamp, at = _stamps(folder), time.monotonic()
@@ -273,8 +273,8 @@ def _stamps(folder: RunFolder) -> tuple[state_files.Stamp | None, ...]:
 
 
 def carry_out(schedules: LocalSchedules, name: str, stop: tuple[str, ...], now: Now) -> None:
-    """Stop the runs in `stop`, evaluate the usage of the last run, and launch the occurrences that
-    a schedule's status requests. Only one process does so at a time.
+    """Stop the runs in `stop`, evaluate the usage of the last run, and launch the runs that a
+    schedule's status requests. Only one process does so at a time.
     """
     from .backend import LocalBackend  # a launch imports much that the clock process does not need
 
@@ -349,7 +349,7 @@ def _launch(
     for _name in range(_MOST_NAMES):
         if not run:
             run = names.run_name(cluster, backend.next_number(cluster))
-            note(lambda status: launched(status, occurrence, run, now(), created=False))  # noqa: B023 - called at once
+            note(lambda status: launched(status, occurrence, run, now(), created=False))  # noqa: B023 - called by `note`
         try:
             occurrence = replace(occurrence, advice=_create(backend, schedule, occurrence, run))
         except NameTaken:  # another launch took the name first
@@ -393,7 +393,8 @@ def _create(
 
 @contextlib.contextmanager
 def _own_launch(schedule: Schedule) -> Iterator[ScheduledLaunch]:
-    """Yield a schedule's launch without advice, from the snapshot or from the current files.
+    """Yield a schedule's launch without advice. If the schedule tracks its program (`track`), the
+    launch is made again from the current files; otherwise it uses the stored snapshot.
 
     Raises:
         InvalidRequest: the files are no longer a valid launch.
@@ -462,7 +463,7 @@ def main(path: str, now: Now = time.time) -> None:
     state_dir = Path(path)
     try:
         while (fd := schedule_store.take_clock_lock(state_dir)) is not None:
-            with contextlib.suppress(OSError):  # a full disk
+            with contextlib.suppress(OSError):  # a full disk: go on without the pid
                 os.ftruncate(fd, 0)
                 os.pwrite(fd, str(os.getpid()).encode(), 0)
             clock = Clock(state_dir, now)

@@ -33,9 +33,9 @@ class HoursFile:
     def record(self, cluster: TFCluster, there: Callable[[], Collection[str]]) -> bool:
         """Record the hours and the number of a run whose record is being deleted.
 
-        `there` returns the uids of all recorded runs. If writing fails, the method returns False
-        instead of raising an error, because a full disk must not keep users from deleting files. A
-        damaged ledger is renamed, not overwritten.
+        `there` returns the uids of all runs that have a record. If writing fails, the method
+        returns False instead of raising an error, because a full disk must not keep users from
+        deleting files. A damaged ledger is renamed, not overwritten.
         """
         group = ""
         with contextlib.suppress(TFClusterError):

@@ -170,7 +170,8 @@ class Launch:
         warnings: Sequence[str],
         free_gpus: Sequence[str] | None,
     ) -> tuple[RunFolder, int]:
-        """Create the next run of `cluster`; return its folder and its lock, which is held.
+        """Create the next run of `cluster`; return its folder and the descriptor of its lock, which
+        is held.
 
         Raises:
             SetupRefused: the run's log folder cannot be created.

@@ -1,6 +1,7 @@
 """The facts for the checks of a launch on this machine (`launch_checks.local`), gathered once.
 
-Nothing is created. Finding out whether a Python has TensorFlow does not import TensorFlow.
+Gathering the facts creates no file and no folder, and does not import TensorFlow to find out
+whether a Python has it.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def gather_facts(
     log_dir = folders["log"]
     facts = capacity.room_facts(spec, runs, hours, time.time())
     if spec.after:
-        facts = emptied(facts)  # what is free now says nothing about the time of the start
+        facts = emptied(facts)  # the run starts later, when other resources may be free
     return LocalFacts(
         **vars(facts),
         volumes=quota.bounded_volumes(folders, state_dir, facts.limits),

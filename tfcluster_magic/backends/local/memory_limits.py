@@ -134,7 +134,7 @@ def remove_groups(parent: Path, uid: str, within: float = 5.0) -> list[Path]:
             break
         for path in left:
             processes.kill(_members(path))
-        time.sleep(0.01)  # a killed process counts until the kernel has removed it
+        time.sleep(0.01)  # a killed process stays in its group until the kernel has removed it
     return left
 
 
@@ -214,7 +214,7 @@ CHECK_INTERVAL = 0.5
 
 
 class MemoryGuard:
-    """The limits of one run's tasks."""
+    """The memory limits of one run's tasks."""
 
     def __init__(
         self, uid: str, limits: Mapping[str, int], parent: ControlGroupParent | None

@@ -2,7 +2,7 @@
 
 `<state>/notifications/rules.json` holds the rules with their secrets, readable only by the user.
 `deliveries.json` in the same folder holds the messages and their states. This module sends a
-message only on request.
+message only if `test` or `send` is called.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def has_rules(state_dir: Path) -> bool:
 
 
 class DeliveryFile:
-    """The deliveries of a state folder."""
+    """The file of deliveries in a state folder."""
 
     def __init__(self, state_dir: Path) -> None:
         self.path = state_dir / "notifications" / "deliveries.json"

@@ -92,8 +92,8 @@ def run_of(pid: int) -> str:
 
 
 def uids_of(tasks: Path) -> set[str]:
-    """Return the uids of runs whose tasks write their exits to this folder. It is used for runs
-    whose record is unreadable.
+    """Return the uids of the runs whose tasks write their exit status to the folder `tasks`, for a
+    run whose record is unreadable.
     """
     place = _EXIT_VARIABLE + os.fsencode(tasks) + b"/"
     found: set[str] = set()
@@ -110,8 +110,8 @@ def _uids(variables: Iterable[bytes]) -> Iterator[str]:
 
 
 def write_elsewhere(uid: str, tasks: Path) -> bool:
-    """Return whether a task of this run writes its exit to another folder than `tasks`. Then
-    `tasks` belongs to a copy of the run's folder.
+    """Return whether a task of this run writes its exit status to another folder than `tasks`, so
+    that `tasks` belongs to a copy of the run's folder.
     """
     mark = f"{UID_VARIABLE}={uid}".encode()
     for pid in _pids():

@@ -290,8 +290,8 @@ class RunFolder:
         """Return every uid that processes of this run may carry.
 
         If the record is damaged, uids come from a file's name, the description of the tasks, and
-        their processes. A damaged folder may be a copy and may name any uid, so uids that an intact
-        record elsewhere has are left out.
+        their processes. A damaged folder may be the copy of another run and name the uid of that
+        run, so uids in the intact records of other folders are left out.
         """
         with contextlib.suppress(FileNotFoundError, state_files.Unreadable):
             return {self.load_record().metadata.uid}
@@ -345,9 +345,10 @@ class RunFolder:
         """Take the run's lock without waiting; return its descriptor; None while a supervisor
         lives.
 
-        The lock belongs to the open file, so a child that inherits the descriptor holds it, too.
-        Anything at its path that is not a regular file is renamed; `processes.supervisors` still
-        finds a supervisor that lost its lock.
+        The lock belongs to the open file, so a child that inherits the descriptor holds it, too. If
+        something other than a regular file has replaced the lock file, it is renamed, and a new
+        lock file is created. A supervisor that held the old lock file can still be found by
+        `processes.supervisors`.
         """
         try:
             fd = state_files.lock_file(self.lock_file)
@@ -520,7 +521,7 @@ class Store:
             keep_written(folder.program, Path(output, BESIDE_PROGRAM))
         kept = cluster is None or self.hours.record(cluster, self.uids)
         self._take_away(folder)
-        if cluster is not None and not kept:  # the removal may have freed space
+        if cluster is not None and not kept:  # the disk was full; try again
             self.hours.record(cluster, self.uids)
 
     def _take_away(self, folder: RunFolder) -> None:

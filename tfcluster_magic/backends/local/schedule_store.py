@@ -70,7 +70,8 @@ class ScheduleFolder:
         except FileNotFoundError:
             status = ScheduleStatus(cursor=stored.created_at)
         except state_files.Unreadable as why:
-            # The results are unknown. Starting again from the creation would repeat runs.
+            # The results of past due times are unknown, and starting again from the creation would
+            # repeat runs. So the cursor is far in the future, and the schedule launches nothing.
             status = ScheduleStatus(
                 cursor=float(1 << 37),
                 problem=f"{self.status_file} is damaged ({why}): delete and create the schedule",

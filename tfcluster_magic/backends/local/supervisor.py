@@ -120,7 +120,7 @@ class StatusFileWriter:
         self._failed = False
 
     def put(self, status: Status, urgent: bool = False) -> None:
-        """Write `status` now; if it has to wait, the caller calls `put` again at the time `due`."""
+        """Write `status` at once if possible; otherwise the caller calls `put` again at `due`."""
         self._wanted = status
         if status == self._written:
             return
@@ -274,9 +274,9 @@ TERMINATED = mark(
 )
 REMOVED = mark("its record was removed")
 PATROL_INTERVAL = 5.0
-"""Seconds after which the supervisor takes a turn even if nothing happened. No event reports that
-the run's folder was removed, or that a client died after it wrote a stop request. Also, the kernel
-accepts no sleep of weeks.
+"""Seconds after which the supervisor takes a turn even if nothing happened. A turn then finds that
+the run's folder was removed, or that a client wrote a stop request and died: no event reports this.
+Also, Linux refuses timeouts of several weeks.
 """
 
 

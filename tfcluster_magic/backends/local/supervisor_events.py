@@ -25,8 +25,8 @@ from ...spec import Stop, TaskExit
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _EPOCH = time.time() - time.clock_gettime(_STEADY)
 _JUMP = 1.0
-"""Threshold in seconds: a larger difference between the two clocks counts as a jump of the
-machine's clock, not as the time between two reads.
+"""Threshold in seconds: if the machine's clock and the steady clock differ by more, the machine's
+clock was set. A smaller difference comes from reading them one after the other.
 """
 
 
@@ -157,7 +157,7 @@ class SupervisorEvents:
 
 def _parse_report(line: bytes) -> TaskReport:
     report = state_files.decode(line, TaskReport, exact=True)
-    # the fields of the termination message are in the same object as the report's own
+    # a report of an exit also has the fields of the termination message
     if report.event == "exit":
         fields = state_files.decode(line, dict[str, object])
         message = {k: v for k, v in fields.items() if k not in TaskReport.__struct_fields__}

@@ -358,7 +358,9 @@ class TaskGroup:
 
     @property
     def cores(self) -> dict[str, float]:
-        """The number of cores that count for a task without a CPU request, by task type."""
+        """The number of cores that a task without a CPU request reserves in the ledger of hours, by
+        task type; only types without a CPU request are included.
+        """
         asked = {t: self._spec.replicas.of(t).resources.cpu for t in self._spec.replicas.counts}
         return {t.value: DEFAULT_CORES for t, cpu in asked.items() if not cpu}
 

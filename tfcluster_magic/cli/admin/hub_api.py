@@ -170,7 +170,8 @@ class HubAPI:
 
         Raises:
             BackendUnavailable: the hub or its console does not answer.
-            TFClusterError: the console refused; the status selects the subclass.
+            TFClusterError: the console refused the request; the HTTP status decides which subclass
+                is raised.
         """
         query = "?" + urlencode(words, doseq=True) if words else ""
         base, host = _connect_address(self.url)
@@ -341,8 +342,9 @@ def show_page(
 def complete_names(
     ctx: click.Context, incomplete: str, path: str, state: str, *, active: bool = False
 ) -> list[CompletionItem]:
-    """Return OWNER/NAME of each row at `path` with the field `state` as its help; with `active`,
-    only of active rows. Empty if the hub does not answer.
+    """Return completions OWNER/NAME for the rows that the API returns at `path` (with `active`, for
+    the active rows). The help of each is the value of the field whose name is `state`. Return none
+    if the hub does not answer.
     """
     try:
         hub = HubAPI.of(ctx.params.get("hub"), ctx.params.get("token_file"))

@@ -50,8 +50,9 @@ KEYBOARD_ROWS = (
 RUN = 3
 """Threshold: more neighbouring characters than this form a sequence."""
 BESIDE = 4
-"""Minimum number of characters that are hard to guess: this many letters beside a name, or twice as
-many digits and signs beside a name or a common word. Each sequence counts as one character.
+"""Minimum number of characters of a password, if each sequence counts as one character. A password
+that contains a name needs this many other letters, or twice as many other characters; a common word
+needs twice as many digits and signs around it.
 """
 
 
@@ -109,8 +110,8 @@ def _is_common(typed: str) -> bool:
 
 
 def _is_sequence(typed: str) -> bool:
-    """Return whether a password is repetitive, or short once each sequence counts as one
-    character.
+    """Return whether a password repeats a few characters, or is too short if each sequence in it
+    counts as one character.
     """
     for size in range(1, len(typed) // 2 + 1):
         if size <= BESIDE and typed == (typed[:size] * len(typed))[: len(typed)]:
@@ -257,12 +258,12 @@ class AccountStore:
 
     def removed(self) -> dict[str, bool]:
         """Return the users that the hub must delete, and whether to delete their data too. Raises
-        as `read`.
+        AccountsUnreadable.
         """
         return self._read().removed
 
     def resets(self) -> dict[str, str]:
-        """Return the id of each unfinished reset, by account. Raises as `read`."""
+        """Return the id of each unfinished reset, by account. Raises AccountsUnreadable."""
         return self._read().resets
 
     def _read(self) -> Accounts:
@@ -279,7 +280,9 @@ class AccountStore:
             ) from None
 
     def password(self, name: str) -> str | None:
-        """Return the stored password hash of an account; None if it has none. Raises as `read`."""
+        """Return the stored password hash of an account; None if it has none. Raises
+        AccountsUnreadable.
+        """
         account = self.read().get(name)
         return account.password if account else None
 

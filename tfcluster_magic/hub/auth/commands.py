@@ -228,7 +228,7 @@ def _noted(
     if not _on_this_machine():
         yield
         return
-    # No limit: only the console may rename a large log.
+    # The log may grow without a limit here: only the console may rename a large log.
     log = AuditLog(private(place[0]) / AUDIT, largest=sys.maxsize)
     entries = [new_entry(owner(), what, name, target, "", "shell")]
     log.asked(entries)

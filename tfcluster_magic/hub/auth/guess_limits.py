@@ -1,6 +1,6 @@
 """Limits on guesses of passwords: which tries are refused, and in which queue a try is checked.
 
-An attacker who guesses cannot lock out the account's owner.
+An attacker who guesses passwords cannot lock out the account's owner.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Throttle:
     """Counts of tries by key: an account, an address or a browser.
 
     Args:
-        tries: how many tries are allowed within the window.
+        tries: maximum tries of a key within the window.
         window: length of the window, in seconds.
         clock: returns monotonic seconds.
     """
@@ -79,9 +79,10 @@ class SignInLimits:
     """Limits of sign-in tries.
 
     Args:
-        each: tries for an account from one address or known browser, within `window`.
-        strangers: tries for an account from all unknown browsers, within `long_window`.
-        noisy: tries from an address within `window`, after which it gets the slow queue.
+        each: maximum tries for an account from one address or known browser, within `window`.
+        strangers: maximum tries for an account from all unknown browsers, within `long_window`.
+        noisy: maximum tries from an address within `window`; further tries from the address wait in
+            the queue NOISY.
         window, long_window: lengths of the windows, in seconds.
         clock: returns monotonic seconds.
     """
@@ -103,8 +104,8 @@ class SignInLimits:
     def begin(
         self, name: str, address: str, browser: str | None
     ) -> tuple[HashQueue, SignInAttempt]:
-        """Count a try. Return the queue for its password, and the try itself: if the password turns
-        out to be right, call its `right`.
+        """Count a try. Return the queue for its password, and the try itself. If the password turns
+        out to be right, call the method `right` of the try.
 
         Args:
             name: the account.
@@ -135,8 +136,8 @@ class SignInLimits:
 
 
 def network(address: str) -> str:
-    """Return the key of an address. For IPv6 it is the /64, because one customer controls all of
-    it.
+    """Return the key under which tries from an address are counted. For IPv6 it is the /64, because
+    one customer controls all of it.
     """
     try:
         found = ip_address(address)

@@ -288,5 +288,5 @@ async def make_links(handler: Any, names: list[str], *, reset: bool) -> dict[str
 
 def address(handler: Any, code: str) -> str:
     """Return the link with this code, at the address that the browser of this request uses."""
-    request = handler.request  # may come from an ingress that ends TLS
+    request = handler.request  # if an ingress ends TLS, the scheme is in a header
     return link(f"{get_browser_protocol(request)}://{request.host}{handler.base_url}", code)

@@ -117,7 +117,7 @@ class AccountsAuthenticator(Authenticator):
 
     async def check(self, handler: Any, name: str, password: str) -> str | None:
         """Return the stored hash if the password matches, else None; remember the browser on
-        success. Raises as `authenticate`.
+        success. Raises the errors of `authenticate`.
         """
         before = _session(handler.db, name)
         stored = await asyncio.to_thread(self._stored, name)
@@ -151,10 +151,11 @@ class AccountsAuthenticator(Authenticator):
         return bool(user and user.admin) or name in self.admin_users
 
     async def _replace(self, handler: Any, name: str, stored: str) -> None:
-        """Make a new administrator with a weak password choose a stronger one.
+        """Require a stronger password of a new administrator whose password is weak.
 
         Raises:
-            Finish: the browser is redirected to the page that sets a password.
+            Finish: the request is answered: the browser is redirected to the page that sets a
+                password.
             HTTPError: 403 for a program, which cannot use the page.
             PasswordReplaced: the stored hash is not `stored` any more.
         """
@@ -255,8 +256,8 @@ def _give_way() -> None:
     """Lower this thread's priority on Linux, so that hashing does not delay the hub's answers."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
-        # Relative to the hub's own priority: under `nice` it is low already, and only root may
-        # raise it.
+        # Computed from the hub's own priority: if the hub was started with `nice`, a fixed value
+        # might be a higher priority, which only root may set.
         lower = min(19, os.getpriority(os.PRIO_PROCESS, thread) + 10)
         with suppress(OSError):  # a sandbox may forbid it; sign-in must still work
             os.setpriority(os.PRIO_PROCESS, thread, lower)

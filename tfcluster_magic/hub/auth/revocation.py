@@ -25,8 +25,8 @@ from .accounts import AccountStore
 EVERY = 1.0
 """Poll interval in seconds; other processes write the file and send no signal."""
 WITHIN = 5.0
-"""Timeout in seconds of a request to a notebook. A notebook that misses the request asks the hub
-within a minute anyway.
+"""Timeout in seconds of a request to a notebook. A notebook that does not get the request asks the
+hub within a minute anyway.
 """
 
 
@@ -92,7 +92,7 @@ class Revocation:
                 method="POST",
                 body="",
                 request_timeout=WITHIN,
-                follow_redirects=False,  # the notebook's owner controls its answer
+                follow_redirects=False,  # the notebook's owner chooses the answer
                 decompress_response=False,
                 streaming_callback=lambda _chunk: None,
             )
@@ -134,7 +134,8 @@ def _own_token(user: Any, spawner: Any) -> int | None:
 
 async def delete_user(app: Any, name: str, *, with_data: bool) -> bool:
     """Delete a hub user. Return False, and delete nothing, while one of the user's notebooks is
-    starting or stopping. `with_data` becomes `loses_data` of the user's spawners.
+    starting or stopping. With `with_data`, the user's spawners delete the user's data, too
+    (`loses_data`).
     """
     user = app.users.get(name)
     if user is None:

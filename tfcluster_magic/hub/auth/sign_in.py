@@ -95,7 +95,7 @@ def discover(issuer: str, *, ca_file: str = "", allow_http: bool = False) -> End
 
 def _endpoints(issuer: str, url: str, found: Any, allow_http: bool) -> Endpoints:
     said = found.get("issuer") if isinstance(found, dict) else None
-    if said != issuer:  # OpenID Connect Discovery 4.3: prevents impersonation
+    if said != issuer:  # OpenID Connect Discovery 4.3: refuse another issuer
         text = _("{url} has the issuer {said}: set OIDC_ISSUER to exactly this")
         raise _provider_problem(issuer, text.format(url=url, said=said))
     for name in (*REQUIRED_ENDPOINTS, "userinfo_endpoint"):
@@ -169,7 +169,7 @@ class AllowList:
             found.update(names)
 
     def remove(self, name: str) -> None:
-        """Remove a name. Raises as `add`."""
+        """Remove a name. Raises TFClusterError or OSError."""
         if name in self.names():
             with self._change() as found:
                 found.discard(name)

@@ -1,4 +1,5 @@
-"""A notebook's identity provider. On request, it checks its visitors with the hub again.
+"""The identity provider of a notebook. If the hub requests it, the notebook asks the hub again who
+its visitors are.
 
 JupyterHub's own class caches the hub's answers for five minutes and does not check open websockets.
 Here an answer is cached for a minute, and websockets of visitors whom the hub no longer knows are

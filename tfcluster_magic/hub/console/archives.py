@@ -156,7 +156,7 @@ class Archives:
             detail = _told(error)
         except TFClusterError as error:
             detail = str(error)
-        except Exception as error:  # noqa: BLE001 - a page waits until the archive ends
+        except Exception as error:  # noqa: BLE001 - a page waits for a result
             detail = repr(error)
         try:
             await after(detail)

@@ -26,7 +26,7 @@ requests.
 
 
 class CachedReading(Generic[T]):
-    """A cache of the newest reading; for one event loop.
+    """A cache of the newest reading, to be used in one event loop.
 
     Args:
         read: makes a new reading.
@@ -137,8 +137,9 @@ class CachedReading(Generic[T]):
 # console asks the site and does not rely on these rows.
 
 RUNS_FRESH, RUNS_OLD, RUNS_LAST = 1.5, 3.0, 10.0
-"""Ages of a reading in seconds. Until RUNS_FRESH it is current. From RUNS_OLD on, callers wait for
-a new reading. From RUNS_LAST on, a page shows the old reading while a new one is made.
+"""Ages of a reading in seconds. A reading is current until RUNS_FRESH. If it is older than
+RUNS_OLD, callers wait for a new reading. If it is older than RUNS_LAST, a page does not wait: it
+shows the old reading while a new one is made.
 """
 RUNS_PATIENCE = 0.1
 """Maximum seconds that a page waits for the new reading before it shows the old one."""
@@ -155,7 +156,7 @@ class CachedRuns(Model, frozen=True):
 
 
 class RunCache:
-    """The runs of a site; for one event loop."""
+    """A cache of the runs of a site, to be used in one event loop."""
 
     def __init__(self, site: Site, keep: float = RUNS_KEPT) -> None:
         self._site = site
@@ -163,7 +164,7 @@ class RunCache:
 
     @property
     def version(self) -> int:
-        """A number that changes with the runs."""
+        """A number that changes whenever the runs change."""
         return self._listing.version
 
     def expire(self) -> None:
@@ -204,7 +205,7 @@ STORAGE_FRESH = 30.0
 
 
 class StorageCache:
-    """The newest measurement of a site's storage; for one event loop."""
+    """A cache of the newest measurement of a site's storage, to be used in one event loop."""
 
     def __init__(self, site: Site) -> None:
         self._measuring = CachedReading(site.storage, STORAGE_FRESH, STORAGE_FRESH)

@@ -158,7 +158,7 @@ class ClassImport:
     Args:
         hub: the hub's API.
         address: the hub's address in the caller's browser, for links; ends with a slash.
-        policy: prepares namespaces.
+        policy: the site's policy, which also creates the namespaces of users.
         refusal: returns why a user would get no notebook and therefore gets no account; empty if
             they would get one.
     """
@@ -252,7 +252,9 @@ class ClassImport:
         return alone
 
     async def _together(self, plans: Sequence[ImportedLine], made: set[str]) -> list[ImportedLine]:
-        """Import lines with requests for all of them; add the names of new users to `made`."""
+        """Import lines with a few requests for all of them; add the names of new users to the set
+        `made`.
+        """
         missing = [plan.name for plan in plans if plan.name not in {*self._users, *made}]
         if missing:
             made |= await self._hub.make(missing)

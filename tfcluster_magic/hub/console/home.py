@@ -1,8 +1,8 @@
 """A user's clusters on the hub's home page, whether or not their notebook runs.
 
-The hub asks the console, which reads the records under the user's account. The hub's key is valid
-only for this request, which is for one user, and the page gets no credential. If the records cannot
-be read, the page says so.
+The hub asks the console, which reads the records under the user's account. The hub sends a key that
+the console accepts only for this request, which reads the clusters of one user. The browser does
+not get the key. If the records cannot be read, the page says so.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _item(row: SiteRun) -> dict[str, Any]:
     return {
         "name": row.name,
         "phase": row.phase,
-        "message": shown(row).split("`"),  # every second part is a command
+        "message": shown(row).split("`"),  # every second part was in backticks: a command
         "since": datetime.fromtimestamp(at, timezone.utc).isoformat(),
         "tasks": ", ".join(_tasks(kind, count) for kind, count in row.tasks.items()),
     }

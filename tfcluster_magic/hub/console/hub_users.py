@@ -51,7 +51,7 @@ class HubUser(Model, frozen=True):
 
 
 class HubUsers:
-    """The hub's API; for one event loop."""
+    """A client of the hub's API, to be used in one event loop."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._env = os.environ if environ is None else environ

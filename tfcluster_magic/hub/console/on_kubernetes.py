@@ -45,7 +45,7 @@ class KubernetesSitePolicy:
     """Policy and overrides of a hub's site on Kubernetes.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         home: the hub's namespace.
         prefix: prefix of users' namespaces.
         hub: the hub's API.
@@ -75,7 +75,7 @@ class KubernetesSitePolicy:
         return (await self._read())[2]
 
     async def override(self, user: str, groups: tuple[str, ...], override: Override | None) -> bool:
-        """See `SitePolicy.override`. Tenancy applies the override."""
+        """See `SitePolicy.override`: this only stores the override, which tenancy then applies."""
         del groups
 
         def change() -> bool:

@@ -31,7 +31,9 @@ MANIFEST = "MANIFEST.json"
 
 
 class _Hashed(io.RawIOBase):
-    """A file that is read up to a fixed size, even if it changes meanwhile, and the sha256."""
+    """A file of which exactly `size` bytes are read, even if it changes meanwhile, and the sha256
+    of these bytes.
+    """
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file, self._left = file, size

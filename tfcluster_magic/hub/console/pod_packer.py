@@ -1,7 +1,7 @@
 """The program of an archive's pod: sends a user's claims as a tar.gz to a client with the token.
 
 It writes nothing and connects to nobody. It sends the data once and then ends; it also ends if no
-client comes. The last chunk of the answer means that the archive is complete.
+client comes. The answer is sent in chunks; its last chunk shows that the archive is complete.
 
     POST /   Authorization: token …   {"records": {name: text}, "missed": {name: why}}
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from .packer import pack
 
 PORT = 8889  # as `tenancy.namespace_objects.ARCHIVE_PORT`; importing it would load a lot
-TOKEN = "TFCLUSTER_ARCHIVE_TOKEN"  # noqa: S105 - the name of a variable
+TOKEN = "TFCLUSTER_ARCHIVE_TOKEN"  # noqa: S105 - the name of an environment variable
 MOUNT = Path("/archive")
 """Folder of the mounted claims, each in a folder with its name."""
 UNUSED = 300.0
