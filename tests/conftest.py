@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["support.local_runs", "support.slow_program"]
 
-if find_spec("hypothesis"):  # a pod that runs only a few of these files lacks hypothesis
+if find_spec("hypothesis"):  # hypothesis is missing in a pod that runs only a few of these files
     from hypothesis import HealthCheck, settings
 
     # There is no time limit: how long an example takes to run and to generate depends on the

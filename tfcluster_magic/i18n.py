@@ -30,7 +30,7 @@ LOCALE_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "locale")
 # languages, separated by colons.
 _VARIABLES = (VARIABLE, "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
 _UNTRANSLATED = ("c", "posix", ENGLISH)
-_TRADITIONAL = {"tw", "hk", "mo", "hant"}  # these readers use traditional Chinese, not simplified
+_TRADITIONAL = {"tw", "hk", "mo", "hant"}  # traditional Chinese, not simplified
 _requested: ContextVar[str | None] = ContextVar("tfcluster_language", default=None)
 
 
@@ -73,8 +73,9 @@ def language(wanted: str | None) -> Iterator[None]:
 
 
 def choose(wanted: str | None) -> None:
-    """Use a language from now on in this context and in asyncio tasks that it starts. Call this for
-    a request whose end the caller does not see, so that `language` cannot be used.
+    """Use a language from now on in this context and in asyncio tasks that it starts. Unlike
+    `language`, this function needs no block: call it at the start of a request if no single block
+    of code encloses the whole request.
     """
     _requested.set(wanted)
 

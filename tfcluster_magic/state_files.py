@@ -196,7 +196,9 @@ def decode(text: bytes, kind: type[T], *, exact: bool = False) -> T:
 
 
 def _check_numbers(value: object) -> None:
-    """Refuse times and amounts that would break later code."""
+    """Raise ValueError if `value` contains a float below 0 or above `MOST_NUMBER`, because such
+    times and amounts would break later code.
+    """
     kind = type(value)
     if kind is float:
         if not 0 <= value <= MOST_NUMBER:  # type: ignore[operator]
@@ -245,7 +247,8 @@ def write(
     if len(content) > MOST_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     # One temporary name for each thread, so that two writers of one file (readers that repair a
-    # record, requests to stop a run) do not collide. The main thread's id is the process id.
+    # record, requests to stop a run) do not collide. Thread ids are unique among all processes of
+    # the machine.
     beside = path.with_name(f".{path.name}.{'half' if alone else get_native_id()}")
     try:
         try:
@@ -258,7 +261,7 @@ def write(
             _write_file(beside, content, 0, durable, mode, owner)
         try:
             os.replace(beside, path)
-        except IsADirectoryError:  # a folder has the path of the state file
+        except IsADirectoryError:  # a folder is in the place of the state file
             put_aside(path)
             os.replace(beside, path)
     except OSError:
@@ -305,7 +308,7 @@ def reserve(spare: Path) -> None:
     try:
         try:
             os.posix_fallocate(fd, 0, SPARE_BYTES)
-        except (AttributeError, OSError) as error:  # macOS, or the file system does not support it
+        except (AttributeError, OSError) as error:  # not on macOS, nor on every file system
             if getattr(error, "errno", None) in FULL:
                 raise
             os.write(fd, bytes(SPARE_BYTES))

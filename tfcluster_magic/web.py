@@ -131,7 +131,7 @@ class StreamedBody(RequestHandler):
             raise self._too_large()
         self._body = bytearray()
         connection = self.request.connection
-        if isinstance(connection, HTTP1Connection):  # it counts the bytes of chunked bodies
+        if isinstance(connection, HTTP1Connection):  # it can also limit bodies that come in chunks
             connection.set_max_body_size(MOST_DISCARDED)
             connection.set_body_timeout(BODY_WITHIN)
 

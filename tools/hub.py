@@ -80,7 +80,7 @@ def main() -> int:
         port = free_port(options.port)
         if options.subdomain_host:
             os.environ[SUBDOMAIN_HOST] = f"http://{options.subdomain_host}:{port}"
-        subdomain_host()  # report a mistake before anything starts
+        subdomain_host()  # raises an error if the setting is wrong, before anything starts
         return serve(state, workspace, port, lock)
     except TFClusterError as problem:
         sys.exit(f"make run: {problem}")
@@ -156,7 +156,7 @@ def inner_ports(state: Path) -> list[int]:
 
 def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
     """Run the hub until it ends; Ctrl-C and SIGTERM end it cleanly."""
-    here = f"http://127.0.0.1:{port}"  # no fixed host name: a browser may use any
+    here = f"http://127.0.0.1:{port}"  # only the default: a browser may use any name of this host
     url = f"{subdomain_host() or here}{base_url().rstrip('/')}"
     (state / URL).write_text(url)
     invitation = invite(state, url)
@@ -214,7 +214,8 @@ def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
         elif hub.poll() is None:
             print(f"The hub does not answer at {url}/ after {START:g} s. Log: {log}", flush=True)
         code = hub.wait()
-    (state / URL).replace(state / LAST_URL)  # the URL is not ours now: any account may get the port
+    # From now on, any account may listen on this port, so the URL must not be shown as ours.
+    (state / URL).replace(state / LAST_URL)
     (state / SHELL_TOKEN_FILE).unlink(missing_ok=True)
     end_leftover(state / "proxy.pid")  # JupyterHub may have started another proxy while ending
     if code == 0 or (asked and code == -signal.SIGTERM):  # 0 if an administrator shut the hub down

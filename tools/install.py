@@ -61,7 +61,7 @@ LEFT = {  # files that are not shared: each environment has its own
     "bin": ("python*", "pip*", "activate*", "Activate*", "tfcluster"),
     "site-packages": ("*tfcluster_magic*",),
 }
-MADE_IN = "made-in.txt"  # a file with the interpreter's path in the kept scripts
+MADE_IN = "made-in.txt"  # kept with packages: the environment whose path their scripts have
 KEPT = 2
 LONGEST_MAKING = 3600  # seconds; an older leftover is from a killed process
 LONGEST_SCRIPT = 120  # longest interpreter path that pip writes into a script's first line

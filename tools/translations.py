@@ -102,7 +102,9 @@ def _template_messages() -> Iterator[tuple[str, str | tuple[str, ...], None]]:
 
 
 def _called(place: str, source: str) -> list[str | tuple[str, ...]]:
-    """Return the literal texts of all calls in a file; Babel does not look into f-strings."""
+    """Return the literal texts of all translation calls in a file, in f-strings too, which Babel
+    does not search.
+    """
     found: list[tuple[int, str | tuple[str, ...]]] = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
@@ -131,7 +133,7 @@ def _help_messages() -> Iterator[tuple[str, str, None]]:
 
     group = cli.tfcluster
     commands = [group, *(group.get_command(click.Context(group), verb) for verb in VERBS)]
-    for command in commands:  # the loop appends subcommands
+    for command in commands:  # includes the subcommands that the loop appends
         assert command is not None
         commands += getattr(command, "commands", {}).values()
         place = f"tfcluster_magic/cli ({command.name})"
@@ -167,8 +169,8 @@ def _shared_messages() -> Iterator[tuple[str, str | tuple[str, ...], None]]:
 
 
 def _asked_of_trans(place: str, source: str) -> Iterator[tuple[str | tuple[str, ...], str | None]]:
-    """Yield the texts of all calls in a TypeScript file, including those in templates and JSX. Only
-    the arguments of such a call are parsed, so no other TypeScript syntax matters.
+    """Yield the texts of all translation calls in a TypeScript file, including those in templates
+    and JSX. Only the arguments of a call are parsed, so no other TypeScript syntax matters.
     """
     for call in _PAGE_CALL.finditer(source):
         texts: list[str] = []

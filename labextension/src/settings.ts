@@ -32,8 +32,8 @@ export class Settings {
   /**
    * Load the settings, and follow changes.
    *
-   * With `translated` they are requested again: the server translates the settings of a single
-   * extension, but not those in the list with which the registry starts.
+   * With `translated`, the settings are requested again: the server translates the settings of a
+   * single extension, but not the settings in the list with which the registry starts.
    */
   async follow(registry: ISettingRegistry, translated: boolean): Promise<void> {
     const loaded = await (translated

@@ -28,12 +28,12 @@ import type { Widget } from '@lumino/widgets';
 import type { IClusters } from './api/state';
 import { DOMAIN, IClustersToken } from './tokens';
 
-/** A model that makes requests only while its widget is seen. */
+/** A model that makes requests only while its widget is visible. */
 interface ISeenModel extends IDisposable {
   isSeen: boolean;
 }
 
-/** A widget that tells its model whether it is seen, and disposes it. */
+/** A widget that tells its model whether the widget is visible, and that disposes the model. */
 export abstract class SeenWidget<M extends ISeenModel> extends ReactWidget {
   constructor(readonly model: M) {
     super();
@@ -173,7 +173,7 @@ export function tabPlugin<W extends Widget>(
           }
           found?.dispose();
           const tab = new MainAreaWidget({ content: content() });
-          tab.toolbar.hide(); // each content has its own
+          tab.toolbar.hide(); // each content has its own toolbar
           tab.id = `${namespace}-${wanted}`;
           let saved = JSON.stringify(args(tab.content));
           changes?.(tab.content).connect(() => {

@@ -90,7 +90,7 @@ it('is asked for again when one of its runs changes, while somebody looks', asyn
   const changed = new Promise(done => server.model.changed.connect(done));
   server.push('other-1', aRun('other', 1, 'Failed'));
   await changed;
-  await new Promise(done => setTimeout(done)); // a separate push
+  await new Promise(done => setTimeout(done)); // so that the next change is pushed separately
   server.push('digits-2', aRun('digits', 2, 'Failed'));
   await vi.waitFor(() => expect(asked()).toBe(2));
   model.isSeen = false;

@@ -6,7 +6,7 @@ import { check, resolveConfig } from 'prettier';
 import { expect, it } from 'vitest';
 
 // The pages of the hub's admin console are not part of this extension and are not built. These
-// tests read them as they are served.
+// tests read the files that the hub serves.
 const root = resolve(__dirname, '../..');
 const pages = join(root, 'tfcluster_magic/hub/console/pages');
 const files = readdirSync(pages).filter(name => /\.(js|css)$/.test(name));

@@ -6,7 +6,7 @@ import { LaunchContent } from '../src/launch/widget';
 import { PLAN, serve } from './launching';
 import { trans } from './runs';
 
-/** A form on a server whose line contains the requested name. */
+/** A launch form; the line that the server returns contains the requested name. */
 async function opened(up: () => boolean = () => true): Promise<LaunchModel> {
   const { clusters, json } = serve(async body => {
     if (!up()) {

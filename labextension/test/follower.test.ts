@@ -65,7 +65,7 @@ interface IFollowed {
   readonly tails: (number | null)[];
 }
 
-/** Follow streams one after another; after the last one, nothing answers. */
+/** Follow streams one after another; after the last stream, the server does not answer. */
 async function follow(
   tail: number,
   ...streams: (() => Response)[]

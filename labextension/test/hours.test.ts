@@ -6,7 +6,10 @@ import { aRun, trans } from './runs';
 
 const NOON = 1795348800;
 
-/** Two workers with two cores and a GPU each since noon, after an hour with one worker. */
+/**
+ * A run with two workers since noon, each with two cores and a GPU, and one worker-hour before
+ * noon.
+ */
 function run(releasedAt: number | null = null): IRun {
   const made = aRun('digits');
   const usage = {

@@ -93,7 +93,7 @@ let at = 0;
 
 const stored = (run: IRun): never =>
   ({ kind: 'Run', at: (at += 1), ...run }) as never;
-/** Open a document with an older state; the page has compared it with the run. */
+/** Open a document with an older state; the page has compared this state with the run. */
 const show = async (): Promise<Shown> => {
   const before = fetched();
   answerWith('Running');

@@ -271,7 +271,7 @@ describe('a form whose program is a project', () => {
     const asked: unknown[] = [];
     const { clusters, json } = serve(body => {
       asked.push(body);
-      // a server that answers differently each time does not keep the form asking
+      // even if the server answers differently each time, the form does not ask again without end
       const workers = String(3 + asked.length);
       return Promise.resolve(
         json({ ...PLAN, project: { ...project, values: { workers } } })

@@ -69,8 +69,8 @@ afterEach(() => {
 });
 
 it('brings what a search found into view, also when it began anew before that was drawn', async () => {
-  // each slice of a search ends at the next check of the clock, which takes longer than until the
-  // next drawing
+  // each reading of this clock ends a slice of the search, so a search lasts until after the next
+  // drawing
   let now = 0;
   vi.spyOn(performance, 'now').mockImplementation(() => (now += 10));
   model.search({ ...NO_QUERY, text: 'line 90000.' }, 0);
@@ -156,7 +156,7 @@ it('goes back to the line where one began to type, and leads from there', async 
         .querySelector('mark[data-current]')
         ?.closest<HTMLElement>('[data-line]')?.dataset.line
     );
-  // a step moves to the position that the user wants, and so does a scroll
+  // a step to the next match sets the position to which the view returns, and so does a scroll
   act(() => model.searcher.step(1));
   await drawn(() => expect(currentLine()).toBe(70_001));
   await typed('line 70z');

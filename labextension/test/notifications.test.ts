@@ -57,7 +57,8 @@ it('a notification stays when the name of its run is launched again', async () =
   server.push('a-2', aRun('a', 2, 'Running', LATER));
   const changed = vi.fn();
   server.model.changed.connect(changed);
-  server.runs = [aRun('a', 2, 'Running', LATER)]; // in the form of the server's lists
+  // like the server's lists, which have only the newest run of a name
+  server.runs = [aRun('a', 2, 'Running', LATER)];
   await server.model.refresh();
   expect(changed).toHaveBeenCalled();
   expect(told()).toEqual(['a-1 failed. a is Failed.']);

@@ -27,7 +27,7 @@ function answering(status: number, body: unknown): string[] {
     if (!url.pathname.includes('/clusters/')) {
       return undefined;
     }
-    const search = url.search.replace(/[?&]\d+$/, ''); // prevents caching
+    const search = url.search.replace(/[?&]\d+$/, ''); // without the parameter that prevents caching
     asked.push(url.pathname.split('/clusters/')[1] + search);
     return new Response(body === null ? null : JSON.stringify(body), {
       status

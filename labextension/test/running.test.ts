@@ -126,7 +126,7 @@ test('boards are asked for when the panel is seen, and never otherwise', async (
       'All runs · TensorBoard'
     ])
   );
-  expect(stopped).toEqual(['a']); // by the tab of the board
+  expect(stopped).toEqual(['a']); // the tab of board `a` stopped it; board `b` has no tab
   server.answers[LIST] = { tensorboards: [] };
   boards.shutdownAll();
   await vi.waitFor(() => expect(boards.running()).toEqual([]));

@@ -56,11 +56,11 @@ export class FakeServer {
   /** The status of responses; 0 for no response. */
   status = 200;
   requests: string[] = [];
-  /** The bodies of requests that had one. */
+  /** The bodies of those requests that had a body. */
   bodies: unknown[] = [];
   /** Responses to requests, except requests for the list, such as `POST /tensorboards`. */
   answers: Record<string, unknown> = {};
-  /** If set, responses wait for it. */
+  /** If set, responses wait for this promise. */
   gate: Promise<void> | null = null;
 
   /** Returns another response to some requests. */

@@ -140,7 +140,7 @@ describe('the form of a schedule', () => {
     const model = new LaunchModel(clusters, null);
     await model.start();
     model.edit({ program: 'train.py' });
-    const opens = model.openRepeat(); // asks before the delay after a keystroke is over
+    const opens = model.openRepeat(); // asks at once, before the delay after a keystroke is over
     await vi.waitFor(() => expect(asked).toBe(2));
     late.forEach(answer => answer());
     await opens;
@@ -341,7 +341,7 @@ it('shows a month of due times with counts, and a day as a list, with two reques
   });
   expect(focused()).toBe(String(Number(months.sameDay(today, -1).slice(8))));
 
-  server.status = 503; // the list of runs reports a short outage
+  server.status = 503; // a short outage is reported by the list of runs, not here
   const before = server.requests.length;
   key('PageDown');
   await vi.waitFor(async () => {

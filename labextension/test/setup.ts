@@ -2,7 +2,8 @@
 
 import { vi } from 'vitest';
 
-// Files share one page (`isolate` in vitest.config.mts). A file that uses act() sets it to true.
+// Files share one page (`isolate` in vitest.config.mts). A file that uses act() sets this variable
+// to true.
 (
   globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }
 ).IS_REACT_ACT_ENVIRONMENT = false;

@@ -72,7 +72,7 @@ it('opens the row of a run that comes after the answer to its launch, and offers
     expect(row?.getAttribute('aria-expanded')).toBe('true');
   });
 
-  // A first run has no earlier runs; for a later run they are one click away.
+  // A first run has no earlier runs; for a later run, the earlier runs are one click away.
   const older = (): HTMLButtonElement | undefined =>
     [...host.querySelectorAll<HTMLButtonElement>('.tfc-Link')].find(
       ({ textContent }) => textContent === 'Show older runs, too'

@@ -141,7 +141,7 @@ test('a tab on an active run waits until it has curves, or until it has ended wi
       server.runs = [];
       await server.model.refresh();
       await model.look();
-      expect(waits()).toBe(true); // TensorBoard may not have read the last data
+      expect(waits()).toBe(true); // still waits, because TensorBoard may not have read the last data
       for (let look = 0; look < 10; look++) {
         await model.look();
       }

@@ -1,6 +1,6 @@
-"""Attacks on the product: hostile inputs, kills and races. Each attacks a hub and runs that are
-made for it.
+"""Attacks on the product: hostile inputs, kills and races. Each attack is made on a hub and on runs
+that were started for it.
 
-`make attack` runs all attacks (`__main__`); `cases` runs one case, and `target` is what it attacks.
-Every other module is one kind of attack, with a table `CASES`.
+`make attack` runs all attacks (`__main__`); the module `cases` runs one case, and `target` starts
+the hub and the runs. Every other module is one kind of attack, with a table `CASES`.
 """

@@ -1,8 +1,8 @@
-"""Attack a hub and runs made for this, and print what was tried and what held: `make attack`.
+"""Attack a hub and runs that are started for this, and print what held: `make attack`.
 
 Nothing leaves this machine, and nothing is left on it. The exit status is 1 if something did not
-hold. Cases that need root, a second account or a Kubernetes node are otherwise reported as not
-tried.
+hold. Some cases need root, a second account or a Kubernetes node; where this is missing, they are
+reported as not tried.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def main() -> int:
             del os.environ[name]
     os.environ["TFCLUSTER_LANGUAGE"] = "en"
     folder = Path(tempfile.mkdtemp(prefix="tfcluster-attack-"))
-    folder.chmod(0o755)  # some cases run as another account, which must enter
+    # Other accounts, as which some cases run, must be able to enter this folder.
+    folder.chmod(0o755)
     target = Target(folder)
     try:
         held = attack(target, chosen, asked.seed, asked.tries, asked.minutes * 60, say)

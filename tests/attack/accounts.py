@@ -58,7 +58,7 @@ def whole_address(target: Target, drawn: random.Random) -> None:
     """Guesses at made-up names do not lock out anybody who has the right password."""
     name = _name(drawn)
     target.newcomer(name)
-    left = 130  # more than the limit for one address
+    left = 130  # more guesses than one address may make
     lock = threading.Lock()
 
     def guess() -> None:

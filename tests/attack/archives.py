@@ -45,7 +45,7 @@ def _refused(target: Target, source: Callable[[Site, Path], str]) -> None:
             try:
                 program, _ = snapshot(named, workspace=folder / "ws", cwd=here, limit_bytes=LIMIT)
             except TFClusterError as refused:
-                shown = "".join(refused._render_traceback_())  # as a notebook shows it
+                shown = "".join(refused._render_traceback_())  # the refusal as a notebook shows it
                 assert "\x1b" not in shown and "\x07" not in shown, "ESC in the refusal"
             else:
                 raise AssertionError(f"it was taken: {program.entrypoint}")
@@ -208,7 +208,7 @@ def downloads(target: Target, drawn: random.Random) -> None:
 
 
 def folders(target: Target, drawn: random.Random) -> None:
-    """A folder is refused, or left out, if it leads outside or contains special files."""
+    """A folder is refused if it leads outside or contains special files."""
 
     def made(_site: Site, here: Path) -> str:
         folder = here / "job"

@@ -119,7 +119,8 @@ def _where(error: BaseException) -> str:
 @contextmanager
 def _limited(seconds: int) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
-        yield  # the test suite has its own limit
+        # Signals work only in the main thread; the test suite has its own time limit.
+        yield
         return
 
     def over(_number: int, _frame: FrameType | None) -> None:

@@ -127,7 +127,9 @@ def as_another(target: Target, drawn: random.Random) -> None:
 
 
 def forged_page(target: Target, drawn: random.Random) -> None:
-    """The owner's cookies change nothing without the page's token or from another site."""
+    """A request with the owner's cookies changes nothing if it lacks the page's token or comes from
+    another site.
+    """
     owner = target.owner
     guest = target.guest
     tokens = ("", "forged", "2|1:0|10:1700000000|5:_xsrf|4:eA==|0", guest.xsrf("hub/home"))
@@ -167,7 +169,7 @@ def sockets(target: Target, drawn: random.Random) -> None:
             page = who is target.owner and refused.status_code == 200
             assert page or 400 <= refused.status_code < 500, f"{path}: {refused.status_code}"
         except websocket.WebSocketException as led:
-            assert "Redirect limit" in str(led), led  # to the sign-in page
+            assert "Redirect limit" in str(led), led  # the redirect leads to the sign-in page
         else:
             raise AssertionError(f"a websocket opened at {path} for {who.name or 'a stranger'}")
 
@@ -296,7 +298,8 @@ def kept_bodies(target: Target, drawn: random.Random) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(request("POST", path, {"Content-Length": str(most)}))
         try:
-            while sent < most - len(block):  # a complete body gets an answer in any case
+            # The last block is not sent, because a complete body is always answered.
+            while sent < most - len(block):
                 connection.sendall(block)
                 sent += len(block)
         except OSError:
@@ -468,7 +471,9 @@ def types(target: Target, drawn: random.Random) -> None:
 
 
 def options(target: Target, drawn: random.Random) -> None:
-    """Launch options with values of the wrong types are refused, or become plain values."""
+    """Launch options with values of the wrong types cause no server error, and the answer is valid
+    JSON.
+    """
     owner, base = target.owner, f"{target.own}/tfcluster/api"
     keys = sorted(set(re.findall(r'"key": ?"(\w+)"', owner.get(f"{base}/options").text)))
     assert keys, "there are no options"

@@ -53,7 +53,8 @@ def _during_verbs(target: Target, drawn: random.Random, victim: str) -> None:
                 ("POST", f"{base}/{name}n{number}/stop", {}),
                 ("DELETE", f"{base}/{name}n{number}", None),
             ):
-                with suppress(requests.RequestException):  # the server was killed
+                # A request fails when the server is killed.
+                with suppress(requests.RequestException):
                     seen.append(owner.ask(method, path, json=sent).status_code)
 
     seen: list[int] = []

@@ -28,8 +28,8 @@ GUEST = "guest"
 TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:\s+.*\n)*.*\n.*\n")
 """A traceback in a log, with the lines after it, which usually name the request."""
 OURS = "/tfcluster_magic/"
-"""A path in every traceback that is our fault. JupyterHub logs a traceback of its own when it
-answers 400.
+"""A path in every traceback that the product's own code causes. Other tracebacks are ignored,
+because JupyterHub logs one whenever it answers 400.
 """
 PATIENCE = 120.0
 """Timeout in seconds for everything here on a busy machine."""
@@ -39,7 +39,7 @@ class Target:
     """Targets of attacks, each made when it is first needed.
 
     Args:
-        folder: the parent of everything.
+        folder: the parent of the folders of the hub and of the runs.
     """
 
     def __init__(self, folder: Path, hub: Hub | None = None) -> None:
@@ -65,7 +65,8 @@ class Target:
             self._made.callback(hub.close)
             hub.start()
         if "/set-password?" in hub.told:
-            hub.visitor().set_password(hub.link)  # refused if a test has used the link
+            # Refused, which is no problem, if a test has used the link before.
+            hub.visitor().set_password(hub.link)
         return hub
 
     @property
@@ -115,7 +116,8 @@ class Target:
         hub = self.hub
         assert hub.process is not None
         with suppress(subprocess.TimeoutExpired):
-            hub.process.wait(0.5)  # returns if the hub was killed; its notebook then ends too
+            # Raises TimeoutExpired unless the hub was killed; its notebook then ends too.
+            hub.process.wait(0.5)
             hub.process = None
             hub.start()
         self.until(self._serves, "the owner has a notebook again")
@@ -180,7 +182,8 @@ class Target:
 
     @contextmanager
     def state(self) -> Iterator[Path]:
-        """Make a folder with its own state and home, and set the environment to it.
+        """Make a folder with a state folder and a home, and point the environment variables to
+        them.
 
         At the end, check that nothing runs there.
         """

@@ -53,7 +53,7 @@ def statuses(answer: bytes) -> list[int]:
 
 
 def body(answer: bytes) -> bytes:
-    """Return everything after the first headers."""
+    """Return everything after the headers of the first answer."""
     return answer.partition(b"\r\n\r\n")[2]
 
 

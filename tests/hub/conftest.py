@@ -16,7 +16,7 @@ ORDER = ("restarts", "class", "console_users", "console", "backup", "openid", "s
 ORDER += ("accounts", "first_visit", "idle", "subdomains")
 """The slowest files, which run first so that two test processes end at the same time."""
 FOR_EACH = 90
-"""Extra seconds for each student in the class's test, for a busy machine."""
+"""Seconds that each student adds to the time limit of the class test, for a busy machine."""
 __all__ = ["context", "profile", "pytest_runtest_makereport", "shots"]  # fixtures, re-exported
 
 

@@ -57,7 +57,7 @@ def test_saved_and_restored(hub: RealHub, tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     assert command("backup", file, "--state", hub.state).returncode == 1
 
-    hub.visitor("bob")  # made after the backup
+    hub.visitor("bob")  # bob becomes a user of the hub only after the backup
     refused = command("restore", file, "--state", hub.state)
     assert refused.returncode == 1
     assert b"a hub is running on" in refused.stderr
@@ -89,7 +89,7 @@ def test_newer_hub(hub: RealHub) -> None:
     ada.execute(own, kernel, "kept = 'as it was'")
     running = ada.ask("GET", f"{own}/api/status").json()["started"]
     hub.processes()
-    hub.stop(signal.SIGKILL)  # the notebooks of this hub keep running
+    hub.stop(signal.SIGKILL)  # after a SIGKILL the notebooks keep running
     database = hub.state / "jupyterhub.sqlite"
     with closing(sqlite3.connect(database)) as connection:
         (newest,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
@@ -117,7 +117,7 @@ def _as_before(connection: sqlite3.Connection) -> None:
 def _end_proxy(hub: RealHub) -> None:
     """End the proxy as tools/hub.py does after the hub was killed."""
     for one in hub.processes():
-        with suppress(psutil.NoSuchProcess):  # ended meanwhile, or a zombie
+        with suppress(psutil.NoSuchProcess):  # the process has ended, or is a zombie
             if "configurable-http-proxy" in " ".join(one.cmdline()):
                 one.kill()
                 one.wait(20)

@@ -299,8 +299,8 @@ def test_the_audit_log_is_appended_to_and_exported(hub: Hub, console: Console) -
 
 
 def test_hostile_requests_are_refused_without_a_traceback(hub: Hub, admin: Visitor) -> None:
-    """No route of console or hub waits for 90 MB from a stranger, none accepts a body without a
-    clear length, and no log has a traceback.
+    """Every route of console and hub answers a stranger without waiting for the 90 MB that the
+    request announces, and refuses a body without a clear length; no log has a traceback.
     """
     hub_port, _proxy, port = json.loads((hub.state / "hub" / "ports.json").read_text())
     since = len(said_in_log(hub, 0))

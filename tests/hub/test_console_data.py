@@ -56,8 +56,8 @@ def console(admin: Visitor) -> Console:
 def test_hours_of_everyone_are_there_for_administrators_alone(
     hub: Hub, admin: Visitor, console: Console, page: Page, shots: Path
 ) -> None:
-    """Hours are on the page, in the API, as CSV and in a shell, including those of deleted
-    clusters. Without sign-in or XSRF token they are refused.
+    """The used hours are on the page, in the API, as CSV and in a shell, including the hours of
+    deleted clusters. A request for them without sign-in or XSRF token is refused.
     """
     done = hub.launch(SHORT, "digits", workers=1, worker_cpu=2)
     hub.manager.wait(done.metadata.name)
@@ -183,8 +183,8 @@ def test_archives_are_listed_and_deleted_on_their_page(
 def test_a_full_folder_is_seen_by_administrators_alone(
     hub: Hub, admin: Visitor, console: Console, page: Page, shots: Path
 ) -> None:
-    """Storage is on the page, in the API and in a shell, with the largest folders as text. It is
-    refused without sign-in or XSRF token.
+    """The use of storage is on the page, in the API and in a shell. The names of the largest
+    folders are shown as text, not as HTML. A request without sign-in or XSRF token is refused.
     """
     run = hub.root / "log" / LARGEST / "1"
     run.mkdir(parents=True)

@@ -133,8 +133,8 @@ def test_what_is_no_class_is_refused_as_a_whole(console: Console) -> None:
 
 
 def test_a_class_that_is_too_large_is_refused_with_the_limit(console: Console) -> None:
-    """The refusal of a large class passes the hub's proxy, which would answer 503 to a broken
-    connection.
+    """The administrator gets the refusal of a class that is too large, although the hub's proxy is
+    in between. If the console broke the connection instead, the proxy would answer 503.
     """
     text = "name\n" + "student\n" * 400_000
     assert console.ask("GET", "api/users/import").json() == {"done": 0, "total": 0}

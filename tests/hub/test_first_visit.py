@@ -23,7 +23,7 @@ print("secrets:", [name for name in os.environ if name.startswith(("JUPYTERHUB_"
 
 @pytest.fixture(scope="module")
 def hub(start_hub: Callable[..., Hub]) -> Hub:
-    """A hub below a base URL whose link has not been used."""
+    """A hub below a base URL; its sign-up link has not been used."""
     return start_hub(base_url="/tf/", terminals=True)
 
 

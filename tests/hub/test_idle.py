@@ -84,8 +84,8 @@ def test_work_is_use(works: Future[tuple[str, bool]]) -> None:
 
 
 def test_second_notebook(hub: RealHub) -> None:
-    """If named notebooks are enabled, a user may have one next to the unnamed notebook, and a
-    second one is refused.
+    """If named notebooks are enabled, a user may have one next to the unnamed notebook; a second
+    named notebook is refused.
     """
     bob = hub.visitor("bob")
     assert bob.run(bob.spawn("second"), "print(6 * 7)") == "42\n"

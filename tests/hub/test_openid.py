@@ -122,8 +122,8 @@ def test_in_a_browser(dex: tuple[Provider, RealHub], context: BrowserContext, sh
 
 
 def test_who_is_imported_may_sign_in(dex: tuple[Provider, RealHub]) -> None:
-    """A user on a list that administrators' programs write can sign in without a group, until an
-    administrator deletes the user.
+    """Administrators' programs can add users to the hub's list of allowed users. A user on this
+    list can sign in without a group, until an administrator deletes the user.
     """
     refused, _ = signed_in(dex[1], "joe")
     ops, _ = signed_in(dex[1], "ops")

@@ -99,9 +99,10 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
 
 
 def test_a_reset_ends_whatever_is_signed_in(hub: RealHub) -> None:
-    """When the link is printed, sessions, tokens, tokens made with them and open websockets end at
-    the hub and at a notebook. The notebook keeps its kernel. The old password is invalid. A reset
-    while the hub is down takes effect before the hub answers again.
+    """When the reset link is printed, all access to the hub and to a notebook ends: sessions,
+    tokens, tokens that were made with these tokens, and open websockets. The notebook keeps its
+    kernel. The old password is invalid. A reset while the hub is down takes effect before the hub
+    answers again.
     """
     thief = Thief(hub)
     kernel = thief.browser.kernel(thief.own)
@@ -133,7 +134,7 @@ def test_a_reset_ends_whatever_is_signed_in(hub: RealHub) -> None:
 
     assert ada.get("hub/home", allow_redirects=False).status_code == 302
     contents = f"{thief.own}/api/contents"
-    wait_until(  # the hub applies the reset after its start, without an event
+    wait_until(  # no event reports when the hub, after its start, has applied the reset
         lambda: ada.get(contents, allow_redirects=False).status_code != 200,
         "the notebook lets no visitor in",
         every=0.1,
@@ -150,7 +151,7 @@ def _notebook(hub: RealHub) -> psutil.Process:
 def _end_proxy(hub: RealHub) -> None:
     """End the proxy, which outlives a killed hub; `make run` would end it too."""
     for one in hub.processes():
-        with suppress(psutil.NoSuchProcess):  # ended meanwhile, or a zombie
+        with suppress(psutil.NoSuchProcess):  # the process has ended, or is a zombie
             if any("configurable-http-proxy" in word for word in one.cmdline()):
                 one.kill()
                 one.wait(60)

@@ -156,7 +156,8 @@ def test_a_killed_proxy_comes_back_with_everything_behind_it(hub: Hub, admin: Vi
             return False
 
     hub.until(back, "the proxy", 40)
-    # JupyterHub waits for the end of this notebook longer than for its next check of the proxy.
+    # This notebook does not end, so JupyterHub checks its proxy again while it still waits for the
+    # notebook.
     hub.one(NOTEBOOK).suspend()
 
     hub.end()
@@ -188,7 +189,7 @@ def test_a_killed_hub_leaves_nothing_in_the_way_and_keeps_notebooks(
 
 
 def test_both_killed_at_once_is_no_obstacle(hub: Hub, admin: Visitor) -> None:
-    """When hub and proxy are killed, as by a machine without memory, the next start ends the
+    """When hub and proxy are killed, as on a machine that is out of memory, the next start ends the
     leftover proxy.
     """
     assert hub.process is not None

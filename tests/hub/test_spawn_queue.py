@@ -74,7 +74,7 @@ def test_the_pages_of_a_notebook_that_starts_or_does_not_answer(
     hub: RealHub, gate: Path, context: BrowserContext, shots: Path
 ) -> None:
     """The page of a starting notebook says what it waits for and opens the notebook; the page of
-    one that does not answer says what to do. Both work in dark and in Chinese.
+    one that does not answer says what to do. Both pages also work in the dark theme and in Chinese.
     """
     ada, page = hub.visitor("ada"), context.new_page()
     assert ada.ask("POST", "hub/api/users/ada/server").status_code == 202
@@ -85,7 +85,8 @@ def test_the_pages_of_a_notebook_that_starts_or_does_not_answer(
     status = page.locator("#progress-message")
     expect(status).to_have_text("It starts as soon as another notebook has started.")
     in_every_look(page, shots, "starting", page.locator("#progress-message:not(:empty)"))
-    page.goto(f"{hub.url}hub/error/503?url=/user/bob/lab")  # the hub's page that the proxy shows
+    # The proxy shows this page of the hub if a notebook does not answer.
+    page.goto(f"{hub.url}hub/error/503?url=/user/bob/lab")
     expect(page.get_by_text("The notebook at this address does not answer.")).to_be_visible()
     in_every_look(page, shots, "503")
     page.goto(f"{hub.url}hub/spawn-pending/bob")

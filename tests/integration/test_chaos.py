@@ -1,4 +1,4 @@
-"""No run leaks, gets lost or runs twice, whichever process dies at whatever time. For a long
+"""No run leaks, gets lost or runs twice, whichever process dies at whatever time. For a long chaos
 schedule: `pytest tests/integration/test_chaos.py --timeout 0 --chaos-steps 1000 --chaos-seed 7`.
 """
 
@@ -12,7 +12,7 @@ from support.chaos.plan import schedule
 from support.chaos.steps import Chaos
 
 STEPS, SEED = 36, 1942
-"""A short schedule in which every kind of event happens."""
+"""The length and the seed of a short chaos schedule in which every kind of event happens."""
 
 
 def test_nothing_leaks_and_nothing_is_lost(own_folders: Path, pytestconfig: pytest.Config) -> None:

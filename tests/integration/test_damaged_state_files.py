@@ -95,7 +95,7 @@ def test_a_damaged_record_is_told_and_its_processes_are_found(
     run = launch(hides + SLEEP, worker=1)
     wait_for(is_up(backend))
     folder = folder_of(run)
-    os.kill(supervisor_of(run), signal.SIGSTOP)  # it would repair the files
+    os.kill(supervisor_of(run), signal.SIGSTOP)  # a running supervisor would repair the files
     for file in (folder.record_file, folder.task_file, folder.lock_file):
         damage(file, kind)
     os.kill(supervisor_of(run), signal.SIGKILL)
@@ -124,7 +124,7 @@ def test_a_copied_folder_ends_no_run(
     (output / "checkpoint").write_text("kept")
     tasks = tasks_of(run)
     runs, copy = backend.state_dir / "runs", "digits-backup"
-    if where == "another state folder":  # the copy keeps its name, so its record is valid
+    if where == "another state folder":  # the copy has the run's name, so the record in it is valid
         runs, copy = tmp_path / "copied" / "runs", "digits"
         runs.mkdir(parents=True)
     subprocess.run(["cp", "-r", folder_of(run).path.parent, runs / copy], check=True)
@@ -197,8 +197,9 @@ def test_a_copy_of_a_run_ends_nothing(
 def test_damaged_files_beside_the_runs(
     kind: str, backend: LocalBackend, other: TFCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Damaged files of the ledger, the launch lock and TensorBoards break no command. A damaged
-    file of limits may cause a refusal, which names the file.
+    """Damage to files that belong to no single run (the ledger of hours, the launch lock, the files
+    of TensorBoards) breaks no command. A damaged file of limits may cause a refusal, whose message
+    names the file.
     """
     state = backend.state_dir
     view = views.view_of_folder(state)
@@ -236,13 +237,15 @@ def test_a_file_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
         damage(file, kind)
         with pytest.raises(state_files.Unreadable):
             state_files.load(file, Stop)
-        state_files.write(file, b'{"reason": "enough"}')  # replaces any kind of file at this path
+        # `write` replaces any kind of file at this path.
+        state_files.write(file, b'{"reason": "enough"}')
         assert state_files.load(file, Stop) == Stop(reason="enough")
     link = tmp_path / ".stop.json.link"
     link.symlink_to(tmp_path / "target")
     (tmp_path / "target").write_text("mine")
     link.rename(tmp_path / f".stop.json.{threading.get_native_id()}")
-    state_files.write(file, b"{}")  # does not follow a link at the name of its temporary file
+    # `write` does not follow a link at the name of its temporary file.
+    state_files.write(file, b"{}")
     assert (tmp_path / "target").read_text() == "mine"
 
 

@@ -29,8 +29,8 @@ LONG = {
     "04-keras.ipynb",
     "05-multi-worker-mirrored.ipynb",
 }
-"""Notebooks that are also covered by a client program, test_training_modes.py or
-test_connection.py; test_user_journey.py runs the first two.
+"""Notebooks that only `--long` tests, because a client program, test_training_modes.py or
+test_connection.py covers the same. test_user_journey.py runs the first two.
 """
 PROGRAMS = ("mirrored.py", "multi_worker_mirrored.py", "parameter_server_keras.py")
 """Programs that test_training_modes.py trains to the same accuracy."""
@@ -85,7 +85,9 @@ def test_the_command_in_an_example_is_accepted(name: str) -> None:
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_notebooks_are_stored_without_outputs(name: str) -> None:
-    """A stored notebook has no outputs, no execution counts and no trace of a machine."""
+    """A stored notebook has no outputs, no execution counts, and no metadata except its kernel and
+    its language.
+    """
     notebook = nbformat.read(EXAMPLES / name, nbformat.NO_CONVERT)
     nbformat.validate(notebook)
     for cell in notebook.cells:
@@ -118,7 +120,7 @@ def test_notebook_trains_and_cleans_up(name: str, copy: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    # The other examples are long: test_connection.py trains in the same ways.
+    # Only `--long` tests the other examples, because test_connection.py trains in the same ways.
     [CLIENTS[0], *(pytest.param(each, marks=pytest.mark.long) for each in CLIENTS[1:])],
 )
 def test_client_program_trains_on_its_cluster(name: str, copy: Path, tmp_path: Path) -> None:

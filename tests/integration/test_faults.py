@@ -78,8 +78,8 @@ def _is_told(run: Run, expected: Fault) -> None:
     ids=["worker", "worker-with-its-runtime", "chief", "ps-with-its-runtime"],
 )
 def test_a_task_that_is_killed_is_restarted(runs: Runs, task: str, whole: bool) -> None:
-    """Only a task that is killed from outside restarts, the record names it, and the run succeeds
-    in the end.
+    """If a task is killed from outside, only this task restarts. The record names it, and the run
+    succeeds in the end.
     """
     counts = {"chief": True, "workers": 2, "ps": 1}
     run = runs.launch(UNTIL_TOLD, name="killed", **counts, reclaim_after=0.2)

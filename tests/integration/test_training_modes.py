@@ -36,7 +36,7 @@ STEPS = re.compile(r": step (\d+) loss")
 
 @dataclass
 class Sighting:
-    """What was observed of a run's processes while it ran."""
+    """Observations of a run's processes while it ran."""
 
     environments: dict[str, dict[str, str]] = field(default_factory=dict)
     """The environment of each task's program when it was first seen."""
@@ -246,8 +246,8 @@ with tf.Graph().as_default() as graph:
     ("server", "through"),
     [
         ("native", "serves on"),
-        # This case is long: for a cluster of one worker, tests/unit covers the worker's program
-        # (runtime/test_tf_server.py) and the clients (client/test_connection.py).
+        # Only `--long` tests this case, because for a cluster of one worker tests/unit covers the
+        # worker's program (runtime/test_tf_server.py) and the clients (client/test_connection.py).
         pytest.param("python", "through tf.distribute.Server", marks=pytest.mark.long),
     ],
 )

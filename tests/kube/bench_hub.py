@@ -1,7 +1,8 @@
-"""Times of hub, tenancy and claims until a user of the hub on Kubernetes has JupyterLab.
+"""Times until a user of the hub on Kubernetes has JupyterLab: those of the hub, of tenancy, and of
+the binding of claims.
 
 `python -m pytest tests/kube/bench_hub.py -s` measures on the cluster of the tests, and writes rows
-to build/bench/hub-on-kubernetes.json. The start of a pod is Kubernetes' time and counted
+to build/bench/hub-on-kubernetes.json. The start of a pod takes Kubernetes' own time, and is counted
 separately. A missed goal is marked in its row, and is not a failure.
 """
 

@@ -46,8 +46,8 @@ ORDER = (
     *("hub_faults", "console", "console_archive", "render", "isolation", "attempts"),
     *("modes", "notebook", "admission", "backend", "storage", "security"),
 )
-"""The files that run first, so that two processes end at about the same time: the files that need
-the cluster for themselves, among them one that has a cluster of its own, then the longest files.
+"""The files that run first, so that two processes end at about the same time: first the files that
+need the cluster for themselves (`node` starts its own cluster), then the longest files.
 """
 
 
@@ -209,7 +209,7 @@ def _one_message() -> Iterator[None]:
         yield
     except NodeError as error:
         if "PYTEST_XDIST_WORKER" in os.environ:
-            say(str(error))  # the reporting process learns only that this process ended, not why
+            say(str(error))  # pytest-xdist reports only that this process ended, not why
         pytest.exit(str(error), returncode=1)
 
 

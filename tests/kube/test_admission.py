@@ -196,7 +196,7 @@ ADVICE = (
 def test_a_number_of_workers_is_advised_where_it_helps(kube: Kubectl) -> None:
     """The message advises a number of workers only if fewer workers would help, because the workers
     request the scarce resource. Only the test publishes limits in this namespace. Limits that do
-    not match the published offer, as after an older operator, refuse nothing.
+    not belong to the published offer, as those of an older operator, are not enforced.
     """
     kube("create", "namespace", "advice")
     place = kube.within("advice")

@@ -1,4 +1,6 @@
-"""The operator's objects without an operator: the attempt number that each successive pod sees."""
+"""The attempt number that each successive pod of a task sees, if the operator's objects are applied
+without an operator.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ sys.exit(int(os.environ["TFCLUSTER_TASK"] == "worker-1" and os.environ["TFCLUSTE
 def test_a_pod_knows_how_many_went_before(
     cluster: UnderTest, kube: Kubectl, tmp_path: Path
 ) -> None:
-    """A pod that replaces a failed pod is attempt 2. It waits if all workers must start together,
-    and does not need the address of a worker that has ended.
+    """A pod that replaces a failed pod is attempt 2. Its program starts some seconds later, because
+    an operator might decide that all workers start again together. It does not need the address of
+    a worker that has ended.
     """
     (tmp_path / "train.py").write_text(TRAIN)
     taken, _ = program.snapshot("train.py", workspace=tmp_path, cwd=tmp_path)

@@ -1,5 +1,5 @@
-"""Users' runs on Kubernetes under chaos: nothing leaks, gets lost, or runs twice. A long schedule:
-`pytest tests/kube/test_chaos.py --chaos-steps 1000 --chaos-seed 7`.
+"""Users' runs on Kubernetes under chaos: nothing leaks, gets lost, or runs twice. For a long chaos
+schedule: `pytest tests/kube/test_chaos.py --chaos-steps 1000 --chaos-seed 7`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from support.kube.under_test import UnderTest
 pytestmark = [pytest.mark.alone, pytest.mark.needs("node-inside", "two-nodes", "rwx", "quota")]
 
 STEPS, SEED = 60, 38945
-"""Few steps, with each action once."""
+"""The length and the seed of a short chaos schedule that contains each action."""
 MANY = 100
 ROOM = {"requests.memory": "400Mi"}
 """The quota of the second namespace: one of two runs may have to wait."""
@@ -65,7 +65,7 @@ def test_nothing_leaks_and_nothing_is_lost(
     assert cluster.own
     steps = pytestconfig.getoption("chaos_steps") or STEPS
     seed = pytestconfig.getoption("chaos_seed") or SEED
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # the files of killed clients
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # for the temporary files that killed clients leave
     monkeypatch.setenv("KUBECONFIG", namespaces[0].kubeconfig)
     said = policy(cluster, requireNetworkPolicy=False)
     image = cluster.description.images["notebook"]

@@ -1,5 +1,5 @@
 """The admin console of the hub on Kubernetes: clusters of all users, leaks, and access. Two users
-have namespaces and no notebooks: their runs are created as notebooks would.
+have namespaces and no notebooks: their runs are created as a notebook would create them.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def test_nobody_else_gets_in(hub: Hub, console: Console) -> None:
 
 
 def by_token(hub: Hub, text: str) -> int:
-    """Return the answer to a request with a token for the list of clusters."""
+    """Request the list of clusters with a token; return the HTTP status."""
     with requests.Session() as session:
         session.trust_env = False
         where = hub.url("services/admin/api/clusters")

@@ -82,7 +82,8 @@ def api(kubectl: Kubectl) -> Iterator[Api]:
 def refusal(api: Api, thing: Object) -> str:
     """Return the API server's refusal of an object in a dry run, or "" if it accepts the object."""
     try:
-        strictly = {"dryRun": "All", "fieldValidation": "Strict"}  # as `kubectl apply` requests
+        # `kubectl apply` requests the same validation.
+        strictly = {"dryRun": "All", "fieldValidation": "Strict"}
         api.create(path("tfclusters", "default"), thing, **strictly)
     except ApiError as error:
         return error.message

@@ -133,7 +133,8 @@ def test_users_set_no_finalizer_or_owner_on_a_record(alices: Tenant, waits: Any)
         "orphan",
     ):
         assert "no finalizers of your own" in patch(f"--as={USER}", finalizers=[finalizer])
-    assert "no finalizers of your own" in patch(finalizers=[HOLD])  # not even an administrator
+    # An administrator is refused too.
+    assert "no finalizers of your own" in patch(finalizers=[HOLD])
     for more in ({}, {"blockOwnerDeletion": True}, {"controller": True}):
         owner = {**OWNER, "uid": uid, **more}
         assert "may have no owner" in patch(f"--as={USER}", ownerReferences=[owner])

@@ -31,7 +31,8 @@ def test_it_sees_whether_policies_are_enforced(
     that denies all traffic. It records its answer and leaves no pod.
     """
     assert cluster.own
-    # Otherwise a check in progress would record a wrong answer, which would hold for minutes.
+    # Wait for the installed operator's check: if it were still in progress, it would record a wrong
+    # answer, which would hold for minutes.
     if installed:
         wait_until(lambda: ENFORCED in installed.log(), "the operator's own check", seconds=300)
     (denies,) = (each for each in tenancy(kube.namespace, "") if each["kind"] == "NetworkPolicy")

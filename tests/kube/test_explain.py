@@ -109,7 +109,7 @@ def test_each_cause_is_in_the_status(
     """
     every = cases(tmp_path, image, cluster.busybox)
     assert cluster.own
-    for node in cluster.own.nodes():  # a disk that outlives its node may hold the image
+    for node in cluster.own.nodes():  # a disk that outlives its node may still hold the image
         registry.forget(str(every["private-1"].spec.image), node)
     place.kubectl.apply(
         ACCESS_SECRET,
@@ -128,7 +128,8 @@ def test_each_cause_is_in_the_status(
     tenants = ((place, False), (bounded, True))
     for each, _second in tenants:
         each.operator.stop()
-    for each, _second in tenants:  # otherwise `kubectl apply` refuses these runs
+    # With the published limits `kubectl apply` would refuse these runs.
+    for each, _second in tenants:
         each.kubectl("delete", "configmap", "tfcluster-options", "--ignore-not-found")
     too_large = json.dumps(custom_resource.write("large", 1, every["no-cpu-1"].spec))
     wait_until(lambda: is_taken(place, too_large), "the API server knows no limits", seconds=60)
@@ -146,7 +147,7 @@ def test_each_cause_is_in_the_status(
     with ThreadPoolExecutor(2) as starting:
         for each, _second in tenants:
             starting.submit(each.operator.start)
-        with contextlib.suppress(NodeError):  # the assertion below says more
+        with contextlib.suppress(NodeError):  # after a timeout, the assertion below says more
             wait_until(all_told, "every cause is in a status", seconds=100, every=0.2)
     late = {
         run: round(max(0.0, seen.not_told.get(run, 0.0) - seen.known.get(run, float("inf"))), 1)

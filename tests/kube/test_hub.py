@@ -24,8 +24,8 @@ pytestmark = pytest.mark.needs("ingress", "gateway", "rwx", "network-policy", "r
 
 UPLOAD = 60 << 20
 ROUTED, BY_ROUTE = "route.test", {"X-Came-By": "HTTPRoute"}
-"""A host of the route, and a header that marks its answers. The Ingress answers for any host
-without that header.
+"""A host name of the HTTPRoute, and a header that the route adds to its answers. The Ingress
+answers for any host name, without this header.
 """
 MAGIC = """
 %load_ext tfcluster_magic

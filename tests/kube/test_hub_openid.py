@@ -1,6 +1,6 @@
-"""Sign-in to the hub on Kubernetes at a real OpenID Connect provider, both behind TLS. A
-change of the hub's settings takes half a minute, so the change to the provider also tests the hub's
-prefix `/`.
+"""Sign-in to the hub on Kubernetes at a real OpenID Connect provider, both behind TLS. A change of
+the hub's settings takes half a minute, so the change that sets the provider also sets the prefix
+`/`, which is thereby tested.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ def signs_in(entrance: Entrance, dex: Behind, name: str) -> tuple[Secure, reques
 def test_sign_in_at_a_provider(
     cluster: UnderTest, hub: Hub, dex: Behind, entrance: Entrance, tmp_path: Path
 ) -> None:
-    """Users sign in at the provider of `hub-settings` and `hub-sign-in` through the ingress
-    controller.
+    """Users sign in, through the ingress controller, at the provider that `hub-settings` and
+    `hub-sign-in` describe.
 
     The groups of the claim become the hub's groups, with the policy's grants. A user in no allowed
     group is refused, and so is a request without TLS.

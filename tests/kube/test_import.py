@@ -122,8 +122,8 @@ def test_a_tfjob_is_launched_and_its_tasks_get_what_it_says(
 def test_render_warns_about_missing_rights(user: tuple[Tenant, Path], tmp_path: Path) -> None:
     """`tfcluster render` warns a user without the rights to create Jobs.
 
-    Applied by an administrator, the same manifests run in the namespace, because they carry the
-    policy's priority class.
+    An administrator can apply the same manifests: their pods have the priority class of the policy,
+    and run in the namespace.
     """
     tenant, kubeconfig = user
     program = tmp_path / "hello.py"

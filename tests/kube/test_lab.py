@@ -21,8 +21,8 @@ from support.ui.page import LabPage
 pytestmark = pytest.mark.needs("rwx")
 
 UNCHANGED = (flows.rerun,)
-"""Flows shared with tests/ui. The tests below launch, follow output and delete;
-test_user_journey.py stops.
+"""Flows of tests/ui that also run here. The tests below cover launches, output and deletions, and
+test_user_journey.py covers stops.
 """
 LONG = (
     flows.stop,
@@ -36,7 +36,7 @@ LONG = (
     flows.show_a_deleted_run,
     flows.read_odd_output,
 )
-"""Further flows, which only long test runs test, because they make the same API calls as the
+"""Further flows of tests/ui, which only `--long` tests, because they make the same API calls as the
 others.
 """
 assets, context, open_page, form = pages.assets, pages.context, pages.open_page, launch_form.form

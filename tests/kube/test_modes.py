@@ -239,8 +239,8 @@ def test_a_program_from_a_url_in_another_image(
     assert ran["spec"]["containers"][0]["image"] == python.reference
 
 
-# This test is long: test_examples.py trains with ParameterServerStrategy in pods and covers every
-# task type, and tests/integration/test_training_modes.py has an evaluator that follows checkpoints.
+# Only `--long` runs this test: test_examples.py trains with ParameterServerStrategy in pods and has
+# every task type, and tests/integration/test_training_modes.py covers the evaluator.
 @pytest.mark.long
 def test_every_kind_of_task_trains(home: Tenant, tmp_path: Path) -> None:
     """ParameterServerStrategy learns the digits with a chief, an evaluator, workers and a parameter

@@ -230,7 +230,7 @@ def _cluster_targets(cluster: UnderTest, admin: dict[str, str], state: str) -> l
     }
     etcd = open_door(node, "etcd-metrics", 2381)
     return [
-        # The kubelet's own answer, through the API server.
+        # The kubelet's metrics of containers (cAdvisor), through the API server.
         {
             **secure,
             "job_name": "kubelet",

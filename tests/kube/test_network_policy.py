@@ -107,7 +107,8 @@ def of_a_run(namespace: str, *networks: str) -> Made:
     every = runs_objects(run, Policy(egress=networks), namespace=namespace)
     made = [each for each in every if each["kind"] == "NetworkPolicy"]
     for each in made:
-        del each["metadata"]["ownerReferences"]  # the owner does not exist
+        # The owner does not exist, so Kubernetes would delete the policy.
+        del each["metadata"]["ownerReferences"]
     return made, labels.pod_labels("digits-1", "u1", TaskType.WORKER)
 
 

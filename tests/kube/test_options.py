@@ -76,7 +76,8 @@ def test_volcano_starts_a_gang_whole_or_not_at_all(
         )
 
     def phase(name: str) -> str:
-        return str(kube.get("podgroup", name).get("status", {}).get("phase"))  # empty at first
+        # A new PodGroup has no status.
+        return str(kube.get("podgroup", name).get("status", {}).get("phase"))
 
     kube.apply(*gang("one"))
     wait_until(lambda: running("one") == 30, "one gang runs", seconds=120)

@@ -40,8 +40,8 @@ def test_users_are_told_of_an_outage_only_during_it(
     ends slowly shows no notice. Requests made during the outage are carried out afterwards.
     """
     tenant = new_tenant()
-    # The tests' own operator has its Lease in the tenant's namespace. k8s/base lets users read the
-    # Lease of an installed operator.
+    # An operator that runs as a process has its Lease in the tenant's namespace, so the user needs
+    # a right to read it. For an installed operator, k8s/base gives this right.
     more = [HEARTBEAT] if isinstance(tenant.operator, Process) else []
     tenant.kubectl.apply(*rights([*user_rules(), *more], tenant.name))
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tenant.kubectl, tmp_path / "user")))

@@ -190,7 +190,8 @@ def trainings(
     tenant.kubectl.apply(reader)
     quick = Lifecycle(grace=3.0)
     cluster.kubectl("cordon", first)
-    try:  # Move the operator, too, to the node that will be lost; its absence must be short.
+    try:
+        # The operator moves, too, to the node that will be lost: it must soon run again elsewhere.
         operator = cluster.kubectl.within(SYSTEM)
         operator("delete", "pod", "-l", "app=tfcluster-operator")
         operator("rollout", "status", "deployment/operator", "--timeout=120s", seconds=150)
@@ -210,8 +211,8 @@ def trainings(
 
 @contextmanager
 def _room_for_one_task_each(cluster: UnderTest, nodes: Sequence[str]) -> Iterator[None]:
-    """Fill these nodes up to one more task each, because tasks of a run share a node if they
-    can.
+    """Fill these nodes until each has resources for only one more task; otherwise both tasks of the
+    run would be on one node.
     """
     kubectl = cluster.kubectl.within("default")
     kubectl.wait_until_furnished()

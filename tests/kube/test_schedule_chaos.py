@@ -91,7 +91,9 @@ def _is_over(kubectl: Kubectl, name: str) -> bool:
 
 
 def _manifest(name: str, overlap: str) -> dict[str, object]:
-    """Return a schedule for every minute, whose runs last a second or longer than a minute."""
+    """Return a schedule for every minute. Its runs end at once, or last longer than a minute of the
+    fast clock.
+    """
     seconds = {"allows": "0", "forbids": "7", "replaces": "20"}[name]
     return {
         "apiVersion": "tfcluster.dev/v1beta1",

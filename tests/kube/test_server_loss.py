@@ -14,7 +14,8 @@ from support.kube.kubectl import Kubectl, Object, condition, is_ready
 from support.kube.under_test import UnderTest
 from support.kube.workloads import pod, spec
 
-# These tests are long: test_upgrade.py kills the API server too, and test_recovery.py a whole node.
+# Only `--long` runs these tests, because test_upgrade.py kills the API server too, and
+# test_recovery.py a whole node.
 pytestmark = [pytest.mark.alone, pytest.mark.long]
 
 KINDS = "configmaps,pods,serviceaccounts,clusterroles,nodes"

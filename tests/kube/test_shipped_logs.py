@@ -112,7 +112,7 @@ def test_task_logs_have_run_task_attempt_and_user(
     wanted = {("worker-0", "1"), ("worker-1", "1"), ("worker-1", "2")}
 
     def lines() -> list[tuple[Object, str]]:
-        """Return the lines of this tenant's tasks, because other tasks may be on the node."""
+        """Return only the lines of this tenant's tasks: other tasks on the node are shipped too."""
         found = [each for each in _received(kube) if each[1].startswith("shipped: ")]
         assert not [line for _labels, line in found if "stranger" in line]
         return [each for each in found if each[0]["k8s.namespace.name"] == tenant.name]

@@ -93,7 +93,7 @@ def run(alice: Furnished, installed: Installed | None, cluster: UnderTest) -> Ob
 
 
 def test_a_new_user_has_everything(alice: Furnished, bob: Furnished) -> None:
-    """A new namespace of the hub gets its objects without a problem."""
+    """Tenancy creates all objects in the new namespace of a user, and reports no problem."""
     print(f"furnished in {alice.seconds:.1f} s and {bob.seconds:.1f} s")
     assert "trouble" not in alice.marks()
     hard = alice.kubectl.get("resourcequota", "tasks")["spec"]["hard"]
@@ -264,7 +264,7 @@ def test_a_private_image_is_pulled_by_the_policys_secret(
     def pulls(account: str) -> Object:
         made = of_user(private, f"pulls-{account}")
         made["spec"] |= {"serviceAccountName": account, "priorityClassName": "tfcluster-task"}
-        # the node may have the image already
+        # pull always, because the node may have the image already
         made["spec"]["containers"][0]["imagePullPolicy"] = "Always"
         return made
 

@@ -121,7 +121,7 @@ class Case:
         return self.tasks.split()
 
     def expected(self, *, here: bool) -> dict[str, tuple[int, str]]:
-        """Return, for each task, the number of starts and how it ends without the operator."""
+        """Return, for each task, the number of starts, and how it ends if no operator ends it."""
         starts = self.starts if not here or self.starts_here is None else self.starts_here
         return {name: self._last(name, starts.get(name, 1)) for name in self.names}
 
@@ -276,9 +276,13 @@ ALONE = {
 CUT = {"gives-up", "last-retry", "evaluator-fails", "early-server"}
 """Cases in which one of the two operators ends tasks before they would exit."""
 AT_ITS_LIMIT = {"gives-up", "last-retry"}
-"""TFJobs that fail when the last retry starts, before or after the program's first line."""
+"""TFJobs that fail when the last retry starts. The program may or may not print its first line, so
+starts are not compared.
+"""
 IN_TIME = {"run-policy"}
-"""Jobs that fail at their deadline, before or after the program's first line."""
+"""Jobs that fail at their deadline. The program may or may not print its first line, so starts are
+not compared.
+"""
 CASES: dict[str, Case] = {**TWELVE, **ALONE}
 
 
@@ -307,7 +311,7 @@ def runnable(manifest: Object, name: str, case: Case, image: str) -> Object:
         pod = replicas["template"]["spec"]
         for key in (
             *("schedulerName", "priorityClassName", "nodeSelector", "tolerations", "affinity"),
-            "hostNetwork",  # on one node, the port is taken by the first worker
+            "hostNetwork",  # on the only node, the first worker would take the port
         ):
             pod.pop(key, None)
         pod.setdefault("securityContext", {"runAsUser": workloads.USER, "fsGroup": 100})
@@ -412,7 +416,7 @@ def written(kubectl: Kubectl) -> dict[str, dict[str, list[str]]]:
 
 
 def own_ends(lines: Sequence[str]) -> tuple[int, str]:
-    """Return how often a task started, and how it ended without the operator."""
+    """Return how often a task started, and how it ends if no operator ends it."""
     last = lines[-1].split()[-1]
     own = {"killed": "kill", "start": SERVES, "asked": SERVES}.get(last, last)
     return lines.count("start"), own
@@ -530,7 +534,7 @@ def settled(look: Callable[[], Mapping[str, Any]], expected: Mapping[str, Any]) 
 
 
 def tasks_of(found: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, Any]:
-    """Return, by job and task, the number of starts and how the task ended without the operator."""
+    """Return, by job and task, the number of starts, and how it ends if no operator ends it."""
     ends = {
         name: {task: own_ends(lines) for task, lines in tasks.items()}
         for name, tasks in found.items()

@@ -84,7 +84,8 @@ def test_policies_hold_on_every_node(
         def is_so(client: str, address: str) -> bool:
             return reached(kube, client, address) is is_reached
 
-        with ThreadPoolExecutor(len(pairs)) as pool:  # a blocked client waits two seconds
+        # In parallel, because a blocked client waits two seconds.
+        with ThreadPoolExecutor(len(pairs)) as pool:
             every = [
                 pool.submit(wait_until, partial(is_so, *pair), f"{pair} {what}", seconds=90)
                 for pair in pairs

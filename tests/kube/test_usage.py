@@ -1,6 +1,7 @@
 """The usage and the stacks of tasks, as a user reads them in a notebook's pod.
 
-All pods are under "restricted"; CLI and REST have only the user's rights.
+All pods are under Pod Security "restricted". The command line and the REST API have only the user's
+rights.
 """
 
 from __future__ import annotations
@@ -97,8 +98,8 @@ def _is_sampled(task: Object) -> bool:
 
 
 def test_top_shows_what_each_task_uses(home: Tenant) -> None:
-    """`tfcluster top` shows CPU beside its limit and throttling, memory beside its limit, and the
-    network of each pod; the REST route has the same, and the samples.
+    """`tfcluster top` shows, for each pod, the use of CPU with its limit and throttling, of memory
+    with its limit, and of the network. The REST route returns the same figures, and the samples.
     """
     found: dict[str, Object] = {}
 

@@ -97,7 +97,8 @@ def comes_in(hub: Hub, way: Way) -> str:
     page.get_by_label("Repeat the password").fill(PASSWORD)
     way.keep("password")
     page.get_by_role("button", name="Set the password and continue").click()
-    expect(page.get_by_text("Too large")).to_be_visible()  # a size that the policy offers
+    # The title of a size that the policy offers.
+    expect(page.get_by_text("Too large")).to_be_visible()
     way.keep("sizes")
     page.get_by_role("button", name="Start").click()
     expect(page.locator("#progress-message")).to_be_visible()

@@ -41,7 +41,7 @@ def test_a_bench_writes_its_rows_for_programs(tmp_path: Path) -> None:
         [sys.executable, "-m", "benchmarks", "--quick", "load_ext"],
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT)},
-        check=False,  # exit status 1 if a busy machine misses the goal
+        check=False,  # the exit status is 1 if a busy machine misses the goal
         capture_output=True,
     )
     (row,) = json.loads((tmp_path / "build" / "bench" / "load_ext.json").read_text())

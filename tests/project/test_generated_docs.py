@@ -31,8 +31,8 @@ def test_the_page_about_rest_has_the_verbs_of_runs() -> None:
 
 
 def test_the_tables_of_messages_are_those_of_the_code() -> None:
-    """docs/reference/messages.md and the page's table are current; `python tools/message_docs.py`
-    updates them.
+    """docs/reference/messages.md, and the table of messages of the JupyterLab extension, are
+    current; `python tools/message_docs.py` updates them.
     """
     made = tool("message_docs")
 

@@ -246,8 +246,8 @@ def test_a_registry_that_is_away_is_named_as_the_reason(clone: Path, tmp_path: P
 def test_a_package_can_be_built_without_the_extension_and_says_so(
     sources: Path, tmp_path: Path
 ) -> None:
-    """The build for an image without a notebook leaves the extension out, and so does a build with
-    a variable; both builds say so.
+    """A build leaves the extension out if its sources are missing, as for an image without a
+    notebook, or if TFCLUSTER_WITHOUT_LABEXTENSION is set. The build says so.
     """
     ask = "import labextension as e; print(e.left_out()); print(e.requirements())"
 

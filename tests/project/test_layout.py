@@ -39,7 +39,7 @@ def modules() -> Mapping[str, ast.Module]:
 
 
 def imports(module: str, tree: ast.Module) -> set[str]:
-    """Return the modules of the package that `module` imports anywhere, also only for types."""
+    """Return the modules of the package that `module` imports anywhere, even if only for types."""
     is_package = (ROOT / Path(*module.split(".")) / "__init__.py").exists()
     parts = module.split(".") if is_package else module.split(".")[:-1]
     found = set()

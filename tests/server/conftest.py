@@ -28,7 +28,7 @@ def jp_server_config() -> Config:
 
 @pytest.fixture
 def jp_home_dir(own_folders: Any) -> Any:
-    """Return the home folder of every test."""
+    """Use the test's own home folder, which `own_folders` makes."""
     return own_folders / "home"
 
 

@@ -70,7 +70,7 @@ async def test_a_deleted_run_disappears(page: Page, ended: Launch, service: Serv
     await asyncio.to_thread(service.manager.delete, "digits")
     gone = await events.until(lambda e: e["type"] == "removed")
     assert (gone["name"], gone["run"]) == ("digits-1", None)
-    await ended()  # a new run gets the same number
+    await ended()  # the new run gets the number of the deleted run
     again = await events.phase("Succeeded")
     assert again["run"]["cluster"]["metadata"]["uid"] != run.metadata.uid
     assert_gapless(events)

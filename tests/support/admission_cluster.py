@@ -108,7 +108,7 @@ class Place:
             self.server.put(where, {"spec": {"hard": hard}, "status": {"hard": hard}})
 
     def run(self, namespace: str, name: str, workers: int, cpu: float, **more: Any) -> None:
-        """Create a run."""
+        """Create the object of a run, as a launch does."""
         size = Resources(cpu=cpu, memory="1Gi")
         tasks = ReplicaSet(worker=Replicas(count=workers, resources=size))
         spec = Spec(mode=Mode.IN_GRAPH, replicas=tasks, **more)

@@ -24,7 +24,7 @@ def error_of(call: Any) -> BaseException:
     """Return the error that `call` raises."""
     try:
         call()
-    except Exception as error:  # noqa: BLE001 - whichever it is, the test looks at it
+    except Exception as error:  # noqa: BLE001 - any error is returned, and the test checks it
         return error
     raise AssertionError("it raised nothing")
 
@@ -144,7 +144,7 @@ def lose_tasks(cluster: dict[str, Any]) -> dict[str, Any]:
 
 
 def fit(cluster: dict[str, Any], log: str) -> dict[str, Any]:
-    """Fit with Keras 2 behind a proxy that does not exist."""
+    """Fit with Keras 2, while the environment names a proxy that does not exist."""
     client = connect(cluster["addresses"], name="digits-1")
     import in_graph_keras
 

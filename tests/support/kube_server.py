@@ -282,7 +282,9 @@ class KubeServer:
 
 
 def _is_in(collection: str, path: str) -> bool:
-    """Return whether an object is in a collection, of its namespace or of all."""
+    """Return whether an object is in a collection, which is that of one namespace or of all
+    namespaces.
+    """
     group, _slash, plural = collection.rpartition("/")
     folder, _slash, _name = path.rpartition("/")
     if folder == collection:

@@ -1,4 +1,6 @@
-"""The ledger of a namespace on a server that stores objects, and its operator."""
+"""The ledger of the hours used in a namespace, on a server that stores objects, and the operator
+that keeps it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ LEDGER = f"/api/v1/namespaces/{HOME}/configmaps/tfcluster-hours-a"
 
 
 class Book:
-    """The ledger of one namespace, and its operator."""
+    """The ledger of the hours used in one namespace, and the operator that keeps it."""
 
     def __init__(self, world: World) -> None:
         self.world = world

@@ -59,7 +59,7 @@ print(answered, tried)
 """
 ENDINGS = ("wait", "reset", "close", "shutdown")
 ANY = b""  # any answer
-STATUS_OK = b"grpc-status\x010"  # in the trailers of an answer, as gRPC writes them
+STATUS_OK = b"grpc-status\x010"  # the status OK in the trailers of an answer, as gRPC writes them
 
 
 @dataclass(frozen=True)
@@ -190,9 +190,10 @@ def victim() -> Iterator[Victim]:
 def attack(tries: int, server: Victim | None = None) -> list[Tally]:
     """Try each form `tries` times; every `Tally.failed` must be 0.
 
-    The forms are: another account's Reset to the v4 and to the mapped v6 address, after which the
-    sender waits, resets, closes or shuts down its side; the same while the server has no descriptor
-    left, or one or two; and the owner's calls, which must all be served.
+    In most forms another account sends a Reset, to the v4 or to the mapped v6 address, and then
+    waits, resets, closes or shuts down its side; in some of these forms the server is paused
+    meanwhile, or has at most two file descriptors left. In the other forms the owner makes calls,
+    which must all be served.
     """
     if server is None:
         with victim() as own:

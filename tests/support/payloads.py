@@ -45,17 +45,17 @@ SPECS: dict[str, dict[str, Any]] = {
     "pods.volumes": using(volumes=[_CLAIM, {"claim": "other", "path": "/other"}]),
     "pods.secrets": using(secrets=_SECRETS),
 }
-"""Valid specs, by the path of the field with the text."""
+"""Valid specs by the path of a field; each spec has a text in this field."""
 
 
 def size(spec: dict[str, Any]) -> int:
-    """Return how many bytes the texts of a spec count for."""
+    """Return how many bytes of the limit the texts of a spec take."""
     return sum(payload_sizes(msgspec.convert(spec, Spec)).values())
 
 
 def filled(spec: dict[str, Any], bytes_left: int = 0) -> dict[str, Any]:
-    """Return the spec with a longer environment, so that its texts leave `bytes_left` of the
-    limit.
+    """Return the spec with a longer environment, so that its texts take all bytes of the limit
+    except `bytes_left`.
     """
     env = spec.get("env", {})
     begun = {**spec, "env": {**env, "FILL": ""}}

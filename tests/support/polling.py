@@ -1,5 +1,5 @@
-"""Waiting for a condition, if nothing signals that it is true. Tests have no other such loop,
-except in `kubenode`.
+"""Polling of a condition, if nothing signals that it has become true. No other module of the tests
+polls in a loop, except `kubenode`.
 """
 
 from __future__ import annotations

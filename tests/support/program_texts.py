@@ -11,11 +11,11 @@ ADDRESSES = ("ps_hosts", "worker_hosts", "job_name", "task_index")
 
 @dataclass(frozen=True)
 class ProgramText:
-    """A program and the result of its launch.
+    """A program and the expected result of its launch.
 
-    `files` are files next to the entry. `passed` are the flags that it gets; `left_out` are the
-    flags that it does not get, each with the message that gives the reason. `types` are the task
-    types besides workers.
+    `files` are files next to the entry. `passed` are the flags that the program gets from
+    TFCluster; `left_out` are the flags that it does not get, each with the message that gives the
+    reason. `types` are the task types besides workers.
     """
 
     name: str
@@ -535,4 +535,4 @@ print(task["type"] == "chief" or task["index"] == 0, task["type"] == "ps")
         types=("ps",),
     ),
 )
-"""One of each kind of public program."""
+"""One program for each kind of program that is found in public repositories."""

@@ -32,9 +32,9 @@ class PublicProgram:
     is_long: bool = False
     """Whether a shorter program tests the same feature."""
     in_pods: bool = False
-    """Whether it also runs on Kubernetes."""
+    """Whether the tests also launch the program on Kubernetes."""
     is_old: bool = False
-    """Whether it runs on TensorFlow 2.15."""
+    """Whether the program runs on TensorFlow 2.15."""
 
 
 # Programs that use TensorFlow's strategies take long, and most have `is_long`:

@@ -1,8 +1,8 @@
 """Real runs for tests, observed from outside: records through the manager; processes, sockets and
 control groups through the kernel.
 
-Every run is recorded. `close` replays each recording; the lifecycle must then decide as it did
-live.
+The observations and decisions of every run are recorded. `close` replays each recording; the
+lifecycle must then make the same decisions again.
 """
 
 from __future__ import annotations
@@ -116,11 +116,11 @@ class Run:
         return list(_carrying(mark))
 
     def runtime_of(self, task: str) -> psutil.Process:
-        """Return the task's `task.py`."""
+        """Return the process of the task's runtime, `task.py`."""
         return next(p for p in self.processes(task) if _is_runtime(p))
 
     def program_of(self, task: str) -> psutil.Process:
-        """Return the task's program: the child of its `task.py`."""
+        """Return the process of the task's program, which is a child of the runtime's process."""
         runtime = self.runtime_of(task)
         return next(p for p in self.processes(task) if p.ppid() == runtime.pid)
 
@@ -179,7 +179,7 @@ class Runs:
         return run
 
     def say(self, word: str) -> None:
-        """Write a file of this name into the data folder, for programs that wait for it."""
+        """Create an empty file `word` in the data folder, for which a test's program waits."""
         data = self.folder / "data"
         data.mkdir(exist_ok=True)
         (data / word).touch()

@@ -1,9 +1,9 @@
 """Recordings of real runs in `tests/data/replay/`, without data of one machine.
 
-They are written only if RECORDINGS is a folder: `RECORDINGS=tests/data/replay pytest
-tests/integration/test_faults.py`. Then each run whose cluster is named in `WANTED` is written
-there. If only the texts of messages have changed, `PYTHONPATH=tests python -m support.recordings`
-replays and rewrites the recordings in `tests/data/replay/`.
+They are written only if the environment variable RECORDINGS names a folder:
+`RECORDINGS=tests/data/replay pytest tests/integration/test_faults.py`. Then each run whose cluster
+is named in `WANTED` is written there. If only the texts of messages have changed, `PYTHONPATH=tests
+python -m support.recordings` replays and rewrites the recordings in `tests/data/replay/`.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def keep(run: str, recording: Sequence[bytes], own: Path) -> None:
 
 
 def scrubbed(recording: Sequence[bytes], own: Path) -> Iterator[bytes]:
-    """Return the recording with neutral paths and short last lines, after deciding again. Assert
-    that the decisions are the same except for the texts of messages.
+    """Return the recording with neutral paths and shortened last lines of tasks. Decide each step
+    again, and assert that only the texts of messages differ from the recorded decisions.
     """
     lines = [_neutral(line, own) for line in recording]
     header = msgspec.json.decode(lines[0], type=RecordingHeader)

@@ -1,4 +1,6 @@
-"""A schedule in simulated time, with runs that end; `due` is applied as in the clock process."""
+"""A schedule in simulated time, whose simulated runs end after a given duration; `due` is called as
+the clock process calls it.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ class ScheduleWorld:
         self.status = ScheduleStatus(cursor=self.now)
 
     def look(self) -> None:
-        """Ask `due` once, and apply its answer."""
+        """Call `due` once, and apply its decision to the schedule and its runs."""
         outcomes = {name: RunOutcome(run.phase) for name, run in self.runs.items()}
         self.status = settle(self.rules, self.status, outcomes, self.now)
         turn = due(self.rules, self.status, self.now, self.find)

@@ -17,7 +17,8 @@ from tfcluster_magic.operator.reconcile.schedules import ScheduleClock
 
 SCHEDULES = path("tfclusterschedules", "a")
 START = 1_780_000_000.0 - 1_780_000_000.0 % 60
-"""A full minute."""
+"""The first time of the clock: second 0 of a minute, because cron expressions name whole minutes.
+"""
 
 
 class StoppedClock(ScheduleClock):

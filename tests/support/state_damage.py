@@ -104,7 +104,7 @@ def _nested(file: Path, chance: random.Random) -> None:
 def _huge(file: Path, _chance: random.Random) -> None:
     text = _text(file)
     _write(file, text)
-    os.truncate(file, HUGE)  # zeros that take no space
+    os.truncate(file, HUGE)  # zeros that take no disk space
 
 
 def _pipe(file: Path, _chance: random.Random) -> None:

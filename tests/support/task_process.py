@@ -206,7 +206,7 @@ class Run:
 
 @contextmanager
 def new_run(folder: Path) -> Iterator[Run]:
-    """Return a function that creates runs; end all their processes afterwards."""
+    """Yield a new run in `folder`; end the processes of all its tasks afterwards."""
     run = Run(folder)
     try:
         yield run

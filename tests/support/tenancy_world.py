@@ -34,7 +34,9 @@ CLASS = path("storageclasses", "", "fast")
 
 
 class Cluster(KubeServer):
-    """Objects, with the immediate effects of controllers: quotas count, claims are bound."""
+    """A server that also does at once what Kubernetes' controllers do: it counts the use of quotas
+    and binds claims.
+    """
 
     binds = True
     counts = True
@@ -130,7 +132,9 @@ class World:
         return data
 
     def groups_told(self) -> bool:
-        """Let tenancy read the groups as soon as it may, as for a new user; always return True."""
+        """Ask tenancy to read the hub's groups at the next allowed time, as it does for a new user.
+        Return True, so that the conditions of tests can contain this call.
+        """
         assert self.tenancy is not None
         self.tenancy.membership.ask(time.monotonic())
         return True
@@ -148,7 +152,9 @@ class World:
         return namespace
 
     def furnish(self, namespace: str) -> None:
-        """Create a tenant's objects as an earlier process would have; no calls are recorded."""
+        """Create a tenant's objects directly on the server, as if an earlier tenancy process had
+        created them; the server records no requests.
+        """
         policy = parse_policy(
             self.server.objects[path("configmaps", HOME, POLICY_MAP)]["data"][POLICY_KEY]
         )
@@ -172,7 +178,9 @@ class World:
         self.server.answer("PATCH", where, {"metadata": {"annotations": change}})
 
     def furnished(self, namespace: str) -> str:
-        """Wait until a namespace is provisioned; return the digest."""
+        """Wait until a namespace is provisioned; return the digest of its objects, which tenancy
+        stores in an annotation.
+        """
         wait_until(lambda: PROVISIONED in self.marks(namespace))
         return self.marks(namespace)[PROVISIONED]
 

@@ -20,7 +20,7 @@ def recorded(cause: str) -> dict[str, Any]:
 
 
 def facts(seen: dict[str, Any]) -> waiting_reasons.WaitingFacts:
-    """Return the operator's facts besides pods and Jobs."""
+    """Return the recorded nodes, and the claims, each with the message of its last event."""
     claims = {}
     for claim in seen["claims"]:
         events = sorted(seen["events"].get(claim["metadata"]["uid"], ()), key=event_time)

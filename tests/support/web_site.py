@@ -88,7 +88,9 @@ def site() -> Iterator[Site]:
 
 
 def zipped(files: dict[str, bytes], modes: dict[str, int] | None = None) -> bytes:
-    """Return a zip file as Linux makes it."""
+    """Return a zip file as programs on Linux make it: each entry has a file mode, from `modes` or
+    0o644.
+    """
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():

@@ -1,8 +1,8 @@
 """Fixtures of the browser tests; README.md describes their use.
 
-All tests of a process share one JupyterLab and one Chromium. Chromium's client holds an event loop,
-which tests outside this package must not find. `support/ui/browser.py` has the fixtures that the
-Kubernetes suite uses too.
+All tests of a process share one JupyterLab and one Chromium. Chromium's client keeps an event loop
+running, so `make test` runs these tests in processes of their own. `support/ui/browser.py` has the
+fixtures that the Kubernetes suite uses too.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from support.ui.page import LabPage
 from tfcluster_magic.runs.manager import Until
 
 
-@pytest.mark.timeout(420)  # this module has a dozen screens
+@pytest.mark.timeout(420)  # axe examines a dozen screens
 def test_axe_finds_nothing_serious(lab: LabPage) -> None:
     """Sidebar, dialogs, launch form, a run's output, logs and status item pass axe. test_launch.py
     checks the form of a program.

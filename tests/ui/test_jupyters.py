@@ -21,7 +21,7 @@ Open = Callable[..., LabPage]
 # These environments have no TensorFlow, so tasks run with the tests' Python.
 LAUNCH = f"%load_ext tfcluster_magic\n%tfcluster launch hello.py --python {sys.executable} --name "
 
-pytestmark = pytest.mark.timeout(900)  # pip makes an environment first
+pytestmark = pytest.mark.timeout(900)  # pip may have to make an environment first
 
 
 @pytest.fixture(scope="module", params=JUPYTERS)

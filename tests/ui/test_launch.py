@@ -62,7 +62,9 @@ def test_each_worker_runs_a_program(lab: LabPage, form: Locator, program: str) -
 
 
 def test_a_notebook_drives_real_servers(lab: LabPage, form: Locator) -> None:
-    """The other card starts TensorFlow servers that are ready for a notebook's session."""
+    """The card "Use the cluster from this notebook" starts TensorFlow servers that are ready for a
+    notebook's session.
+    """
     choose(form, "Use the cluster from this notebook")
     expect(form.get_by_label("Path of the program")).to_have_count(0)
     form.get_by_label("Workers").fill("1")
@@ -330,8 +332,8 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.same_page
 def test_more_workers_than_cores_are_warned_of_at_their_number(lab: LabPage) -> None:
-    """A number of workers far above the cores or the allowed tasks gets a warning at its input,
-    with what fits.
+    """If the number of workers is far above the machine's cores or the allowed number of tasks, its
+    input shows a warning with the number that fits.
     """
     form = opened(lab)
     form.get_by_label("Path of the program").fill("hello.py")

@@ -111,7 +111,9 @@ def test_a_slow_answer_does_not_overwrite_a_newer_one(lab: LabPage, form: Locato
 
 
 def test_a_launch_that_is_asked_for_early_waits_for_the_answer(lab: LabPage, form: Locator) -> None:
-    """If the server has not yet seen the form's program, Launch waits for it, and then launches."""
+    """If the user launches before the server has checked the form's program, the form waits for the
+    result of the check, and then launches.
+    """
     held: list[Route] = []
 
     def hold(route: Route) -> None:

@@ -55,7 +55,9 @@ def test_a_panel_launches_shows_and_stops_a_run(lab: LabPage) -> None:
 def test_the_kernel_runs_cells_while_the_panel_launches(
     lab: LabPage, slow_program: SlowProgram
 ) -> None:
-    """A button works without the kernel, so the next cell has its result at once."""
+    """While a launch by a button waits for its program, the kernel is free, so the next cell has
+    its result at once.
+    """
     lab.notebook(LOAD, "6 * 7")
     output = lab.run_cell(0)
     output.get_by_label("Program").fill(slow_program.url)
@@ -112,7 +114,9 @@ def test_axe_finds_nothing_serious(lab: LabPage) -> None:
 def test_a_lab_whose_extension_is_disabled(
     fresh_server: LabServer, open_page: Callable[..., LabPage]
 ) -> None:
-    """A launch shows its card with the time, and bare %tfcluster shows the panel."""
+    """Without the JupyterLab extension, a launch shows the run's state with the time at which it
+    was read, and bare %tfcluster shows the panel.
+    """
     fresh_server.stop()
     config = fresh_server.folder / "config" / "labconfig" / "page_config.json"
     config.parent.mkdir(parents=True)

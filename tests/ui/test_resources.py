@@ -51,7 +51,7 @@ def row(lab: LabPage, name: str) -> Locator:
 
 
 def trains(lab: LabPage) -> None:
-    """Launch three workers of which one uses little CPU and one is started again, and a server."""
+    """Launch three workers, of which one uses little CPU and one is killed and started again."""
     (lab.server.root / "uses.py").write_text(TRAINS)
     lab.server.launch("uses.py", name="uses", workers=3, worker_cpu=0.5, worker_memory="600Mi")
 
@@ -130,8 +130,8 @@ def test_the_resources_of_a_run_are_opened_from_its_row_and_the_palette(lab: Lab
 
 
 def test_a_saved_notebook_has_what_was_used(lab: LabPage) -> None:
-    """After the end, the output below the cell shows requested beside used resources of each task
-    type: in the card, and in the HTML and text that need no extension.
+    """After the run's end, the output below the cell shows the requested and the used resources of
+    each task type: in the card, and in the HTML and text that need no extension.
     """
     (lab.server.root / "short.py").write_text(
         "import time\nuntil = time.time() + 6\nwhile time.time() < until: time.sleep(0.01)"

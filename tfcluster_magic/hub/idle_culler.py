@@ -24,7 +24,7 @@ OF_THE_POD = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "TFCLUSTER_H
 API = "TFCLUSTER_HUB_API"
 """Variable with the URL of the hub's API, for the culler on Kubernetes."""
 LEAST = 5
-"""Minimum seconds between two checks."""
+"""Minimum seconds between two checks of the notebooks."""
 IDLE, MAX_AGE, NAMED = "TFCLUSTER_HUB_IDLE", "TFCLUSTER_HUB_MAX_AGE", "TFCLUSTER_HUB_NAMED_SERVERS"
 
 
@@ -39,8 +39,8 @@ def configure(
 
     `TFCLUSTER_HUB_IDLE` and `TFCLUSTER_HUB_MAX_AGE` set them. `TFCLUSTER_HUB_NAMED_SERVERS` is the
     number of extra notebooks for each user. With `by_policy`, the policy on Kubernetes applies
-    unless one of the first two is set. `api` is the URL of the hub's API for the culler, if it
-    differs from the one for notebooks.
+    unless `TFCLUSTER_HUB_IDLE` or `TFCLUSTER_HUB_MAX_AGE` is set. `api` is the URL of the hub's API
+    for the culler, if it differs from the URL for notebooks.
 
     Raises:
         InvalidRequest: a variable is not a whole number of at least 0; the message names all such
@@ -66,8 +66,8 @@ def _cull(c: Config, seconds: int, oldest: int, api: str) -> None:
     shortest = min(span for span in (seconds, oldest) if span)
     _tell_every(c, min(300, max(1, shortest // 4)))
     command = [sys.executable, "-m", "jupyterhub_idle_culler"]
-    # The culler needs an idle timeout. Without an idle limit it gets one that is longer than the
-    # maximum age.
+    # The culler always has an idle timeout. Without an idle limit, make the timeout longer than the
+    # maximum age, so that it has no effect.
     command += [f"--timeout={seconds or 10 * oldest}", f"--max-age={oldest}"]
     command += [f"--cull-every={min(60, max(LEAST, shortest // 2))}", *_asking(api)]
     _serve(c, command, SCOPES)

@@ -22,7 +22,7 @@ from ..paths import private
 FIRST_EXAMPLE = "01-between-graph.ipynb"
 """The example that opens first."""
 COPIED = ".tfcluster/examples.json"
-"""File with the checksum of each copied example, which shows the examples that the user changed."""
+"""File with the checksum of each copied example, to recognise examples that the user changed."""
 _ITSELF = "tfcluster_magic.hub.notebook"
 _BOOT = """\
 import sys
@@ -76,10 +76,11 @@ def copy_examples(source: Path, workspace: Path) -> list[str]:
 
 
 def _as_this_kernel_saves(example: Path) -> bytes:
-    """Return the content of an example; a notebook gets the metadata of this Python and its kernel.
+    """Return the content of an example file. If it is a notebook, its metadata describe this Python
+    and its kernel.
 
-    JupyterLab writes that metadata when it opens a notebook. Without it, a notebook that was only
-    viewed would count as changed.
+    JupyterLab writes these metadata when it opens a notebook. If they were missing, a notebook that
+    was only viewed would count as changed.
     """
     from jupyter_core.paths import (
         jupyter_path,  # missing in the hub's image, which only calls `command`

@@ -78,7 +78,8 @@ def _network(c: Config, settings: KubernetesHubSettings) -> None:
     c.ConfigurableHTTPProxy.api_url = f"http://proxy-api:{PROXY_PORT}"
     c.JupyterHub.cleanup_servers = False
     c.JupyterHub.tornado_settings = {"slow_spawn_timeout": 0}  # show the progress page at once
-    c.JupyterHub.last_activity_interval = 10  # seconds; a new proxy then also gets its routes
+    # Seconds. Just as often, JupyterHub restores the routes of a proxy that was restarted.
+    c.JupyterHub.last_activity_interval = 10
 
 
 def _notebooks(c: Config, settings: KubernetesHubSettings) -> None:

@@ -54,7 +54,7 @@ def configure(c: Config, *, state: Path) -> None:
     programs = str(Path(sys.executable).parent)  # JupyterHub looks for alembic in PATH
     if programs not in (found := os.environ.get("PATH", os.defpath)).split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join([programs, found])
-    trusted_networks(os.environ)  # report a mistake at startup
+    trusted_networks(os.environ)  # reports a mistake at startup
     c.JupyterHub.proxy_class = "tfcluster_magic.hub.proxy.Proxy"
     c.JupyterHub.base_url = base_url()
     if host := subdomain_host():
@@ -164,7 +164,9 @@ def public_url(environ: Mapping[str, str] | None = None) -> str:
 
 
 def host_of(name: str, domain: str, kind: str) -> str:
-    """Return the host name of a user's notebook, or the hub's for a service such as the console."""
+    """Return the host name of a user's notebook; for a service such as the console, the host name
+    of the hub.
+    """
     from jupyterhub.utils import subdomain_hook_idna
 
     return domain if kind == "service" else str(subdomain_hook_idna(name, domain, kind))

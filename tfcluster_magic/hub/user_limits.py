@@ -181,7 +181,9 @@ class Allowances:
 
 @functools.cache
 def shared_allowances(state: Path, policy: Path | None) -> Allowances:
-    """Return the same object for all notebooks of a hub, because it keeps the last valid policy."""
+    """Return the `Allowances` of a hub: one object for all notebooks, because it keeps the last
+    valid policy.
+    """
     return Allowances(state, policy)
 
 

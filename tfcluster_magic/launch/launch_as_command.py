@@ -232,7 +232,7 @@ def _shared_resources(spec: Spec) -> dict[str, object]:
 
 
 def _implied_value(option: Option, spec: Spec) -> object:
-    """Return the value of an option's field if the option is not given; None if unknown."""
+    """Return the value that an option's field gets if the option is not given; None if unknown."""
     if option.path == ("replicas", TaskType.WORKER.value, "count"):
         return DEFAULT_WORKERS
     if option.path[:1] == ("replicas",) and option.path[2] == "count":

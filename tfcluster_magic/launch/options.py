@@ -3,7 +3,7 @@
 Command line, magic, forms and Python keywords use this table. `read_options` turns option values
 into a `Spec` in JSON form: it finds every problem at once, and names the option that caused each
 problem. Short forms (`images:/mnt/images:ro`) and default numbers of tasks are defined in this
-module. Bounds and rules between fields are checked in `validation/`.
+module. Bounds, and rules about several fields, are checked in `validation/`.
 """
 
 from __future__ import annotations

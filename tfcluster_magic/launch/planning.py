@@ -92,8 +92,8 @@ class ProgramSource:
     `workspace` is the folder for a snapshot that is too large for the record. `folder` is the
     user's working folder; None means the working folder of this process. If `fetch` is false, no
     URL is read. `beside_bytes` is the maximum size of a program that is a single file, including
-    the small files in the same folder, which the snapshot takes along. `entry` is the file that
-    starts a folder.
+    the small files in the same folder, which the snapshot takes along. `entry` is the file to start
+    if the program is a folder.
     """
 
     workspace: Path
@@ -302,7 +302,8 @@ def request_rerun(
     made = _finish(draft, chosen, lambda: chosen)
     inferred = (*_still_inferred(old, made.spec, options), *newest)
     scheduled = old.metadata.scheduled
-    if scheduled is not None:  # a rerun by hand must not change the schedule's advice
+    if scheduled is not None:
+        # The usage of a rerun by hand must not change the resources that the schedule advises.
         scheduled = msgspec.structs.replace(scheduled, advised=None)
     return replace(made, inferred=inferred, scheduled=scheduled)
 

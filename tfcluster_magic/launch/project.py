@@ -79,8 +79,8 @@ class Setting:
 
     @property
     def is_pairs(self) -> bool:
-        """Whether the value is pairs. A configuration or an option adds pairs to this setting
-        instead of replacing it.
+        """Whether the value is texts by name, as of `env`. A configuration or an option adds its
+        own texts to this setting instead of replacing the setting.
         """
         return isinstance(self.value, dict)
 

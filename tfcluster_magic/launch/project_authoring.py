@@ -98,8 +98,8 @@ SCHEMA_FILE = Path(".tfcluster", "project.schema.json")
 
 
 def project_programs(folder: Path) -> tuple[str | None, tuple[str, ...]]:
-    """Return the file that starts a folder (None if no file or several files could), and all
-    candidates.
+    """Return the file that a launch of the folder starts (None if no file or several files could be
+    it), and all programs in the folder.
 
     Raises:
         InvalidRequest: the folder cannot be read.
@@ -135,8 +135,8 @@ def init_project(
 ) -> NewProject:
     """Write `tfcluster.yaml` for the program in `folder`, and the schema for editors.
 
-    `program` may be omitted if it is clear which file starts the folder. The facts that a launch
-    would infer from the program are written as comments, in the current language.
+    `program` may be omitted if it is clear which file of the folder to start. The facts that a
+    launch would infer from the program are written as comments, in the current language.
 
     Raises:
         InvalidRequest: no file or several files could be the program, or the program cannot be

@@ -416,8 +416,8 @@ class _Type:
     annotations: dict[str, tuple[str, str]] = field(default_factory=dict)
     resources: dict[str, tuple[Any, str]] = field(default_factory=dict)
     grace: tuple[int, str] | None = None
-    """The grace period in seconds. This and other values above are pairs of the value and its path
-    in the manifest.
+    """The grace period in seconds. In each tuple of this class, the second part is the path of the
+    value in the manifest.
     """
 
 

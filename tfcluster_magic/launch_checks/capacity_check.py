@@ -200,9 +200,9 @@ class NamespaceCapacity(Model, frozen=True):
 
 @dataclass(frozen=True)
 class Shortage:
-    """A shortage: more of the resource `key` is requested than is free in `quota`; on the nodes, if
-    `quota` is empty. An empty `key` means that the nodes have enough in total, but the tasks cannot
-    be placed on single nodes.
+    """A shortage: more of the resource `key` is requested than is free in the quota `quota`, or on
+    the nodes if `quota` is empty. An empty `key` means that the nodes have enough in total, but the
+    tasks cannot be placed on single nodes.
     """
 
     key: str

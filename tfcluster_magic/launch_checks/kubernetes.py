@@ -37,9 +37,9 @@ from .quota_objects import TaskDemand, quota_keys
 FACTS_KEY = "offer.json"
 """Key of the facts in the ConfigMap `labels.OPTIONS`."""
 LIMITS_OF = "limits.of"
-"""Key with the text of `FACTS_KEY` from which the entries of `admission_limits` were computed. The
-entries are used only while both texts are equal, because an operator of an older version does not
-update the entries.
+"""Key of a copy of the text under `FACTS_KEY`, made when the entries of `admission_limits` were
+computed from the text. The entries are used only while the copy equals the text: an operator of an
+older version updates the text but not the entries.
 """
 
 
@@ -54,7 +54,8 @@ class LaunchFacts(Model, frozen=True):
     enforced: bool | None = None
 
     def published(self, kinds: tuple[NodeCapacity, ...] | None = None) -> LaunchFacts:
-        """Return the facts for clients: the capacity when nothing runs, which seldom changes.
+        """Return the facts for clients. Their capacity is that of the namespace when nothing runs,
+        because it seldom changes.
 
         `kinds` is the result of `node_kinds` for these nodes, if it is known already.
         """
@@ -115,10 +116,10 @@ class ClientFacts:
         cluster: the facts that the operator published.
         options: the total and the free capacity.
         now: the time.
-        account: hours until now, if there is a budget.
+        account: the user's budget and the hours used until now; empty without a budget.
         numbers: the highest run number of each name, also of deleted runs.
         own_image: the image of the launching notebook, if any.
-        volumes: the usage of the claims that are mounted here.
+        volumes: the usage of the user's claims that this process's own pod mounts.
         lost_output: the folder of the old checkpoints, if it is known to be gone.
         lost_program: the folder of the stored program, if it is known to be gone.
     """
@@ -135,7 +136,9 @@ class ClientFacts:
 
 
 def with_image(spec: Spec, facts: ClientFacts) -> Spec:
-    """Return `spec`. If it names no image, add the notebook's own image, if that is allowed."""
+    """Return `spec`. If it names no image, add the notebook's own image, if the policy allows that
+    image.
+    """
     own = facts.own_image
     if spec.image is not None or own is None:
         return spec
@@ -184,8 +187,8 @@ def _lost_folders(spec: Spec, facts: ClientFacts) -> Iterator[Problem]:
 def _waiting_warnings(demands: DemandByType, facts: ClientFacts) -> Iterator[str]:
     """Yield a warning for each resource of which less than requested seems to be free now.
 
-    Published free amounts are rounded down and do not show single nodes or waiting runs. So only
-    the operator knows whether the run has to wait.
+    The published free amounts are rounded down. They do not say how much is free on each node or
+    what waiting runs request. So only the operator knows whether the run has to wait.
     """
     gpu, there = facts.cluster.policy.gpu_resource, facts.options
     for key, limit in ((CPU, there.cpu), (MEMORY, there.memory), (gpu, there.gpu)):

@@ -64,11 +64,11 @@ class RoomFacts:
 
     Attributes:
         now: the time.
-        room: the capacity.
+        room: the capacity of this machine.
         free_gpus: the GPU devices that the run may get; None if there is no driver.
-        held: the resources of runs that still use resources.
+        held: the runs that still use resources, each with its amounts.
         limits: the hub's limits; None if there are none.
-        account: hours until now, if there is a budget.
+        account: the user's budget and the hours used until now; empty without a budget.
     """
 
     now: float
@@ -284,7 +284,7 @@ class _ScarceResource:
 
 
 def _least_memory() -> float:
-    from ..launch.validation import SMALLEST_MEMORY  # loads the program parser, too
+    from ..launch.validation import SMALLEST_MEMORY  # slow to import
 
     return float(parse_memory(SMALLEST_MEMORY))
 
@@ -365,8 +365,8 @@ def _shortage(
 
 
 def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
-    """Yield warnings that the run may be slow or run out of memory. Each warning is for the option
-    that requests most.
+    """Yield warnings that the run may be slow or run out of memory. Each warning names the option
+    of the task type that requests most.
     """
     replicas = spec.replicas
     counts = replicas.counts
@@ -412,8 +412,8 @@ def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
 
 
 MOST_WORKERS_A_CORE = 2
-"""A launch with more workers per core than this causes a warning, because each worker would wait
-longer than it works.
+"""A launch with more workers per core than this causes a warning, because each worker would spend
+more time waiting for a core than computing.
 """
 
 

@@ -228,7 +228,7 @@ def _secrets(asked: Pods, names: NamespaceObjects) -> Iterator[Problem]:
         if known is None and names.asked_for_secrets:
             yield Problem(field, name, Message("SecretsNotSeen"))
         elif known is None:
-            return  # unknown here; the operator will check
+            return  # this process cannot read secrets; the operator will check the names
         elif name not in known:
             values = {"label": FOR_TASKS, "secrets": _list(sorted(known))}
             yield Problem(field, name, Message("SecretNotForTasks", values))

@@ -68,8 +68,8 @@ class NamespaceQuota(Model, frozen=True):
 
 
 class ContainerBounds(Model, frozen=True):
-    """The rules of LimitRanges for each container and each pod, which are the same, because our
-    pods have one container.
+    """The rules of a namespace's LimitRanges. Rules for containers and rules for pods are merged,
+    because our pods have one container.
     """
 
     name: str = ""
@@ -106,8 +106,8 @@ def namespace_quotas(
 
 
 def _counts(spec: Mapping[str, Any], priority_class: str) -> bool:
-    """Return whether every scope of a quota includes task pods. Task pods have requests and no
-    deadline.
+    """Return whether every scope of a quota includes task pods. Task pods are in the scopes
+    NotBestEffort, because they have requests, and NotTerminating, because they have no deadline.
     """
     scopes = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
     scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()

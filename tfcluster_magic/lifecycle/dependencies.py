@@ -1,8 +1,10 @@
-"""The rules of `after`: a run waits for other runs, and starts when they are done, or fails.
+"""The rules of `after`: a run waits for other runs and starts when they are done.
 
-Once an awaited run meets its condition, the status (`awaited`) of the waiting run records that, so
-the awaited run may be deleted. A waiting run reserves no resources and takes no place in the launch
-queue.
+The run fails if an awaited run can no longer succeed or end as required.
+
+The awaited run has to succeed or to end, as `after` says. Once it has, `status.awaited` of the
+waiting run records that, so the awaited run may then be deleted. A waiting run reserves no
+resources and takes no place in the launch queue.
 """
 
 from __future__ import annotations
@@ -107,12 +109,14 @@ def await_runs(turn: Turn) -> bool:
 
 
 def awaited_since(status_awaited: Sequence[AwaitedRun]) -> float:
-    """Return when the last of the awaited runs was done; 0 if there are no awaited runs."""
+    """Return the time at which the last of the awaited runs was done; 0 if there are none."""
     return max((each.done_at or 0.0 for each in status_awaited), default=0.0)
 
 
 def _found(known: AwaitedRun | None, found: SeenRun | None) -> SeenRun | None:
-    """Return `found`, the run with the awaited run's name; None if it is another, later run."""
+    """Return `found`, which has the name of an awaited run. Return None if its uid shows that it is
+    a later run of that name, not the recorded awaited run.
+    """
     if known is not None and found is not None and found.uid != known.uid:
         return None
     return found

@@ -1,8 +1,9 @@
 """The rules of failures: heal a disruption, retry or fail a program, and never blame a task that
 failed because of another.
 
-The rules write the failures of the open window (`status.failures`, `status.window_opened_at`) and
-the retry timer.
+The first failure opens a window of some seconds, in which all failures are collected
+(`root_cause`). The rules write these failures (`status.failures`), the time at which the window
+opened (`status.window_opened_at`) and the time of the next retry (`status.retry_at`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ code 0.
 
 
 def record_failures(turn: Turn) -> None:
-    """Record every new unsuccessful end; the first one opens the window."""
+    """Record each new end without success of a task that the run needs (not of evaluators). The
+    first one opens the window in which failures are collected.
+    """
     ledger: list[TaskFailure] = list(turn.get("failures"))
     known = {(f.task, f.attempt) for f in ledger}
     for task in turn.needed:
@@ -44,8 +47,8 @@ def record_failures(turn: Turn) -> None:
 
 
 def _as_failed_exit(task_exit: TaskExit) -> TaskExit:
-    """Return the exit of a task that nobody asked to end. A server's exit with code 0 counts as an
-    error, and a stop counts as a kill from outside.
+    """Return an exit with its cause changed to that of a failure, for a task that nobody asked to
+    end: a server's exit with code 0 counts as an error, and a stop counts as a kill from outside.
     """
     unasked = {Cause.COMPLETED: Cause.ERROR, Cause.STOPPED: Cause.KILLED}
     return msgspec.structs.replace(task_exit, cause=unasked.get(task_exit.cause, task_exit.cause))
@@ -100,8 +103,8 @@ NEVER_RUNS = (
 
 
 def _never_runs(task_exit: TaskExit) -> bool:
-    """Return whether the task cannot start at any attempt. Then a retry is useless, and so is a
-    search for another cause.
+    """Return whether the task cannot start at any attempt. Then the run fails at once: a retry
+    would not help, and other failures need not be awaited to find the cause.
     """
     why = task_exit.detail_message
     return task_exit.cause is Cause.NOT_STARTED and why is not None and why.code in NEVER_RUNS
@@ -117,7 +120,7 @@ def _heal(turn: Turn, fresh: Sequence[TaskFailure], healed: bool) -> bool:
     if not (disrupted or healed) or any(f.exit.cause is Cause.OOM for f in fresh):
         return False
     if any(_failed_before(f, ledger) for f in collateral):
-        return False  # the task also fails without a disruption
+        return False  # the task failed the same way before, so the disruption is not the reason
     if disrupted and (not healed or any(_failed_before(f, ledger) for f in disrupted)):
         if turn.get("heals") >= turn.spec.lifecycle.heals:
             return False
@@ -218,7 +221,7 @@ def handle_evaluators(turn: Turn) -> set[str]:
     for task in turn.evaluators:
         seen = turn.current(task)
         if turn.is_given_up(task):
-            turn.stop.append(task)  # otherwise its Job would create another pod
+            turn.stop.append(task)  # otherwise the evaluator's Job would create another pod
         elif seen is not None and seen.exit is not None and not turn.succeeded(task):
             ended = TaskFailure(task=task, attempt=seen.attempt, exit=_as_failed_exit(seen.exit))
             if not (_heal_evaluator(turn, ended) or _retry_evaluator(turn, ended, waits)):

@@ -56,7 +56,7 @@ def english(parts: Iterable[Clause]) -> str:
 
 
 def english_clause(what: Clause) -> str:
-    """Return one message in English, without a full stop of its own."""
+    """Return one message in English, as a part of a sentence, so without a full stop at its end."""
     with language(ENGLISH):
         return str(what)
 
@@ -125,7 +125,7 @@ def shorten(names: Sequence[str], most: int = MOST_NAMES) -> str:
 
 
 def some(names: Sequence[str]) -> list[str | Message] | Message:
-    """Return at most five names as a value, and how many more there are."""
+    """Return a value for a message: at most five of the names, and how many more there are."""
     first: list[str | Message] = list(names[:MOST_NAMES])
     if len(names) <= MOST_NAMES:
         return first
@@ -133,7 +133,7 @@ def some(names: Sequence[str]) -> list[str | Message] | Message:
 
 
 def clauses(parts: Sequence[Message]) -> Message:
-    """Join several clauses."""
+    """Join several clauses into one message."""
     return parts[0] if len(parts) == 1 else Message("Clauses", {"parts": list(parts)})
 
 
@@ -588,7 +588,7 @@ def admitted(total: int) -> Message:
 
 
 def starting(missing: Sequence[str], total: int) -> Message:
-    """Say which tasks are still missing."""
+    """Say which tasks are not up yet."""
     if not missing:
         return Message("AllTasksUp", {"count": total})
     ready = total - len(missing)
@@ -615,7 +615,7 @@ def running(
 
 
 Quiets = Mapping[str, Quiet]
-"""Tasks that do nothing."""
+"""The tasks that do nothing, by name, each with its silence."""
 
 
 def stalled(
@@ -656,8 +656,8 @@ MOST_PEERS = 2
 
 
 def _who_waits_for_whom(waiting: Quiets, finished: Mapping[str, float]) -> Sentences:
-    """Say for which tasks others wait, as far as TensorFlow names them, and which tasks have
-    finished, if none of these is waited for.
+    """Say for which tasks the silent tasks wait, as far as TensorFlow names them. If none of the
+    named tasks has finished, also say which tasks have finished.
     """
     peers: dict[str, list[str]] = {}
     for task, quiet in waiting.items():
@@ -686,15 +686,19 @@ START_SIGNS = {
     "events": "StartedByEventFiles",
     "cpu": "StartedByCpu",
 }
-"""The signs by which a task with a closed port counts as started, and their codes."""
+"""The signs of activity by which a task counts as started although its port is closed, each with
+the code of its message.
+"""
 
 
 def start_oddity(
     task: str, sign: str, own: int, ports: Sequence[int], cores: float, seconds: float
 ) -> Message | None:
-    """Return the message that a task with a closed port counts as started because of `sign`; None
-    if the sign is unknown. `own` is the task's closed port, `ports` are the ports on which it
-    listens instead. The task used `cores` for `seconds`.
+    """Return the message that a task counts as started because of `sign`, a key of `START_SIGNS`,
+    although its port is closed. Return None if the sign is unknown.
+
+    `own` is the task's closed port, `ports` are the ports on which it listens instead. The task
+    used `cores` CPU cores for `seconds`.
     """
     values: dict[str, Any] = {"task": task, "own": own}
     if sign == "ports":
@@ -730,7 +734,7 @@ NO_IMAGE = (
     "ImageNotOnNode",
     "ImageOtherProcessor",
 )
-"""Problems of an image that waiting does not solve."""
+"""Codes of the problems of an image that do not end by themselves, so that waiting is useless."""
 
 
 def no_image(tasks: Sequence[str], why: Message, words: str, limit: float) -> Sentences:
@@ -790,8 +794,8 @@ def succeeded(
     holding: Sequence[str],
     evaluator: Message | None = None,
 ) -> Message:
-    """Say that the required tasks have succeeded, what is reclaimed later, and how the evaluator
-    ended.
+    """Say that the required tasks have succeeded, which tasks still run and when they will be
+    stopped, and how the evaluator ended.
     """
     parts = [Message("Succeeded", {"tasks": some(finished)})]
     if evaluator is not None:

@@ -11,8 +11,9 @@ class Quiet(Model, frozen=True):
     """The silence of an idle task, which prints nothing, writes no event file and uses almost no
     CPU.
 
-    `since` is when the silence began. `until` is the last time at which the task was known to be
-    silent; None if the end of the silence would be reported at once. Both are in epoch seconds.
+    `since` is when the silence began. `until` is when the task was last found silent, for a backend
+    that checks only from time to time; None if the backend reports the end of a silence at once.
+    Both are in epoch seconds.
     `peer` is the task for which the idle task waits, as TensorFlow says, and `words` is
     TensorFlow's text.
     """
@@ -74,8 +75,8 @@ class WaitingReason(Model, frozen=True):
 
 
 class SeenRun(Model, frozen=True):
-    """A run for which the observed run waits, as its record is now. `released` says that it has no
-    tasks left.
+    """The current state of a run for which the observed run waits. `released` says that the awaited
+    run has no tasks left.
     """
 
     uid: str
@@ -86,11 +87,12 @@ class SeenRun(Model, frozen=True):
 class Observation(Model, frozen=True):
     """The observed state of a whole run; a task that was never started is absent.
 
-    A run that is not admitted may be `submitted`: its tasks are created, and a scheduler admits the
-    run once all of them fit. `waiting_for` is what the run waits for, `why` what its tasks wait
-    for, the most important reason first. `checkpoint` is the name of the newest checkpoint in the
-    run's folder, None if there is none, empty if unknown. `cores` are the CPU cores that a task of
-    a type requests, if known better than from the spec. `used` are the CPU seconds of all ended
+    `admitted` says that the run may begin. A run that is not admitted may be `submitted`: its tasks
+    are created, and a gang scheduler starts them once all of them fit. `waiting_for` is what a run
+    that is not admitted waits for; `why` are the reasons why tasks are not up, the most important
+    first. `checkpoint` is the name of the newest checkpoint in the run's folder, None if there is
+    none, empty if unknown. `cores` are the CPU cores that a task of each type requests, if these
+    differ from the spec, for example by a default. `used` are the CPU seconds of all ended
     processes, if known. `may_come` is set while requested tasks may appear that have not been
     observed yet. `runs` are the existing runs of `spec.after` by name. `circle` are runs that wait
     for each other, including this run.
@@ -111,7 +113,7 @@ class Observation(Model, frozen=True):
 
 
 class StartTask(Model, frozen=True):
-    """A request to start this task as this attempt. Any older attempt is known to be gone."""
+    """A request to start a task as its attempt number `attempt`. Its older attempts are gone."""
 
     task: str
     attempt: int
@@ -121,9 +123,9 @@ class Decision(Model, frozen=True):
     """The next status, and what to do.
 
     `start` and `stop` are level-triggered: each turn repeats them until the observation shows that
-    they were carried out. So carrying them out twice must be harmless. `done` means that nothing is
-    left to do, ever. `wake_at` (epoch seconds) is the next moment at which the passing of time
-    changes something.
+    they were carried out. So carrying them out twice must be harmless. `done` means that the run
+    needs no further turn. `wake_at` (epoch seconds) is the time by which the next turn is due even
+    if no observation changes, for example because a limit is reached.
     """
 
     status: Status

@@ -19,11 +19,10 @@ STALL_TOLD_OF_ALL = 60.0
 because all tasks may be waiting for their data.
 """
 START_SHARE = 0.5
-"""Minimum time that every task has to show activity, from its own start, as a fraction of
-`startTimeout`.
+"""The fraction of `startTimeout` that each task has at least, from its own start, to show activity.
 """
 START_MARGIN = 5.0
-"""Maximum seconds until the backend reports activity of a task."""
+"""Maximum seconds between the activity of a task and its report by the backend."""
 MOST_REASONS = 3
 """Maximum reasons in one message why tasks are not up; each task also has its own reason."""
 
@@ -54,7 +53,7 @@ def advance_queued(turn: Turn) -> None:
 
 
 def _queued_at(turn: Turn) -> float:
-    """Return when the run began to wait for resources."""
+    """Return the time at which the run began to wait for resources."""
     return max(turn.queued_at(), awaited_since(turn.get("awaited")))
 
 
@@ -92,7 +91,7 @@ def _say_current(turn: Turn) -> None:
         return
     wanted = turn.wanted
     missing = [t for t in wanted if not turn.is_up(t)]
-    # In a running run, tasks are missing while they restart.
+    # Tasks may not be up in the phase Running either, because they restart.
     if turn.phase is Phase.STARTING or missing:
         reason = Reason.STARTING if turn.phase is Phase.STARTING else Reason.RUNNING
         told = messages.starting(missing, len(wanted))
@@ -129,8 +128,8 @@ def _over_time_limit(turn: Turn) -> bool:
     """Apply the limits on starting, duration and idling; return whether one ended the run."""
     limits = turn.spec.lifecycle
     started: float = turn.get("started_at")
-    # Since the last turn, more time than the limit may have passed. Tasks that came up in this time
-    # count as started.
+    # If no turn was taken for longer than the start timeout, tasks may have come up since then:
+    # they count as started.
     starts = turn.phase is Phase.STARTING
     missing = [t for t in turn.needed if starts and not turn.is_up(t)]
     if _fails_at_its_limit(turn, missing) or _lacks_image(turn, missing):
@@ -147,7 +146,7 @@ def _over_time_limit(turn: Turn) -> bool:
     if starts:
         due = min((_start_limit(turn, t) for t in missing), default=started + limits.start_timeout)
         if missing and turn.now >= due:
-            # A failure that was healed in the meantime is not the cause.
+            # Drop recorded failures, which were healed: they are not why the run fails now.
             turn.set(culprit=missing[0], window_opened_at=None, failures=())
             because = _waiting_reasons(turn)
             message = messages.start_timeout(missing, turn.spec, turn.name, because)
@@ -201,7 +200,7 @@ def _lacks_image(turn: Turn, missing: Sequence[str]) -> bool:
 
 
 def _bound_at(turn: Turn, task: str) -> float | None:
-    """Return when a task got its node; None if it has none."""
+    """Return the time at which a task got its node; None if it has none."""
     seen = turn.current(task)
     return None if seen is None else seen.since
 
@@ -274,8 +273,8 @@ def _all_quiet(turn: Turn) -> dict[str, Quiet]:
 
 
 def _idle_since(turn: Turn) -> float | None:
-    """Return when the last server became idle; None while any server is in use, and for runs of a
-    program.
+    """Return the time since which all In-Graph servers have been idle. Return None while any server
+    is in use, and for runs of a program.
     """
     if turn.between or turn.phase is not Phase.RUNNING:
         return None

@@ -44,7 +44,7 @@ def release_tasks(turn: Turn) -> None:
         turn.wake(reclaim_at)
     if turn.phase is Phase.SUCCEEDED:
         told = messages.succeeded(turn.required(), *to_reclaim(turn), evaluator_outcome(turn))
-        # only the first message changes; the others say what the run did not do
+        # Replace only the first message, about the success; the others stay.
         also = turn.get("messages")[1:]
         turn.say(turn.get("reason"), told, *also)
     if not holding and not turn.seen.may_come:
@@ -54,8 +54,9 @@ def release_tasks(turn: Turn) -> None:
 
 
 def _reclaim_at(turn: Turn) -> float:
-    """Return when the remaining tasks are reclaimed. That is `reclaim_after` seconds after a
-    success, or at the end itself if the run failed, was stopped, or has a stop request.
+    """Return the time at which the remaining tasks are reclaimed: `reclaim_after` seconds after the
+    end of a run that succeeded; the end itself if the run failed, was stopped, or has a stop
+    request.
     """
     finished_at: float = turn.get("finished_at")
     if turn.phase is Phase.SUCCEEDED and turn.spec.stop is None:
@@ -79,7 +80,7 @@ def evaluator_outcome(turn: Turn) -> Message | None:
 
 
 def _note_evaluators(turn: Turn) -> None:
-    """Record whether an evaluator that is stopped now still had work to do."""
+    """Record whether an evaluator that is stopped now is idle, or is cut off in its work."""
     for task in turn.alive(turn.evaluators):
         seen = turn.current(task)
         if turn.phase is not Phase.SUCCEEDED or turn.get("evaluator") is not None or seen is None:

@@ -13,22 +13,24 @@ from collections.abc import Iterable
 from ..spec import Cause, TaskFailure
 
 WINDOW = 5.0
-"""Length of the window, in seconds, for runs with parameter servers."""
+"""Seconds for which failures are collected before one of them is blamed, in runs with parameter
+servers.
+"""
 WINDOW_COLLECTIVE = 15.0
-"""Length of the window, in seconds, for runs without parameter servers: MultiWorkerMirroredStrategy
-notices a lost peer by a 10 s heartbeat.
+"""Seconds for which failures are collected, in runs without parameter servers, because
+MultiWorkerMirroredStrategy notices a lost peer by a 10 s heartbeat.
 """
 WINDOW_HEALED = 30.0
-"""Length of the window, in seconds, after a healed disruption: a peer may notice the loss late
-(keepalive, heartbeat).
+"""Seconds for which failures are collected after a restart that healed a disruption, because peers
+of the lost task may notice the loss late (keepalive, heartbeat).
 """
 WINDOW_NODE_LOST = 90.0
-"""Length of the window, in seconds, while a node is NotReady: its tasks are declared lost only
-later.
+"""Seconds for which failures are collected while a node is NotReady, because Kubernetes declares
+the tasks of such a node lost only later.
 """
 
 DISRUPTIONS = frozenset({Cause.KILLED, Cause.EVICTED, Cause.LOST})
-"""Causes from outside the program."""
+"""The causes by which a task is ended from outside, not by its program."""
 
 
 def is_disruption(failure: TaskFailure) -> bool:
@@ -56,7 +58,9 @@ def root_cause(failures: Iterable[TaskFailure]) -> TaskFailure:
 
 
 def causes_first(failures: Iterable[TaskFailure], most: int) -> tuple[TaskFailure, ...]:
-    """Return the first `most` failures, causes first, so that a record stays small."""
+    """Return `most` of the failures, the likeliest root causes first. The number is limited so that
+    the run's record stays small.
+    """
     return tuple(sorted(failures, key=_rank)[:most])
 
 

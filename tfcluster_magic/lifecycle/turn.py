@@ -172,7 +172,7 @@ class Turn:
         self.event(reason, *sentences)
 
     def queued_at(self) -> float:
-        """Return when the run began to wait; the first turn that asks records the time."""
+        """Return the time at which the run began to wait; the first call records it."""
         if self.get("queued_at") is None:
             self.set(queued_at=self.now)
         since: float = self.get("queued_at")
@@ -281,8 +281,9 @@ class Turn:
         return frozenset(t.name for t in known if t.state is TaskState.PENDING and not t.restarts)
 
     def _counted(self) -> Observation:
-        """Return the observation with the judged failures of a failed run. A backend that restarts
-        tasks by itself may have begun the next attempt before the decision to stop.
+        """Return the observation for the counts of tasks. In a failed run, a task that has ended
+        again since its recorded failure counts with the recorded failure, because a backend that
+        restarts tasks by itself may have begun another attempt before the decision to stop.
         """
         judged = {f.task: f for f in self.get("failures") if self.phase is Phase.FAILED}
         tasks = dict(self.seen.tasks)
@@ -312,8 +313,8 @@ class Turn:
                     self.event(self.get("reason"), warning)
 
     def _tell_of_oddities(self) -> None:
-        """Warn that tasks with closed ports count as started: once for each sign that they have
-        started, with the name of the first such task.
+        """Warn that tasks count as started although their ports are closed. There is one warning
+        for each sign of activity (`START_SIGNS`), with the first task that shows it.
         """
         told: set[str] = set()
         for name in self.all_tasks:

@@ -1,8 +1,8 @@
 """The launch form of the panel, and the threads in which button actions run.
 
 The form has exactly the options of the command line. An option whose field is empty is left out.
-Before a launch is sent, the form shows why it would be refused. The form never loses input. This
-module has no rules of its own: the manager plans and launches.
+Before a launch is sent, the form shows why it would be refused. The form never loses input.
+`ClusterManager` checks the options and launches.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The line after `%tfcluster` in a cell: execution, output and completion.
 
-Grammar and messages are those of the command line. The output suits a notebook: a run is shown once
-and updated in place, no question is asked, and an interrupt only detaches. This module has no code
-for single verbs.
+Grammar and messages are those of the command line, whose click commands run here, too. The output
+suits a notebook: a run is shown once and updated in place, no question is asked, and an interrupt
+only stops watching: the run continues.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ class Cell(Terminal):
         return (self.rich and self.wants_colours()) or super().colours()
 
     def is_terminal(self) -> bool:
-        """Return True for a notebook too: its output may be shown in a console later."""
+        """Return True in a notebook too, so that control characters are removed: the output of a
+        cell may be shown in a terminal later.
+        """
         return self.rich or super().is_terminal()
 
     @property
@@ -145,7 +147,7 @@ class Cell(Terminal):
             super().changed(cluster)
 
     def live(self, cluster: TFCluster, text: str) -> None:
-        """Update the output of a run."""
+        """Show the current state of a watched run in place of its earlier state."""
         if self.rich:
             self._show(cluster)
         else:
@@ -209,7 +211,8 @@ def run(shell: Any, manager: ClusterManager, line: str, body: str | None) -> Clu
 
     Raises:
         TFClusterError: the command failed; IPython shows only the message.
-        KeyboardInterrupt: the user interrupted something other than watching a run.
+        KeyboardInterrupt: the user interrupted the command. An interrupt while the cell watches a
+            run only stops watching, and raises nothing.
     """
     terminal = Cell(shell, manager, body)
     words = _split_line(line)

@@ -32,7 +32,7 @@ from .launch_form import ButtonActions, LaunchForm
 
 MOST_ROWS = 20
 LAST_LINES = 30
-"""Maximum lines of each task in the logs of a row."""
+"""Maximum log lines of each task that are shown below the row of a run."""
 
 
 class RunRow:
@@ -198,7 +198,7 @@ class RunList:
 
     def __init__(self, manager: ClusterManager, background: ButtonActions) -> None:
         self._make = partial(RunRow, manager, background)
-        # runs change in the watcher's thread, the filter in the kernel's thread
+        # a lock, because runs change in the watcher's thread and the filter in the kernel's thread
         self._drawing = threading.RLock()
         self._rows: dict[str, RunRow] = {}
         self._known: dict[str, WatchedRun] = {}
@@ -223,8 +223,8 @@ class RunList:
             self._arrange()
 
     def clusters(self) -> Sequence[TFCluster]:
-        """Return the active runs and the newest run of each name, newest first. The filter does not
-        matter.
+        """Return the active runs and the newest run of each name, newest first, whether they match
+        the filter or not.
         """
         with self._drawing:
             every = [known.cluster for known in self._known.values()]
@@ -301,8 +301,8 @@ def _lost_kernel() -> Any:
 # The panel as one widget
 
 PATIENCE = 1.0
-"""Maximum seconds that a cell waits for the runs. If a backend hangs, the panel opens without
-them.
+"""Maximum seconds that a cell waits for the list of runs. If the backend does not answer in time,
+the panel opens with an empty list.
 """
 
 

@@ -25,9 +25,10 @@ MOST_BYTES_KEPT = 384 * 1024
 TITLE_LENGTH, SENTENCE_LENGTH, PROBLEM_LENGTH, LAB_LENGTH = 200, 2000, 300, 500
 MOST_CLUSTERS = 50
 """Maximum names of runs in one rule."""
-# On Kubernetes, users can write rules without our commands. So these two patterns are checked again
-# when a message is sent. The fields of a rule do not check them, because one bad rule must not make
-# all rules unreadable.
+# Patterns of the addresses in a rule. They are checked not only when a command adds a rule, but
+# also when a message is sent, because on Kubernetes users can edit the Secret with the rules. The
+# fields of `NotificationRule` do not use the patterns, because one bad rule must not make all rules
+# unreadable.
 _SPECIALS = r"@\s<>,;:\"()\[\]\\\x00-\x1f\x7f"
 MAIL_ADDRESS = re.compile(rf"[^{_SPECIALS}]{{1,64}}@[^{_SPECIALS}]{{1,189}}")
 """One mail address, without a name or a route."""
@@ -75,7 +76,7 @@ KNOWN_HOSTS = {
     "oapi.dingtalk.com": WebhookFormat.DINGTALK,
     "qyapi.weixin.qq.com": WebhookFormat.WECOM,
 }
-"""The formats of known hosts."""
+"""The webhook formats of known hosts, by host."""
 
 
 class Webhook(Model, frozen=True, kw_only=True):
@@ -216,7 +217,9 @@ class NotificationPolicy(Model, frozen=True, kw_only=True):
     """The mail server. Without one, no mail is sent."""
 
     def allows_host(self, host: str) -> bool:
-        """Return whether a webhook may go to this host, whatever its address is."""
+        """Return whether the policy allows webhooks to a host of this name; the host's IP addresses
+        are checked when a message is sent.
+        """
         for allowed in map(str.lower, self.hosts):
             suffix = allowed.removeprefix("*")
             if allowed == host or (allowed != suffix and host.endswith(suffix)):
@@ -245,8 +248,8 @@ class DeliveryState(str, enum.Enum):
 class Delivery(Model, frozen=True, kw_only=True):
     """One message of one rule: its content and its state.
 
-    The content is complete, so that the message can be sent after the run was deleted. The printed
-    lines are dropped once the delivery is settled.
+    The content is complete, so that the message can be sent after the run was deleted. The lines
+    that the task printed are dropped once the delivery is settled (sent or given up).
     """
 
     rule: Annotated[str, Meta(description="the rule's name")]

@@ -5,7 +5,7 @@
     kept = begin(kept, key, now)                     # stored before the message is sent
     kept = sent(kept, key, now) or failed(kept, key, why, now)
 
-A rule applies to events after its creation.
+A rule reports only events after its creation.
 """
 
 from __future__ import annotations
@@ -41,11 +41,13 @@ DELAYS = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 """Seconds from each failed attempt to the next one; the last number repeats."""
 
 TEST_FOR = 600.0
-"""Seconds for which a request for a test is valid."""
+"""Seconds for which a user's request for a test message is valid."""
 
 
 def concerns(rule: NotificationRule, event: NotableEvent) -> bool:
-    """Return whether a rule reports an event."""
+    """Return whether a rule has to report an event: its occasions and run names include that of the
+    event, and the rule is older than the event.
+    """
     return (
         not event.occasions.isdisjoint(rule.on)
         and event.at >= rule.created_at
@@ -63,7 +65,8 @@ def note(
 ) -> Deliveries:
     """Return `kept` with a delivery for each event and rule that has none yet.
 
-    `printed` returns the last lines of an event; it is called for new events only.
+    `printed` returns the task of an event and the last lines that the task printed; it is called
+    for new events only.
     """
     known, found = {each.key for each in kept.deliveries}, list(events)
     fresh: list[Delivery] = []
@@ -84,7 +87,7 @@ def note(
 
 
 def make_test(rule: NotificationRule, request: TestRequest, now: float) -> Delivery:
-    """Return the delivery of a test."""
+    """Return the delivery of a test message, which a user requested with `notify test`."""
     with language(rule.language):
         title = _("a test of the rule {name}").format(name=rule.name)
         sentence = _("Messages of TFCluster arrive here.")

@@ -1,4 +1,4 @@
-"""Detection, in records, of events that rules may report. Pure.
+"""Detection of the events that rules may report, from the records of runs and schedules. Pure.
 
 The key of an event is derived only from the record. An event that is found again, even after a
 crash, has the same key, so it is not reported twice.
@@ -32,8 +32,9 @@ class NotableEvent:
 
     `key` identifies the event among the events of the run `uid`, or, if `uid` is empty, among all
     events that belong to no run. `title` and `words` are translated when a delivery is made.
-    `waits` is the time for which a run was queued; only rules with this time report the event.
-    `locked` says whether a pause is locked. `lines` are what `task` printed last.
+    `waits` is the queueing time that a run has exceeded; only rules with exactly this limit
+    (`queued_longer_than`) report the event. `locked` says that an administrator paused the
+    schedule, so that its owner cannot resume it. `lines` are the last lines that `task` printed.
     """
 
     key: str
@@ -142,8 +143,8 @@ def recorded_lines(cluster: TFCluster) -> Printed:
 def next_queued_event(
     cluster: TFCluster, rules: Iterable[NotificationRule], now: float
 ) -> float | None:
-    """Return the next time at which a run will have been queued for the time of a rule; None if the
-    run is not queued or every rule's time has passed.
+    """Return the next time at which a rule has to report that a run is still queued. Return None if
+    the run is not queued, or if the times of all rules (`queued_longer_than`) have passed.
     """
     since = cluster.status.queued_at
     if cluster.status.phase is not Phase.QUEUED or since is None:
@@ -213,7 +214,7 @@ def due_time_events(
             uid="",
             cluster=cluster,
             occasions=frozenset([Occasion.NOT_LAUNCHED]),
-            # `changed_at` of a waiting launch changes with each try
+            # the due time, because `changed_at` of a waiting launch changes with each try
             at=each.changed_at if each.state.is_settled else each.due,
             title=_NOT_LAUNCHED if each.state.is_settled else _NO_ROOM,
             values={"name": name, "time": f"{local(each.due):%Y-%m-%d %H:%M}"},
@@ -257,7 +258,8 @@ def budget_events(
 
     Args:
         kept: the deliveries so far.
-        used: used and allowed hours by unit (`CPU·h`), for each limited kind of hours.
+        used: by unit (`CPU·h`, `GPU·h`), the used and the allowed hours; a unit without a limit is
+            left out.
         now: the time.
     """
     high = {

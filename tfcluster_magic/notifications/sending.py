@@ -1,10 +1,10 @@
 """Delivery of one message, by one POST or one mail, to an address that the policy allows.
 
 The check covers the address of the connection itself, so a name that later resolves to another
-address does no harm. Redirects are not followed and proxies are not used. The status and the reason
-in the receiver's answer are kept, and nothing else of it. Once the host's name is resolved, an
-attempt ends within `TIMEOUT`, whatever the receiver does. Only the system limits the time to
-resolve the name. The text of an error contains no secret.
+address does no harm. Redirects are not followed and proxies are not used. Of the receiver's answer,
+only the status and the reason are kept. Once the host's name is resolved, an attempt ends within
+`TIMEOUT`, whatever the receiver does. The time to resolve the name is limited only by the system.
+The text of an error contains no secret.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .wording import Notification, mail, refusal, webhook_request
 TIMEOUT = 20.0
 """Maximum seconds of one attempt."""
 MOST_ADDRESSES = 16
-"""Maximum addresses of one host that are tried."""
+"""Maximum number of a host's IP addresses to which a connection is tried."""
 _MOST_ANSWER = 64 * 1024
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _CLOSED = (
@@ -263,7 +263,7 @@ def send_mail(
             if server.username:
                 client.login(server.username, password)
             text = mail(message, server.sender, recipient)
-            client.send_message(text, to_addrs=[recipient])  # not to addresses in its headers
+            client.send_message(text, to_addrs=[recipient])  # whatever its headers say
             with contextlib.suppress(smtplib.SMTPException, OSError):
                 client.quit()  # the mail was accepted, so an error here must not send it again
 

@@ -116,7 +116,7 @@ def compose(delivery: Delivery, rule: NotificationRule) -> Notification:
 
 
 def _command(delivery: Delivery) -> str:
-    """Return the command to type next."""
+    """Return the command that the message advises its reader to type."""
     if delivery.occasion is Occasion.BUDGET:
         return "tfcluster hours"
     if delivery.occasion is Occasion.SCHEDULE_PAUSED:
@@ -173,7 +173,7 @@ def webhook_request(message: Notification, webhook: Webhook, now: float) -> Webh
         case WebhookFormat.WECOM:
             most = MOST_BYTES[WebhookFormat.WECOM]
             while most > 0 and len(_unmentioned(text).encode()) > MOST_BYTES[WebhookFormat.WECOM]:
-                most -= 32  # `most` does not count the invisible spaces
+                most -= 32  # leaves space for the invisible spaces that `_unmentioned` inserts
                 text = message.text(most)
             cut = _unmentioned(text).encode()[: MOST_BYTES[WebhookFormat.WECOM]]
             body = {"msgtype": "text", "text": {"content": cut.decode(errors="ignore")}}

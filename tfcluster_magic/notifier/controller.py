@@ -50,13 +50,15 @@ from ..spec import API_VERSION, KIND, Metadata, Spec, TFCluster, resource_form
 
 SCHEDULES = "tfclusterschedules"
 LONGEST_SLEEP = 60.0
-"""Seconds after which the time is checked again and the hours of running tasks are counted."""
+"""Maximum seconds between two turns of a namespace with pending work, because the system clock may
+be set, and because each turn counts the hours of running tasks.
+"""
 AGAIN = 0.05
-"""Seconds until a turn is repeated if somebody else wrote the Secret during the turn."""
+"""Seconds until a turn is repeated if another client wrote the Secret during the turn."""
 PACE = 0.5
 """Seconds between the starts of two attempts of one namespace."""
 MOST_SENDING, MOST_OF_ONE = 100, 4
-"""Maximum attempts at the same time: of all namespaces, and of one."""
+"""Maximum attempts to send that are in progress at the same time: of all namespaces, and of one."""
 END_SECONDS = 25.0
 """Maximum seconds for which attempts in progress may continue after the notifier is asked to end.
 An attempt takes at most 20 seconds.
@@ -70,7 +72,7 @@ log = logging.getLogger(__name__)
 
 
 class SecretConflict(Exception):
-    """Somebody else wrote the Secret; the cached copy is outdated."""
+    """Another client wrote the Secret, so the cached copy is outdated."""
 
 
 # -- caches ----------------------------------------------------------------------------------------
@@ -117,7 +119,7 @@ def _record_of(head: Object) -> str:
 
 def trim_schedule(found: Object) -> Object:
     """Return only the pause in a schedule's status and its newest due times that were not launched.
-    The pause in the spec is not used, because it has no time.
+    The spec also says that a schedule is paused, but not since when, so it is not used.
     """
     head = found["metadata"]
     kept: Object = {
@@ -227,7 +229,7 @@ class NotifierCaches(InformerGroup):
 
 
 class Senders:
-    """The threads that send messages, a bounded number of them.
+    """The threads that send messages; their number is limited.
 
     Args:
         policy: the allowed receivers.
@@ -297,13 +299,15 @@ class Outbox:
     progress.
     """
     began: float = float("-inf")
-    """When the last attempt began (monotonic)."""
+    """The monotonic time at which the last attempt to send began."""
     own: Object | None = None
-    """The Secret after our last write, until the cache has it."""
+    """The Secret as our last write left it; None once the cache has this state."""
     refused: dict[str, str] = field(default_factory=dict)
-    """The last text for the annotation of each run, written or refused, by the run's uid."""
+    """By the uid of a run: the text that was last sent for its annotation, whether the API accepted
+    or refused it. The same text is not sent again.
+    """
     problem: str = ""
-    """The logged reason why the Secret cannot be read."""
+    """The reason why the Secret cannot be read, which is logged once; empty if it can be read."""
 
 
 class Notifier:
@@ -312,7 +316,7 @@ class Notifier:
     Args:
         api: the connection.
         namespace: the namespace to serve; empty for all.
-        leads: whether this process may act.
+        leads: returns whether this process is the leader, which alone may act.
         policy: the allowed receivers.
         now: returns the time.
         speed: seconds of `now` in a real second; tests use a faster clock.
@@ -407,7 +411,7 @@ class Notifier:
 
         Raises:
             ApiError: the API does not answer; repeat the turn.
-            SecretConflict: somebody else wrote the Secret during the turn.
+            SecretConflict: another client wrote the Secret during the turn.
         """
         with self._lock:
             box = self._outboxes.setdefault(namespace, Outbox())
@@ -426,7 +430,7 @@ class Notifier:
             if str(error) != box.problem:
                 log.warning("%s: %s", namespace, error)
             box.problem = str(error)
-            self._forget(box, results)  # the deliveries of these results cannot be read
+            self._forget(box, results)  # the results cannot be written to an unreadable Secret
             return None
         box.problem = ""
         now = self._now()
@@ -566,8 +570,9 @@ class Notifier:
         kept: Deliveries,
         now: float,
     ) -> float | None:
-        """Return the seconds until an attempt is due, a run has been queued for the time of a rule,
-        or hours are counted again. The end of an attempt causes a turn, too, and is not included.
+        """Return the seconds until the next turn: until an attempt to send is due, a rule has to
+        report that a run is still queued, or hours are counted again. The end of an attempt in
+        progress causes a turn by itself, so it is not included.
         """
         times = [
             at
@@ -611,7 +616,7 @@ class Notifier:
             except ApiError as error:
                 if not error.gone:
                     log.warning("%s/%s: not recorded: %s", namespace, name, error.message)
-            # Remember the text of a successful write, too, until the annotation reaches the cache.
+            # Also after a success: the annotation in the cache is still the old one for a while.
             box.refused[uid] = text
 
 

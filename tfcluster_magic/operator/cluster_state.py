@@ -42,7 +42,7 @@ class ClusterCaches(InformerGroup):
     Args:
         api: the connection.
         namespace: the namespace to watch; empty for all.
-        wake: called with each run that a change belongs to.
+        wake: called, after each change of an object, with the run to which the object belongs.
     """
 
     def __init__(self, api: Api, namespace: str, wake: Callable[[Key], None]) -> None:
@@ -130,7 +130,9 @@ class ClusterCaches(InformerGroup):
 
 
 REFUSED = "refused"
-"""Key of a cached record that is invalid; its value is the reason, as a message."""
+"""The key under which the cache keeps, in an invalid record, the message that says why the record
+is refused.
+"""
 _LONGEST_REFUSAL = 4000
 """Maximum characters of a refusal. Only the first problems of a longer refusal are kept, because a
 record can have thousands of problems.
@@ -138,8 +140,9 @@ record can have thousands of problems.
 
 
 def trim_run(found: Object, known: Object | None = None) -> Object:
-    """Return a record without the texts that turns do not read. A new record is validated before
-    its texts are removed. `known` is the record's previous state in the cache.
+    """Return a record for the cache, without the fields that the operator's turns do not read, such
+    as the program, arguments and environment. A new record is validated before these are removed.
+    `known` is the record's previous state in the cache.
     """
     kept = decoding.trim_tfcluster(found)
     is_new, by_hand = not found.get("status"), _is_program_text(kept["spec"], found)
@@ -173,8 +176,8 @@ def _short_refusal(error: InvalidRequest) -> Clause:
 
 
 def _has_same_spec(found: Object, known: Object) -> bool:
-    """Return whether the cached record `known` is valid, has the uid and generation of `found`, and
-    still contains its program.
+    """Return whether the cached record `known` has the same spec as `found`, by uid and generation,
+    is valid, and has a program in the cache.
     """
     head, other = found["metadata"], known["metadata"]
     same = all(head.get(key) == other.get(key) for key in ("uid", "generation"))

@@ -2,11 +2,11 @@
 
 Each user's namespace has one ledger object in the operator's own namespace. A run is recorded soon
 after it takes resources, and again when it ends or its record is deleted. Each of these events is
-recorded once, even if the operator restarts in between. The entry of a run has the run's number,
-which no later run of that name gets. A pass over the caches every two seconds records the runs,
-independently of the turns of runs. Budgets also count hours that are not written yet. If a run is
-deleted while no operator is running, its hours count up to the last action of an operator, and only
-if the run was LEDGER_DELAY old at that time.
+recorded once, even if the operator restarts in between. The ledger also keeps the highest run
+number of each name, so that no later run gets the number of a deleted run. A pass over the caches
+every two seconds records the runs, independently of the turns of runs. Budgets also count hours
+that are not written yet. If a run is deleted while no operator is running, its hours count up to
+the last action of an operator, and only if the run was LEDGER_DELAY old at that time.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ LEDGER_PERIOD = 2.0
 """Seconds between two passes."""
 WRITES_A_SECOND = 50.0
 LEDGER_DELAY = 30.0
-"""Seconds after which an active run is recorded. The delay spreads the writes of many launches at
-once, and a short run costs one write instead of two.
+"""Seconds between the first time that a pass sees a run use resources and the recording of its
+start. The delay spreads the writes of many launches at once, and a run that ends earlier costs one
+write instead of two.
 """
 
 log = logging.getLogger(__name__)
@@ -43,14 +44,18 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class NamespaceLedger:
-    """The stored ledger of one namespace; `open` has the runs that the ledger lacks."""
+    """The stored ledger of one namespace, as last read or written (`kept`). `open` has the runs
+    whose hours are not in the ledger yet.
+    """
 
     user: str = ""
     kept: Ledger = field(default_factory=Ledger)
     version: str = ""
     open: dict[str, AccountedRun] = field(default_factory=dict)
     text: tuple[Ledger, HoursAccount, str] | None = None
-    """The text published last (the third value), after the two values from which it was made."""
+    """The ledger and the account from which the text in the published options was made last, and
+    this text.
+    """
 
 
 class Accountant(BackgroundThread):
@@ -62,7 +67,7 @@ class Accountant(BackgroundThread):
         home: the operator's own namespace.
         caches: the runs.
         cluster_state: the namespaces, with their user and budget.
-        leads: whether this process may write.
+        leads: returns whether this process is the leader, which alone may write.
         unwatched: returns for how many seconds no operator acted before this one.
     """
 
@@ -176,7 +181,7 @@ class Accountant(BackgroundThread):
             log.error("%s cannot be read: %s", found["metadata"]["name"], error)
             return
         if self._namespace not in ("", namespace):
-            return  # the ledger is written by another operator
+            return  # this operator serves another namespace
         book = self._books.setdefault(namespace, NamespaceLedger())
         book.user, book.kept = user, kept
         book.version = str(found["metadata"]["resourceVersion"])
@@ -210,8 +215,8 @@ class Accountant(BackgroundThread):
                 self._forget_numbers(namespace, told)
 
     def _forget_numbers(self, namespace: str, noted: Sequence[tuple[str, int]]) -> None:
-        """Forget the numbers that the ledger has now, because a tenant may delete runs of many
-        names.
+        """Forget the run numbers of deleted runs that are now in the ledger. Otherwise the memory
+        grows without limit, because a tenant may delete runs of many names.
         """
         known = self._numbers.get(namespace, {})
         for cluster, number in noted:

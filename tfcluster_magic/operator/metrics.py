@@ -1,8 +1,9 @@
 """The Prometheus metrics of the operator and its runs.
 
 The number of series does not grow with users or runs: labels are phases, reasons, task types and
-kinds of objects. Durations in the life of a run are observed once, when the status that shows the
-end of the duration is written. Gauges are computed from the caches when Prometheus asks. Ref:
+kinds of objects. A duration in the life of a run, such as the time in the queue, is observed once:
+when the operator writes the status in which the duration has ended. Gauges are computed from the
+caches when Prometheus asks. Ref:
 https://prometheus.io/docs/practices/naming/
 """
 
@@ -46,7 +47,7 @@ NUMBERS = {
     "network_policies_enforced": "1 where NetworkPolicies were found to be enforced.",
     "queue_oldest_seconds": "Age of the run that has been queued for longest.",
 }
-"""The help text of each number."""
+"""The help texts of the counters and gauges, by name."""
 PATIENCE = 60.0
 """A running pod counts as overdue this many seconds after its deadline."""
 
@@ -126,7 +127,7 @@ class StateCollector(Collector):
 
     Args:
         caches: runs and pods.
-        informers: the caches whose last update is reported, by kind of object.
+        informers: the caches of objects; the time of the last update of each is a metric.
         numbers: counters (`…_total`) and gauges by name.
     """
 

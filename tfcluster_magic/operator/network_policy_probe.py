@@ -38,13 +38,13 @@ log = logging.getLogger(__name__)
 
 
 class EnforcementCheck(BackgroundThread):
-    """A thread that runs the check at its start and again from time to time.
+    """A thread that runs the check when it starts, and then repeatedly (see `AGAIN`).
 
     Args:
         api: the connection.
         namespace: the operator's own namespace, where the pods run.
         image: the image of the pods if this process does not run in a pod; the image needs python3.
-        leads: whether this process may act.
+        leads: returns whether this process is the leader, which alone may act.
         pool: `nodeSelector` and `tolerations` of the pods, the same as for tasks.
     """
 
@@ -196,7 +196,8 @@ every = [socket.create_server(("", port)) for port in ({ALLOWED}, {DENIED})]
 time.sleep({DEADLINE})
 """
 
-# Nodes apply a policy a moment after the pods start, so only a stable answer counts.
+# The client's program. Nodes apply a policy a moment after the pods start, so the program tries
+# again until the result stays the same.
 _TRY = f"""
 import socket, sys, time
 

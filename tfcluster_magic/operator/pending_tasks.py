@@ -1,10 +1,11 @@
 """Diagnosis of tasks that are not up, and of running tasks that do nothing.
 
-The diagnosis reads events and logs, which caches of pods and Jobs do not contain, and caches the
-answers. 600 pods that wait for the same thing cost one request and are examined every three
-seconds. All runs together make a few requests a second, and an API server that does not answer gets
-no requests for a while. Answers are dropped when no run needs them. This module does not watch
-events and takes no decisions; `kube.status.waiting_reasons` interprets the answers.
+The diagnosis reads events and logs, which the caches of pods and Jobs do not contain. The answers
+are cached, too. Many pods that wait for the same thing, such as a claim, cost one request; 600 pods
+are examined every three seconds. All runs together make a few requests a second, and an API server
+that does not answer gets no requests for a while. Answers are dropped when no run needs them. This
+module does not watch events and takes no decisions; `kube.status.waiting_reasons` interprets the
+answers.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ READ_AGAIN = 1.0
 YOUNG = 120.0
 READ_AGAIN_LATER = 10.0
 REST = 10.0
-"""Seconds without reads after a read without an answer."""
+"""Seconds without any read after the API server did not answer a read."""
 FEW, PODS_A_SECOND = 20, 200.0
 """A run with more than FEW pods is diagnosed only as often as PODS_A_SECOND allows: a run of 600
 pods every three seconds, even if its pods change more often.
@@ -87,8 +88,8 @@ class PodGroupEvents:
 
 @dataclass
 class _Answer:
-    """An answer (`found`), the time at which it was read, and the time since which it has not
-    changed.
+    """The answer of the API to a question (`found`), the time at which it was read (`at`), and the
+    time since which it has not changed (`since`).
     """
 
     since: float
@@ -98,8 +99,8 @@ class _Answer:
 
 @dataclass
 class _RunAnswers:
-    """The answers for one run, by question; `uid` distinguishes the run from an earlier run of its
-    name.
+    """The answers about one run, by question, such as the events of a pod. `uid` distinguishes the
+    run from an earlier run of its name.
     """
 
     uid: str
@@ -129,8 +130,8 @@ class PendingTaskDiagnosis:
     """Explains why tasks are not up, and finds running tasks that do nothing.
 
     Args:
-        api: the connection for the few reads.
-        caches: the nodes.
+        api: the connection, for reading events and logs.
+        caches: the cached nodes.
         free: returns the free resources of each node; None if unknown.
         clock: monotonic seconds, for pauses.
         now: seconds since the epoch.
@@ -210,11 +211,11 @@ class PendingTaskDiagnosis:
         return self._odd.get(key, {})
 
     def quiet(self, run: ObservedRun, tasks: Iterable[str], pause: float) -> dict[str, Quiet]:
-        """Return the quiet periods of those `tasks` that do nothing, by task, for the logs that
-        were read.
+        """Return the quiet periods of those `tasks` that do nothing according to their logs, by
+        task. Tasks whose log has not been read are left out.
 
-        A log is read again after `pause` seconds. If one task works, the run works, so no further
-        log is read.
+        A log is read again after `pause` seconds. If one log shows that its task works, no further
+        log is read, because then the run is not stalled.
         """
         head, clock = run.cluster.metadata, self._clock()
         known = self._quiets.get((head.owner, head.name))
@@ -228,8 +229,8 @@ class PendingTaskDiagnosis:
         never = (float("-inf"), None)
         due = [m for m in asked.values() if clock - known.read.get(m["uid"], never)[0] >= pause]
         fresh = [known.read[m["uid"]][1] for m in asked.values() if m not in due]
-        # First come the tasks that worked when their log was read last, then tasks by the time of
-        # the last read.
+        # Read first the logs of tasks that worked at the last read, because they probably work
+        # still; then the logs that were not read for the longest time.
         worked = {uid for uid, (_at, quiet) in known.read.items() if quiet is None}
         due.sort(key=lambda m: (m["uid"] not in worked, known.read.get(m["uid"], never)[0]))
         for pod in due if None not in fresh else ():
@@ -312,8 +313,8 @@ class PendingTaskDiagnosis:
         known.answers[question] = _Answer(since, self._clock(), found)
 
     def _round(self) -> float:
-        """Return the seconds in which all known questions can be asked again at half of the allowed
-        rate. The other half is left for new questions.
+        """Return the seconds that it takes to ask all known questions again at half of the allowed
+        rate; the other half is left for new questions. Return 0 for few questions.
         """
         asked = sum(len(known.answers) for known in list(self._known.values()))
         return 2 * asked / READS_A_SECOND if asked > READS_A_SECOND else 0.0

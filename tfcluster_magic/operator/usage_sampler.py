@@ -1,9 +1,9 @@
 """CPU usage of runs from `metrics.k8s.io`, if the cluster has it.
 
 The metrics of our pods are listed once a minute; a cluster without metrics is asked every ten
-minutes. Requested cores are summed only while usage is measured, so that "not measured" differs
-from "not used". Sums are kept only in memory, so after a restart of the operator only the rest of a
-run is measured.
+minutes. The requested cores of a pod are summed only for the time in which its usage is measured,
+so that time without measurements does not count as time in which nothing was used. Sums are kept
+only in memory, so after a restart of the operator only the rest of a run is measured.
 Ref: https://kubernetes.io/docs/tasks/debug/debug-cluster/resource-metrics-pipeline/
 """
 
@@ -36,7 +36,7 @@ class UsageSampler(BackgroundThread):
         api: the connection.
         namespace: the namespace of the pods; empty for all.
         caches: the pods, with their requests.
-        leads: whether this process may act.
+        leads: returns whether this process is the leader, which alone may act.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ CELL_COLUMNS = 32
 
 
 class RowGroup(enum.Enum):
-    """The subject of a row."""
+    """The part of the table to which a row belongs."""
 
     RUN = "run"
     ARGUMENTS = "arguments"
@@ -120,7 +120,8 @@ def _program(cluster: TFCluster) -> dict[str, str]:
 
 
 def argument_values(arguments: Sequence[str]) -> dict[str, str]:
-    """Return a program's arguments as text by flag. All arguments without a flag share one key.
+    """Return the values of a program's arguments as text, by flag. All arguments without a flag are
+    in one entry, "Other arguments".
 
     A flag takes the next word unless that word is a flag too. Values of a repeated flag are joined.
     """
@@ -141,7 +142,7 @@ def argument_values(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def _is_flag(word: str) -> bool:
-    return re.match(r"-[^\d.\s]", word) is not None  # -0.5 is a value
+    return re.match(r"-[^\d.\s]", word) is not None  # a number such as -0.5 is no flag
 
 
 def _options(specs: Sequence[Spec]) -> list[dict[str, str]]:

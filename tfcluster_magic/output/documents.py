@@ -48,7 +48,7 @@ def json_text(data: object) -> str:
 
 
 def to_yaml(data: object) -> str:
-    """Return JSON-like data as YAML in its own order."""
+    """Return JSON-like data as YAML; keys stay in their order."""
     import yaml
 
     class Dumper(yaml.SafeDumper):

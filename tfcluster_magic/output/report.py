@@ -1,6 +1,6 @@
 """Reports of a run as text: after a launch, in `status` and in `list`.
 
-`run_card` has the forms of a run for a page.
+The module `run_card` formats a run as JSON and HTML for pages.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ LEAST_HOURS = 0.01
 
 
 def replica_summary(cluster: TFCluster, mode: str = "") -> str:
-    """Return the mode and tasks of a run: `between-graph · 2 workers, 1 ps`. `mode` is shown
-    instead of the mode's name in the options.
+    """Return the mode and tasks of a run: `between-graph · 2 workers, 1 ps`. If `mode` is not
+    empty, it is shown in place of `between-graph` or `in-graph`.
     """
     counts = cluster.spec.replicas.counts
     parts = [task_count(t, n) for t, n in counts.items()]
@@ -79,7 +79,7 @@ def _entry(label: str, value: str) -> str:
 
 
 def _label(key: str, columns: int = 0) -> str:
-    """Return the label of one of a run's folders: `output`, `logs`."""
+    """Return the translated label of a folder of a run: of `output` or `logs`."""
     return pad({"output": _("output"), "logs": _("logs")}.get(key, key), columns)
 
 
@@ -142,8 +142,8 @@ def status(
     now: float | None = None,
     most: int | None = None,
 ) -> str:
-    """Return all facts about one run; `notes` are lines that are not in the record, such as
-    progress or silence.
+    """Return all facts about one run. `notes` are lines about facts that are not in the record,
+    such as the progress, or tasks that print nothing.
     """
     now = time.time() if now is None else now
     state = cluster.status
@@ -174,7 +174,7 @@ def status(
 
 
 def _advised(cluster: TFCluster) -> Sequence[AdvisedOption]:
-    """Return what usage advice changed in a run of a schedule."""
+    """Return the options of a schedule's run that were changed by advice on its earlier runs."""
     scheduled = cluster.metadata.scheduled
     return (scheduled.advised or ()) if scheduled is not None else ()
 

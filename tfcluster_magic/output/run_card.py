@@ -144,7 +144,7 @@ def _without_files(cluster: TFCluster, whole: bool) -> TFCluster:
     return replace(cluster, spec=spec, status=status)
 
 
-# HTML of a run in a notebook. All strings are escaped except the fixed ones.
+# HTML of a run in a notebook. All strings are escaped, except constants of this module.
 
 # The colours of the card in JupyterLab follow the theme, with fallbacks for a white page.
 _WAITING = "var(--jp-warn-color1, #b26a00)"
@@ -214,7 +214,7 @@ def _sentence(text: str) -> str:
 
 
 def _as_of(at: float) -> str:
-    """Return `as of 2026-11-26 22:41 +0800`; the zone is for readers elsewhere."""
+    """Return `as of 2026-11-26 22:41 +0800`; readers in other time zones need the zone."""
     when = time.strftime("%Y-%m-%d %H:%M %z", time.localtime(at))
     return _("as of {at}").format(at=when)
 
@@ -284,8 +284,8 @@ def run_bundle(
     away: str = "",
     used: Sequence[TypeUsage] = (),
 ) -> dict[str, Any]:
-    """Return the bundle of `cluster`. `text` replaces its plain text; `notes` are further facts,
-    and `used` is the usage of the tasks of an ended run.
+    """Return the MIME bundle of a run. `text` replaces its plain text; `notes` are lines with
+    further facts, and `used` is the usage of the tasks of an ended run.
     """
     now = time.time()
     beside = note_lines(progress, notes, succeeded=cluster.status.phase is Phase.SUCCEEDED)
@@ -302,8 +302,8 @@ def run_bundle(
 
 
 def _kept_text(cluster: TFCluster, notes: Sequence[str], at: float) -> str:
-    """Return the text of a run for a stored notebook: its time, and the last lines of a failed
-    task.
+    """Return the text of a run for a stored notebook. It says at what time its facts were read, and
+    has the last lines of a failed task.
     """
     beside = [f"{task_words(cluster)} · {_as_of(at)}", *map(one_line, notes)]
     if printed := last_lines(cluster):
@@ -313,8 +313,8 @@ def _kept_text(cluster: TFCluster, notes: Sequence[str], at: float) -> str:
 
 
 def followed_bundle(cluster: TFCluster, tasks: Sequence[str], *, ended: bool) -> dict[str, Any]:
-    """Return the bundle above the lines of a run that a cell follows. `ended` says whether all
-    lines have arrived.
+    """Return the MIME bundle of the heading that a cell shows above the log lines of a run that it
+    follows. `ended` says whether all lines have arrived.
 
     When a page is opened again, the extension shows further lines unless `ended` is true.
     """
@@ -341,7 +341,7 @@ def followed_bundle(cluster: TFCluster, tasks: Sequence[str], *, ended: bool) ->
 
 
 def board_bundle(url: str, what: str, runs: Sequence[str]) -> dict[str, Any]:
-    """Return the bundle of a TensorBoard at `url` for these runs; an empty list means all runs. The
+    """Return the MIME bundle of a TensorBoard at `url` for these runs (all if empty). The
     extension opens a tab through the server, because `url` works only on this machine.
     """
     return {

@@ -35,7 +35,7 @@ COLOURS: dict[Phase | TaskState, str] = {
 
 
 FAILING = "Failing"
-"""The word for a phase while the cause of a failure is not settled yet."""
+"""The word that is shown in place of the phase while the cause of a failure is not known yet."""
 
 
 def is_failing(status: Status) -> bool:
@@ -48,11 +48,11 @@ _READABLE = {"red": 160, "green": 28, "yellow": 130, "cyan": 30}
 
 
 class Paint:
-    """Paint words in colours; with colours off, words stay unchanged.
+    """A painter of words in colours; without colours, it returns words unchanged.
 
     Args:
-        enabled: whether there are colours.
-        in_terminal: whether a terminal shows the words, not the output of a cell.
+        enabled: whether to use colours.
+        in_terminal: true if the words are shown in a terminal, false for the output of a cell.
     """
 
     def __init__(self, enabled: bool, *, in_terminal: bool = False) -> None:
@@ -67,8 +67,8 @@ class Paint:
         """Return `text` bold, in a shade of `colour` that is readable on white and on black. The
         colour `dim` is used as it is, and not bold.
 
-        JupyterLab's theme shows a bold colour in a darker shade. A terminal shows it in a paler
-        shade, so for a terminal the shade is chosen here.
+        The output of a cell needs no shade, because JupyterLab shows a bold colour in a darker
+        shade. A terminal shows it in a paler one, so a shade of `_READABLE` replaces it.
         """
         if not self.enabled or colour == "dim":
             return self(text, colour)
@@ -185,8 +185,8 @@ def task_names(cluster: TFCluster) -> list[str]:
 
 
 def printed_at(line: LogLine) -> str:
-    """Return the local time of a line as its prefix; spaces of the same width if the time is
-    unknown.
+    """Return the local time at which a line was printed, as a prefix of the line. If the time is
+    unknown, return spaces of the same width.
     """
     if line.at is None:
         return " " * len("2026-01-31 10:00:00.000 ")
@@ -198,7 +198,8 @@ class Prefixer:
     """A formatter that turns the `LogLine`s of one run into lines of one stream.
 
     Args:
-        tasks: the tasks of the run; the longest name sets the width, their order the colours.
+        tasks: the tasks of the run. The longest name sets the width of the prefix, and the order of
+            the tasks sets their colours.
         paint: whether to use colours.
         prefix: whether lines begin with their task's name. Without a prefix, lines are returned as
             printed, and the caller must clean them for a terminal.

@@ -26,7 +26,8 @@ def graphs_link(
     """Return the link to the graphs of a run from launch to end; None if there is no dashboard."""
     if not dashboard:
         return None
-    margin = 60.0  # Prometheus's samples may be 30 s or more apart
+    # Show a minute more on both sides, because Prometheus's samples may be 30 s or more apart.
+    margin = 60.0
     until = "now" if finished_at is None else f"{(finished_at + margin) * 1000:.0f}"
     return f"{dashboard}&var-run={name}&from={(created_at - margin) * 1000:.0f}&to={until}"
 
@@ -37,7 +38,9 @@ def _shown(task: TaskUsage, ended: bool) -> Rates | None:
 
 
 def in_order(usage: RunUsage, order: Order) -> list[TaskUsage]:
-    """Return the tasks, the one with the largest figure first; tasks without a figure come last."""
+    """Return the tasks, with the largest usage of the resource `order` first and tasks of unknown
+    usage last; for "task", in the order of their names.
+    """
     if order == "task":
         return list(usage.tasks)
     key = _KEYS[order]

@@ -67,7 +67,8 @@ def snapshot(
     Args:
         source: the source as the user wrote it, relative to `cwd`.
         arguments: arguments of the program.
-        workspace: folder that tasks also see, in which a large snapshot is stored.
+        workspace: folder in which a snapshot is stored if it is too large for the record; tasks see
+            this folder, too.
         cwd: the user's current folder, in which a `.py` file runs.
         sha256: checksum of the file behind a URL.
         limit_bytes: maximum bytes of all files together.
@@ -75,7 +76,8 @@ def snapshot(
             `limit_bytes` if None.
         timeout: seconds for a download.
         python: path of the interpreter for the program, if not this process's own.
-        taken_bytes: bytes that environment variables take from the record's space for programs.
+        taken_bytes: bytes of the environment variables, for which the record has to have space
+            besides the program.
         entry: the file that starts a folder; by default the first of `sources.ENTRIES`.
 
     Returns:
@@ -152,7 +154,9 @@ def find_out(program: Program, workspace: Path) -> Findings:
 
 
 _found: dict[tuple[str, str], Findings] = {}
-"""Findings by checksum and entry, because a form inspects the same program at each keystroke."""
+"""Cached findings by checksum and entry, because the launch form inspects the same program at each
+keystroke.
+"""
 _MOST_FOUND = 16
 
 
@@ -207,8 +211,8 @@ _NAMES_BYTES = 4 * 1024
 
 
 def _room_beside(most: int | None, arguments: Sequence[str], taken_bytes: int) -> int | None:
-    """Return the maximum bytes of a file together with the small files in its folder, if `most`
-    bytes fit in the record.
+    """Return the maximum bytes of a file together with the small files in its folder, such that the
+    program fits in `most` bytes of the record together with its arguments and names.
     """
     if most is None:
         return None

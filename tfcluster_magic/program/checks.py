@@ -102,11 +102,11 @@ def undefined_names(path: str, file: File) -> str | None:
     checker.builtin_vars -= {"display", "get_ipython"}
     found: dict[str, int] = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the checker's warnings about quoted annotations
+        warnings.simplefilter("ignore")  # pyflakes parses quoted annotations, which may warn
         module = parse_python(file.content)
         try:
             seen = retry_parsing(lambda: checker.Checker(module, filename=path).messages)
-        except RecursionError:  # too deeply nested for the checker, though not for Python
+        except RecursionError:  # nested too deeply for pyflakes, though not for Python
             return None
     for message in seen:
         if isinstance(message, messages.UndefinedName):
@@ -137,7 +137,7 @@ def missing_modules(
     `python` is the path of the interpreter that the tasks run with; None means this process's own.
     """
     if closure.moves_path:
-        return []  # the program itself sets where its modules come from
+        return []  # the program changes sys.path, so modules may be anywhere
     stems = {part.removesuffix(".py") for path in tree for part in path.split("/")}
     outside = sorted(set(closure.missing).difference(stems, sys.builtin_module_names))
     if python is None or python == sys.executable:
@@ -177,8 +177,8 @@ def _is_installed(name: str, cwd: Path) -> bool:
     """Return whether this interpreter finds `name` outside of its working directory."""
     if name in sys.stdlib_module_names:
         return True
-    # A task starts in another folder, so it does not find modules that are found here by '' or the
-    # working directory at the head of sys.path.
+    # Leave out '' and the working directory at the head of sys.path: a task starts in another
+    # folder, so it does not find the modules that these entries find here.
     mine = {"", str(cwd)}
     if given := os.environ.get("PYTHONPATH"):
         mine -= set(given.split(os.pathsep))

@@ -2,8 +2,9 @@
 
 A program needs a parameter server if it places variables on a parameter server, a chief if nothing
 trains without a chief, and an evaluator if it has code for evaluators. Only code that runs when the
-program is started counts, and a program that sets up its own cluster needs nothing. Another module
-decides how many tasks a launch gets; the user may override that.
+program is started counts, and a program that sets up its own cluster needs nothing. This module
+only finds the needs. The planning of a launch turns them into numbers of tasks, unless the user
+sets these.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Findings:
         flags: the program's flags, both passed and left out.
         wanted: for each type that the program needs besides workers, the line that shows the need.
         replaces_tf_config: file and line that overwrite TF_CONFIG, if any.
-        unclear: a line that uses a strategy with parameter servers, if the program has several
-            strategies.
+        unclear: a line that uses a strategy with parameter servers, if the program also has one
+            without them.
         collective: a line that uses a strategy without parameter servers, in a program that needs
             no parameter servers.
     """
@@ -86,7 +87,9 @@ _INDEX_WORDS = re.compile(r"index|task_id|\bid\b|rank|chief", re.IGNORECASE)
 
 
 class _Uses:
-    """The uses of TensorFlow's cluster in a program's running code."""
+    """The places in a program's running code that concern the tasks of a cluster, such as the names
+    of strategies, tests of the task type, and accesses to TF_CONFIG.
+    """
 
     def __init__(self, code: RunningCode, flags: Sequence[Flag]) -> None:
         self.code = code
@@ -106,8 +109,9 @@ class _Uses:
 
     @property
     def replaces_tf_config(self) -> tuple[str, int] | None:
-        """The file and line that write TF_CONFIG without reading it first; None if there is none,
-        or if address flags are passed.
+        """The file and line that set TF_CONFIG before reading it, so that the program replaces the
+        addresses of the launch. None if there is none, or if the program gets the addresses by
+        flags.
         """
         if "worker_hosts" in self.flags or "ps_hosts" in self.flags:
             return None
@@ -126,8 +130,9 @@ class _Uses:
         return next((self.names[n] for n in _COLLECTIVE if n in self.names), None)
 
     def wanted(self) -> tuple[dict[TaskType, Evidence], Evidence | None]:
-        """Return the task types that the program needs besides workers, and, if the need is
-        unclear, the line that makes it unclear.
+        """Return the task types that the program needs besides workers, each with the line that
+        shows the need. If the program has strategies both with and without parameter servers,
+        the need is unclear: then also return the line that uses the one with parameter servers.
         """
         alone = self.serves_alone and not (self.flags or self.reads_tf_config)
         if alone or self.replaces_tf_config:
@@ -200,7 +205,7 @@ class _Uses:
         if not isinstance(node.ctx, ast.Load):
             return
         meaning = self.code.meaning(path, node)
-        # the name was not imported
+        # a name that was not imported, so it belongs to the program itself
         own = isinstance(node, ast.Name) and "." not in meaning
         last = node.attr if isinstance(node, ast.Attribute) else meaning.rpartition(".")[2]
         estimator = meaning.endswith("estimator.train_and_evaluate")
@@ -221,7 +226,7 @@ class _Uses:
                 if zero:
                     self.first_worker_leads |= bool(_INDEX_WORDS.search(text))
                 elif isinstance(op, (ast.In, ast.NotIn)) and _CLUSTER_WORDS.search(text):
-                    self.optional |= _type_names(said)  # `"chief" in cluster_spec`
+                    self.optional |= _type_names(said)  # such as `"chief" in cluster_spec`
                 elif _TASK_WORDS.search(text):
                     for name in _type_names(said):
                         found = Evidence("AsksType", path, node.lineno, name)
@@ -299,8 +304,8 @@ def _is_server(node: ast.AST) -> bool:
 
 
 def _passed_over(code: RunningCode) -> set[int]:
-    """Return the ids of nodes that are no evidence: code that writes TF_CONFIG only under a test of
-    TF_CONFIG, and the tests of branches that do nothing.
+    """Return the ids of syntax nodes that do not show what the program needs: accesses to the
+    environment inside an `if` that tests TF_CONFIG, and the tests of `if`s that do nothing.
     """
     found: set[int] = set()
     for _path, node in code.nodes():

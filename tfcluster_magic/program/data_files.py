@@ -43,7 +43,7 @@ _UNNAMED = (
     "*.swp",
     "*~",
 )
-"""Names of files that are copied only if the program names them."""
+"""Patterns of the files that are copied only if the program names them."""
 _LINK_OUT = mark("a link in its path leads out of the program's folder")
 _UNREADABLE = mark("it cannot be read, or a link in it leads out of the program's folder")
 _MANY_INSIDE = mark("a folder is copied only if it has at most {most} files")
@@ -89,9 +89,10 @@ def files_beside(
         root: the folder of the program.
         code: the program's files, in which names of data files are searched.
         tree: all files that are already copied.
-        limit_bytes: maximum bytes of the copied files, names included, as a record counts them.
+        limit_bytes: maximum bytes that the copied files and their names take in a record.
         source: the program as the user named it.
-        unnamed_bytes: like `limit_bytes`, for files that the program does not name.
+        unnamed_bytes: maximum bytes of all copied files up to which files that the program does
+            not name are copied; `limit_bytes` if None.
     """
     named = _mentions(root, code)
     sizes, left_out = _sizes_of_named(root, named, source)

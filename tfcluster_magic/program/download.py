@@ -120,7 +120,7 @@ def fetch(
         limit_bytes: maximum bytes to read.
         sha256: the expected SHA-256 of the downloaded bytes.
         timeout: seconds for the whole download.
-        silence: seconds without a byte.
+        silence: seconds without a byte after which the server counts as gone.
 
     Raises:
         InvalidRequest: the download failed; the error has the URL and the server's status.
@@ -176,9 +176,9 @@ def _read(url: str, limit_bytes: int, deadline: Deadline, silence: float) -> tup
             text = _("it has {size}, and {too_large}")
             raise program_refusal(url, text.format(size=format_size(length), too_large=too_large))
         content = bytearray()
-        while block := response.read1(
-            64 * 1024
-        ):  # returns the bytes that have arrived, so that a slow server is noticed
+        # `read1` returns the bytes that have arrived so far; `read` would wait for all 64 KiB,
+        # however slowly they arrive.
+        while block := response.read1(64 * 1024):
             content += block
             if len(content) > limit_bytes:
                 text = _("it is too large, {too_large}")
@@ -324,7 +324,7 @@ class _Https(urllib.request.HTTPSHandler):
 # An archive is never unpacked beyond the limit, whatever its headers say.
 
 ArchiveEntry = tuple[str, int, bool, IO[bytes]]
-"""Path, size as the archive states it, executable, and the content."""
+"""An entry's path, its size according to the archive, whether it is executable, and its content."""
 
 
 def unpack_archive(archive: bytes, *, source: object, limit_bytes: int) -> dict[str, File]:

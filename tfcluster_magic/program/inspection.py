@@ -28,7 +28,7 @@ SERVING_NAMES = frozenset(
         "ParameterServerStrategyV2",
         "MultiWorkerMirroredStrategy",
         "CollectiveAllReduceStrategy",
-        "train_and_evaluate",  # used with estimators, in images with TensorFlow 2.15 or older
+        "train_and_evaluate",  # of estimators, which TensorFlow has up to 2.15
     }
 )
 """Names that make a task listen on its own port if the cluster has more than one task."""
@@ -36,8 +36,8 @@ _OWNERS = {
     "Server": frozenset({"train", "distribute", "server_lib"}),
     "train_and_evaluate": frozenset({"estimator"}),
 }
-"""Programs also use these names for their own functions. So a name counts only as an attribute of
-one of these modules, or as an import from one of them.
+"""Modules by name. Programs also use these names for functions of their own, so such a name counts
+only as an attribute of one of these modules, or as an import from one of them.
 """
 
 
@@ -187,7 +187,7 @@ class ImportClosure:
 
     `files` has single files by path, `packages` folders to copy whole, and `missing` the file and
     line of the import of each top-level module that was not found. `moves_path` says whether the
-    program changes the folders that it imports from.
+    program may change where Python finds modules, for example by `sys.path`.
     """
 
     files: dict[str, File] = field(default_factory=dict)
@@ -219,7 +219,8 @@ def import_closure(folder: ImportRoot, entry: str, entry_file: File | None = Non
     used as the content of `entry`.
     """
     found = ImportClosure()
-    # Files that surely run come first, so that a file in both queues counts as sure.
+    # The first queue has the files that surely run, the second those that may run. The first is
+    # emptied first, so that a file in both queues counts as one that surely runs.
     pending: tuple[deque[tuple[str, str]], ...] = (deque(), deque())
     pending[0].append((entry, posixpath.dirname(entry)))
     while pending[0] or pending[1]:
@@ -320,9 +321,9 @@ def _catches_import(handler: ast.ExceptHandler) -> bool:
     return any(isinstance(e, ast.Name) and e.id in _ANY_FAILURE for e in elements)
 
 
-# Syntax trees, on every Python that runs here. Parsing should fail only because of the text. But
-# Python before 3.11.8 and 3.12.2 has a single counter of tree depth for the whole process. So a
-# second thread that parses, as a traceback does, makes the first thread fail with SystemError:
+# Parsing that works around a bug of Python. Before 3.11.8 and 3.12.2, Python has a single counter
+# of tree depth for the whole process. So when a second thread parses, for example to show a
+# traceback, the first one may fail with SystemError although its text is correct:
 # https://github.com/python/cpython/issues/106905
 
 _ATTEMPTS = 20

@@ -32,8 +32,8 @@ print({_MARK!r}, *filter(there, sys.argv[1:]))
 
 @dataclass
 class Modules:
-    """A Python's answer: which of the modules `asked` it `found`, or the `trouble` that prevents an
-    answer.
+    """The answer of a Python interpreter: the modules `asked` for, and those of them that it
+    `found`. `trouble` says why there is no answer; empty if there is one.
     """
 
     trouble: str = ""

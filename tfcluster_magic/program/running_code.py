@@ -20,8 +20,8 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _MOST_ALIASES = 16
-"""Maximum number of renamings to follow. The limit ends a circle of modules that import a name from
-each other.
+"""Maximum number of imports and assignments through which one name is followed. The limit ends
+circles, in which modules import a name from each other.
 """
 
 
@@ -65,7 +65,7 @@ class RunningCode:
                 self._walk(module, _running_nodes([definition], module.is_entry, whole=True))
 
     def nodes(self) -> Iterator[tuple[str, ast.AST]]:
-        """Return every node of the syntax trees that runs, with the path of its file."""
+        """Return every syntax node of the code that runs, with the path of its file."""
         return iter(self._nodes)
 
     def runs(self, definition: Definition) -> bool:
@@ -182,8 +182,8 @@ class RunningCode:
             name = self._first_name(module.path, left)
 
     def _file_of(self, root: str, name: str) -> tuple[_Module, str] | None:
-        """Return the file with the longest module name with which a full name begins, and the rest
-        of the full name.
+        """Return the file of the module in a full name such as `lab.model.build`, and the rest of
+        the name after the module. If several modules match, the longest counts.
         """
         parts = name.split(".")
         for folder in _roots(root):
@@ -215,7 +215,9 @@ def _roots(root: str) -> Sequence[str]:
 
 
 def _learn_names(module: _Module) -> None:
-    """Record the functions, classes, imports and plain renamings of a file, wherever they are."""
+    """Record the names that a file gives to functions, classes and imports, and those that it gives
+    by an assignment of another name, such as `flags = tf.app.flags`.
+    """
     top_level = list(_top_level(module.tree.body))
     for statement in top_level:
         if isinstance(statement, _DEFINITIONS):
@@ -251,7 +253,9 @@ def _top_level(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _imported_from(module: _Module, node: ast.ImportFrom) -> str:
-    """Return the full name of the module that `from … import` names, below the entry's folder."""
+    """Return the full name of the module that `from … import` names; a relative name is resolved to
+    its path below the folder from which `module` imports.
+    """
     if not node.level:
         return node.module or ""
     inside = posixpath.relpath(posixpath.dirname(module.path) or ".", module.root or ".")
@@ -271,8 +275,8 @@ def _dotted(node: ast.AST) -> str:
 def _running_nodes(
     roots: Sequence[ast.AST], is_entry: bool, whole: bool = False
 ) -> Iterator[ast.AST]:
-    """Yield the nodes below `roots` that run. In a function, only decorators and defaults run. If
-    `whole`, all code in functions runs, too.
+    """Yield the nodes below `roots` that run. When a function is defined, only its decorators and
+    defaults run. If `whole` is true, all code in functions counts as running.
     """
     pending: deque[ast.AST] = deque(roots)
     while pending:

@@ -145,8 +145,8 @@ def checksum_problems(program: Program | None) -> list[Problem]:
 
 
 def _checksum_of(kind: ProgramKind | None, tree: Tree) -> str:
-    """Return the checksum; for a program text written by hand, the checksum that `sha256sum`
-    prints.
+    """Return the checksum of a program's files. For a single text in the record, this is the
+    SHA-256 of the text, which users can compute with `sha256sum`.
     """
     if kind is ProgramKind.INLINE and len(tree) == 1:
         (file,) = tree.values()
@@ -159,9 +159,9 @@ INLINE_ENTRY = "program.py"
 
 
 def completed(program: Program | None) -> Program | None:
-    """Return a hand-written program with the fields that a snapshot also has: `kind` and `source`,
-    and for a program text also its file and checksum. A checksum that the program already has is
-    not compared here; `load` compares it.
+    """Return a program of a hand-written TFCluster with the fields that a snapshot has: `kind` and
+    `source`, and for a program text also its file and checksum. If the user wrote a checksum, it is
+    not compared here, but in `load`.
     """
     if program is None:
         return None
@@ -189,7 +189,7 @@ def completed(program: Program | None) -> Program | None:
         return replace(program, kind=kind, source=source)
     try:
         sha256 = _checksum_of(kind, _decode(program.files, program.executables))
-    except InvalidRequest:  # `load` reports it
+    except InvalidRequest:  # invalid base64, which `load` reports
         sha256 = ""
     return replace(program, kind=kind, source=source, sha256=sha256)
 
@@ -214,7 +214,7 @@ def written_program(program: Program) -> dict[str, Any]:
 
 def readable_program(program: Program) -> dict[str, Any]:
     """Return a program as a person would write it. A single text file is shown as text, without the
-    fields that tasks find out by themselves.
+    fields that can be derived from it, such as the checksum.
     """
     if program.by_hand:
         return written_program(program)
@@ -231,7 +231,9 @@ def readable_program(program: Program) -> dict[str, Any]:
 
 
 def _text_of(content: str) -> str | None:
-    """Return a file of the record as text; None if the resource may not hold the file as text."""
+    """Return a base64 file of the record as text. Return None if it is empty, too large, or binary,
+    so that a TFCluster could not have it as text.
+    """
     try:
         text = base64.b64decode(content).decode()
     except (binascii.Error, UnicodeDecodeError):
@@ -240,7 +242,9 @@ def _text_of(content: str) -> str | None:
 
 
 def unpinned_messages(program: Program | None) -> tuple[Message, ...]:
-    """Return the messages of a status about a program that is not a snapshot."""
+    """Return the message for a run's status that its program is not a snapshot, so that tasks that
+    start later may run something else. Return no message for a snapshot.
+    """
     if program is None or program.is_pinned:
         return ()
     return (Message("ProgramNotPinned", {"source": program.path or program.url or ""}),)
@@ -356,7 +360,7 @@ def _set_modes(folder: Path, mode: int) -> None:
 
 
 def _put_aside(folder: Path) -> None:
-    """Remove a folder whose content does not match its name."""
+    """Remove the folder of a stored snapshot whose content does not match its name, a checksum."""
     aside = Path(tempfile.mkdtemp(prefix=".old-", dir=folder.parent))
     with contextlib.suppress(FileNotFoundError):  # another process was faster
         folder.rename(aside / folder.name)
@@ -398,7 +402,7 @@ def keep_snapshot(
     A snapshot that another launch uses, or may be about to use, always stays.
 
     Raises:
-        TFClusterError: the workspace is not writable, or `workspace` found none.
+        TFClusterError: the workspace is not writable, or `workspace()` raised the error.
     """
     if program is None or not program.is_stored:
         yield
@@ -417,7 +421,9 @@ def keep_snapshot(
                 shutil.rmtree(final, ignore_errors=True)
             raise
         with suppress(OSError):
-            os.utime(final)  # marks it as in use, so that no refused launch removes it
+            # The new time shows to other launches that the snapshot is in use: a launch that is
+            # refused removes a snapshot only if it has not changed since that launch stored it.
+            os.utime(final)
 
 
 @contextmanager

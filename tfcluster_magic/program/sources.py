@@ -26,8 +26,8 @@ from .snapshots import INLINE_BYTES
 from .tree import File, Tree, check_limits, check_paths, list_files, program_refusal, read_files
 
 ENTRIES = ("run.sh", "main.py", "__main__.py")
-"""Names of files that start a folder: the first that exists is used. If none exists, the only `.py`
-file starts the folder.
+"""Names of the file that is run if the program is a folder: the first that exists is run. If none
+of them exists, the only `.py` file is run.
 """
 CELL = "cell.py"
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
@@ -274,7 +274,9 @@ def source_name(source: str, cwd: Path) -> str:
 
 
 def _with_packages(needed: ImportClosure, beside: OnDisk, files: Tree) -> tuple[Tree, list[str]]:
-    """Return the single files and all files of the packages, within the limit."""
+    """Return `files` together with all files of the packages that the program needs, and the paths
+    below the packages that were skipped. Refuse more than the limit.
+    """
     sizes = {path: len(file.content) for path, file in files.items()}
     skipped: list[str] = []
     for package in sorted(needed.packages):
@@ -327,9 +329,9 @@ def _skipped(paths: list[str]) -> list[str]:
 
 
 def _close_names(path: Path, cwd: Path) -> str:
-    """Return the question whether the user meant one of the similar names in the folder of `path`;
-    "" if there are none. If `cwd` has a file of this name, the question is about this file: a user
-    who is in `examples/` may have typed `examples/train.py`.
+    """Return the question whether the user meant one of the similar names in the folder of `path`,
+    which does not exist; "" if there are none. If `cwd` has a file with the last part of the name,
+    the question is about this file: a user in `examples/` may have typed `examples/train.py`.
     """
     try:
         there = os.listdir(path.parent)

@@ -146,10 +146,11 @@ def format_size(size: int) -> str:
 def list_files(
     root: Path, below: str = "", *, source: object, skipped: list[str]
 ) -> dict[str, int]:
-    """Return sizes by path (below `root`) of the files in `root/below`.
+    """Return the files in the folder `below` of `root` and its subfolders: their sizes in bytes, by
+    their path relative to `root`.
 
-    Stops above `MAX_FILES`. Adds to `skipped` everything that is neither a file nor a folder
-    (sockets, pipes).
+    The search stops when there are more than `MAX_FILES`. Everything that is neither a file nor a
+    folder (sockets, pipes) is added to `skipped`.
 
     Raises:
         InvalidRequest: a link leads out of `root`, is broken, or leads to a folder above itself; or

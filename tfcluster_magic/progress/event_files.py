@@ -115,7 +115,9 @@ class EventFile:
 
 
 def _find_header(data: bytes, start: int) -> tuple[int, bool]:
-    """Return (position of the next header, True), or (position to resume from, False)."""
+    """Return the position of the next record's header in `data`, and True. If none is found, return
+    the position at which the search has to continue, and False.
+    """
     tried = 0
     for match in _LENGTH_TOP_BYTE.finditer(data, start):
         for at in range(match.start(), match.start() - 3, -1):
@@ -298,8 +300,9 @@ _LOSSES = tuple(
 
 
 class TagMeaning(NamedTuple):
-    """The meaning of a tag. `unit` is the unit of its count. `loss` is its rank among losses (0 is
-    best), or None. `is_rate` marks a rate in steps per second.
+    """The meaning of a scalar's tag. `unit` is what the scalar's step counts: steps or epochs.
+    `loss` is the tag's rank among the names of losses (0 is best); None if it is no loss. `is_rate`
+    marks a rate in steps per second.
     """
 
     unit: str
@@ -340,7 +343,7 @@ class StepTrack:
         self._by_tag: dict[str, int] = {}
 
     def add(self, tag: str, wall: float, count: int) -> bool:
-        """Record `count` for `tag`; return True if the count went back."""
+        """Record `count` for `tag`; return True if it is lower than the tag's last count."""
         known = self._by_tag.get(tag)
         back = known is not None and count < known
         if back:
@@ -445,8 +448,8 @@ class TrainingScalars:
 
     @property
     def loss_tag(self) -> str | None:
-        """The tag of the training loss with the best rank in this file; if several tags have this
-        rank, the tag found first.
+        """The tag of the loss that is shown: the one whose name has the best rank (`TagMeaning`) in
+        this file; if several tags have this rank, the one found first.
         """
         ranks = [(what.loss, tag) for tag in self.losses if (what := tag_meaning(tag)) is not None]
         ranked = [(rank, tag) for rank, tag in ranks if rank is not None]

@@ -5,9 +5,10 @@ bars, `step 145/1000` and similar lines. A line counts as progress only if it ha
 training metric, or contains nothing except the step: `Step 1: load the data` does not count.
 Validation metrics are never taken for training metrics.
 
-One read costs a `stat` for each of at most 16 logs (in a run of more tasks, some of the logs are
-checked in turn), 64 KiB for each of at most 8 logs that have grown, and 300 parsed lines. No file
-is kept open, and no content of a file raises an error.
+One read calls `stat` for at most 16 logs. It then reads at most 64 KiB from each of at most 8 logs
+that have grown, and parses at most 300 lines. In a run of more tasks, each read checks some of the
+logs always and some of the others in turn. No file is kept open, and no content of a file raises an
+error.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ _QUALITY = re.compile(
     r"|recall",
     re.IGNORECASE,
 )
-# Names of counters and times.
+# Names of counters, times and numbers of tasks, which are not metrics.
 _NO_METRIC = re.compile(
     r"(?:global_?)?(?:step|iter(?:ation)?|batch|epoch)s?|eta|time|sec|secs|seconds|elapsed|took"
     r"|duration|global_step/sec|it|speed|rank|worker|task|index|port|seed",
@@ -153,7 +154,7 @@ def _plain_line(line: str) -> PrintedStep | None:
     if not (tells or all_tasks or any(match[2] for match in found)):
         rest = line[max(match.end() for match in found) :]
         if re.search(r"[A-Za-z]", rest) or (step and "batch" in step[0].lower()):
-            return None  # the line may have another meaning
+            return None  # other words follow, so the line may be about something else
     elif not tells and re.search(r"[:.]\s+[A-Za-z]", line[max(m.end() for m in found) :]):
         return None  # `step 2/5: build the vocabulary`
     (count, total), (number, epochs) = _counted(step), _counted(epoch)
@@ -240,7 +241,8 @@ class PrintedTrack:
         self._from_zero |= line.epoch == 0
         self._done = False
         if self.total and line.step is None:
-            # A line with metrics ends an epoch; a line without metrics begins one.
+            # A line that names the epoch and has metrics was printed at the end of the epoch, one
+            # without metrics at its start.
             self._summed_up = bool(line.metrics)
             self.step = self.total if self._summed_up else 0
 
@@ -267,7 +269,7 @@ class PrintedTrack:
 
     @property
     def own_step(self) -> int | None:
-        """The task's last step; None if its lines have no step."""
+        """The number of the task's own last step, not of all tasks; None if its lines have none."""
         if self.step is None:
             return None
         return self.count if self._own_step is None else self._own_step
@@ -289,13 +291,14 @@ class PrintedTrack:
 
     @property
     def unit(self) -> str:
-        """The unit of `count`."""
+        """The unit of `count`: "step", or "epoch" if no line has a step."""
         return EPOCH if self.step is None else STEP
 
     @property
     def count(self) -> int:
-        """The steps since the start if the length of an epoch is known; otherwise the printed
-        count.
+        """The number of steps since the start of the training, if the steps of an epoch are known;
+        otherwise the printed step, which may count from the start of an epoch. Without any step,
+        the epoch.
         """
         if self.step is None:
             return self.epoch or 0
@@ -384,7 +387,9 @@ class PrintedLog:
         self._offset = 0
 
     def size_of(self) -> tuple[str, os.stat_result] | None:
-        """Return the path and `stat` of the log if it has grown since it was read."""
+        """Return the path and the `stat` result of the log, if it has grown since it was last read;
+        else None.
+        """
         for place in self._places:
             try:
                 seen = os.stat(place)
@@ -416,8 +421,8 @@ class PrintedLog:
         if cut:
             pieces = pieces[1:]
         told = [piece for piece in pieces if _MAYBE.search(piece)][-_LINES:]
-        # A bar is complete even without a line end; a plain line without a line end may be
-        # incomplete.
+        # The text after the last line end is used only if it is a progress bar: any other line may
+        # be incomplete.
         for text in (each.decode("utf-8", "replace") for each in told):
             if (line := parse_line(text)) is not None:
                 self.track.add(line)
@@ -428,8 +433,8 @@ class PrintedLog:
         self.track.look(seen.st_mtime)
 
     def _look_back(self, fd: int, before: int) -> None:
-        """Find the epoch of a series of bars in the 2 MiB before the offset `before`. Called only
-        while the epoch is unknown.
+        """Find the line `Epoch 2/10` above a series of Keras' bars, in the 2 MiB before the offset
+        `before`. Called only while the epoch is unknown.
         """
         earlier = os.pread(fd, min(_LOOK_BACK, before), max(0, before - _LOOK_BACK))
         for match in list(_KERAS_EPOCH.finditer(earlier))[-1:]:
@@ -437,8 +442,8 @@ class PrintedLog:
 
 
 class PrintedLogs:
-    """The logs of a run's tasks. `places` has the possible paths of each log; the leading task
-    comes first.
+    """The logs of a run's tasks. `places` has, for each task, the possible paths of its log; the
+    task that leads the training comes first.
     """
 
     def __init__(
@@ -455,8 +460,8 @@ class PrintedLogs:
         return self._furthest.total_of(unit) if self._furthest else None
 
     def read(self) -> Progress | None:
-        """Read new lines; return the progress of the furthest task among those that have printed
-        lately.
+        """Read new lines. Return the progress of the task with the most steps, among those that
+        have printed in the last half minute before the newest line.
         """
         grown = [(log, found) for log in self._turn() if (found := log.size_of()) is not None]
         for log, (place, _seen) in grown[:LOGS_READ]:
@@ -480,8 +485,8 @@ class PrintedLogs:
         return [log.track.own_step for log in self._logs]
 
     def _turn(self) -> list[PrintedLog]:
-        """Return the logs to check now: a few logs with progress, the first logs, and in turn a few
-        of the others.
+        """Return the logs to check now: a few logs that have shown progress, the first logs, and a
+        few of the others, which change with each call.
         """
         speaking = [log for log in self._logs if log.track.known][: LOGS_READ // 2]
         first = [*speaking, *(log for log in self._logs[:LOGS_READ] if log not in speaking)]
@@ -502,7 +507,9 @@ _MOST_REPORTS = 64
 
 
 class ReportedProgress:
-    """The reports in a run's folder; runtime/site/tfcluster.py writes them."""
+    """The progress reports in a run's folder, which `tfcluster.progress()` writes
+    (runtime/site/tfcluster.py).
+    """
 
     def __init__(self, folder: str) -> None:
         self._folder = os.path.join(folder, _REPORTS)

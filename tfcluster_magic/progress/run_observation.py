@@ -83,8 +83,9 @@ def _all_readable(_folder: str) -> str | None:
 class RunReader:
     """All sources of one run's progress.
 
-    The program's reports by `tfcluster.progress` come first, then its event files, then its printed
-    lines. A total that the event files lack is taken from the lines.
+    The program's reports by `tfcluster.progress` take precedence over its event files, and these
+    over its printed lines. If the event files count, but show no total number of steps, the total
+    is taken from the lines.
     """
 
     def __init__(self, cluster: TFCluster, output: str, logs: str | None) -> None:
@@ -129,8 +130,8 @@ class RunReader:
 
 
 class Observer:
-    """The progress and silence of runs; use one observer for each manager, so that each file is
-    read only once.
+    """Finds the progress and the silent tasks of runs. Use one observer for each manager, so that
+    each file is read only once.
 
     Args:
         unseen: returns why a folder of runs' output cannot be read here (`Backend.unseen`): then
@@ -204,8 +205,9 @@ _LOST_BYTES = 16 << 10
 
 
 def lost_writes(output: str) -> list[tuple[str, str, str]]:
-    """Return tuples of a task, a folder to which it writes and which will be lost, and the folder
-    with copies of its files, as runtime/writes.py reports them.
+    """Return the folders whose files will be lost with their pods, as runtime/writes.py reports
+    them. Each tuple has a task, the folder to which it writes, and the folder with copies of its
+    files.
     """
     found: list[tuple[str, str, str]] = []
     try:
@@ -239,7 +241,7 @@ def silence(cluster: TFCluster, now: float) -> str | None:
     for task_type in (TaskType.CHIEF, TaskType.WORKER):
         counts = cluster.status.counts.get(task_type.value)
         if counts is None or counts.running < counts.desired:
-            continue  # some tasks have finished, so the silence of the others means nothing
+            continue  # some tasks have ended, and the others may rightly wait in silence
         for task in (task_name(task_type, i) for i in range(counts.desired)):
             try:
                 last = os.stat(os.path.join(folder, f"{task}.log")).st_mtime

@@ -107,9 +107,9 @@ _CREATED = re.compile(r"tfevents\.(\d{9,11})\.")
 class Progress:
     """The progress of a run at `at` (seconds since 1970, by the program's clock).
 
-    `step` and `total` count `unit`s: "step", or "epoch" if the program reports only epochs or only
-    the number of epochs is known; `steps_per_second` counts the same unit. `eta_seconds` is the
-    time left at `at`. `loss` is NaN if the training has diverged. `history` is at most 60 pairs
+    `unit` is what `step`, `total` and `steps_per_second` count: "step", or "epoch" if the program
+    reports only epochs, or if only the total of epochs is known. `eta_seconds` is the time left at
+    `at`. `loss` is NaN if the training has diverged. `history` is at most 60 pairs
     (step, loss), oldest first. `metrics` are other metrics under the program's names. `source` is
     `program` (reports by `tfcluster.progress`), `eventFiles` or `printedLines`.
     """
@@ -142,8 +142,8 @@ class ProgressReader:
 
     The file that was written last counts for the run. If several files are written at the same time
     (by several tasks, or for separate scalars), the file with the furthest progress counts.
-    Validation and evaluation are left out. The caller passes the totals, for example from the
-    program's arguments.
+    Event files of validation and evaluation are left out. The caller passes the total steps and
+    epochs, for example from the program's arguments.
     """
 
     def __init__(
@@ -170,8 +170,8 @@ class ProgressReader:
         newest = max(found.values(), default=0.0)
 
         def worth(path: str) -> tuple[bool, float]:
-            # prefer known files that are still written: the files of 600 tasks must not replace
-            # each other at each listing
+            # Keep known files that are still written. Otherwise, in a run with more files than
+            # are kept, other files would be chosen at each listing.
             return path in self._sources and found[path] >= newest - 60, found[path]
 
         keep = sorted(found, key=worth, reverse=True)[:_KNOWN_FILES]
@@ -216,7 +216,7 @@ class ProgressReader:
         rate = track.per_second or (speaker.written_rate if unit == STEP else None)
         total = self._totals[unit]
         if total is not None and total < track.count:
-            total = None  # the total counts another unit
+            total = None  # the step is above it, so the total must count something else
         history, loss = _loss_curve([speaker, *sorted(current, key=lambda w: -w.last)], writers)
         return Progress(
             step=track.count,
@@ -252,7 +252,9 @@ def _created_at(path: str) -> float | None:
 def _loss_curve(
     best_first: list[TrainingScalars], writers: list[TrainingScalars]
 ) -> tuple[tuple[tuple[int, float], ...], float | None]:
-    """Return the loss curve, including the files of earlier attempts, and the newest loss."""
+    """Return the loss curve as pairs (step, loss), and the newest loss. The curve begins with the
+    files of earlier attempts of the task.
+    """
     speaker = next((w for w in best_first if w.loss_tag), None)
     if speaker is None or speaker.loss_tag is None:
         return (), None
@@ -268,7 +270,7 @@ def _loss_curve(
 
 
 MOST_METRICS = 3
-"""Maximum metrics, apart from the loss, in the line for users."""
+"""Maximum metrics, apart from the loss, that `progress_text` shows."""
 
 
 def progress_text(progress: Progress, *, succeeded: bool = False) -> str:

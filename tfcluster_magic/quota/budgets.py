@@ -1,7 +1,8 @@
 """Budgets of CPU- and GPU-hours within a window of days, and the remaining hours. Pure.
 
-The window moves by whole days (UTC), so that the day on which hours become free again is known.
-Client and control plane compute the same answer. The hours are counted by `ledger`.
+The window is the last `days` days (UTC). It moves by whole days, so that the day on which used
+hours leave it, and are available again, is known. Client and control plane compute the same
+answer. The hours are counted by `ledger`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Budget(Model, frozen=True):
 
 
 def effective_budget(said: Budget) -> Budget | None:
-    """Return the budget `said`; None if it sets no limit."""
+    """Return the budget `said`, or None if it sets no limit, neither on CPU- nor on GPU-hours."""
     return None if said.cpu_hours is None and said.gpu_hours is None else said
 
 
@@ -155,8 +156,8 @@ def warnings(budget: Budget | None, spent: DailyHours, now: float) -> list[str]:
 def problems(
     spec: Spec, cpu: float, budget: Budget | None, spent: DailyHours, now: float
 ) -> list[Problem]:
-    """Return the problems because of which the budget refuses a launch. `cpu` is the number of
-    cores that count for all tasks of the launch.
+    """Return a problem for each kind of hours (CPU, GPU) that a launch needs and of which the
+    budget has none left. `cpu` is the number of cores of all tasks of the launch.
     """
     wants = {"cpuHours": cpu, "gpuHours": total_request(spec, gpu_of)}
     units = {"cpuHours": "Cores", "gpuHours": "Gpus"}

@@ -48,11 +48,11 @@ def update_usage(
 ) -> Usage | None:
     """Return `before` updated to `now`; the same object if no task began or ended since then.
 
-    A span without a beginning uses nothing. But if it has ended, it may be a task that `before`
-    counts and whose start is no longer known. Such a span is counted from the time of `before`, for
-    at most as many tasks as `before` counts. `cores` are the cores that a task of each type
-    requests. `used` are the CPU seconds of ended processes; they are stored only when no task is
-    left, because then they cover all counted time.
+    Each span is one task. A task without a start counts no time. The exception is an ended task
+    whose start is no longer known although `before` counts it as running: its time is counted from
+    the time of `before`. There are at most as many such tasks as `before` counts. `cores` are the
+    cores that a task of each type requests. `used` are the CPU seconds of ended processes; they are
+    stored only when no task is left, because then they cover all counted time.
     """
     every, until = list(spans), before.at if before else 0.0
     known = [(kind, since, ended) for kind, since, ended in every if since is not None]
@@ -84,7 +84,7 @@ def update_usage(
 
 
 def seconds_by_day(usage: Usage, now: float) -> SecondsByDay:
-    """Return the seconds by day (`2026-11-22`, UTC) and task type until `now`."""
+    """Return the task seconds until `now`, by day (`2026-11-22`, UTC) and task type."""
     found = {day: dict(types) for day, types in usage.days.items()}
     for task_type, tasks in usage.holding.items():
         _add_seconds(found, task_type, usage.at, now, tasks)
@@ -92,7 +92,7 @@ def seconds_by_day(usage: Usage, now: float) -> SecondsByDay:
 
 
 def seconds_by_type(usage: Usage | None, now: float) -> dict[str, float]:
-    """Return the seconds by task type of all days until `now`."""
+    """Return the task seconds of all days until `now`, by task type."""
     found: defaultdict[str, float] = defaultdict(float)
     for types in seconds_by_day(usage, now).values() if usage else ():
         for task_type, seconds in types.items():
@@ -143,7 +143,7 @@ def _fold_days(found: SecondsByDay) -> SecondsByDay:
 FULL_DAYS = 92
 """Number of newest days with hours for each cluster; older days have one entry for all clusters."""
 MOST_LEDGER_DAYS = 732
-"""Number of days that are kept; the hours of older days are added to the oldest of them."""
+"""Number of days that a ledger keeps; the hours of older days are added to the oldest of them."""
 MOST_CLUSTERS = 20
 """Maximum number of clusters that are listed for a day. The clusters with the fewest hours are
 summed in one entry with an empty name.
@@ -184,8 +184,8 @@ HoursByDay = dict[str, dict[str, dict[str, Hours]]]
 
 class AccountedRun(Model, frozen=True):
     """A run as the ledger needs it. `gpus` is the number of GPUs of one task, by type. `until` is
-    when the run released all resources. `metered` are the used CPU seconds, and the CPU seconds
-    requested in the same time.
+    when the run released all resources. `metered` is a pair for the time in which usage was
+    measured: the CPU seconds that were used, and those that were requested.
     """
 
     cluster: str
@@ -200,9 +200,10 @@ class AccountedRun(Model, frozen=True):
 class Ledger(Model, frozen=True):
     """The ledger of one user.
 
-    `days` has the hours of ended runs. `counted` has the uids of these runs and when their hours
-    were recorded. `begun` has runs without a recorded end, as they were when they began. `numbers`
-    has the highest run number of each name, so that no number is used again.
+    `days` has the hours of ended runs. `counted` has, by the uids of these runs, the times at which
+    their hours were recorded. `begun` has, by uid, the runs whose start is recorded but not their
+    end, in their state at the start. `numbers` has the highest run number of each name, so that no
+    number is used again.
     """
 
     days: HoursByDay = {}
@@ -307,8 +308,8 @@ def end_run(ledger: Ledger, uid: str, run: AccountedRun | None, now: float) -> L
 
 
 def remember_number(ledger: Ledger, cluster: str, run: int) -> Ledger:
-    """Return the ledger with `run` as the highest run number of a name; the same ledger if a number
-    as high is known.
+    """Return the ledger with `run` recorded as the highest run number of the name `cluster`. Return
+    the same ledger if it has this number or a higher one.
     """
     if run <= ledger.numbers.get(cluster, 0):
         return ledger
@@ -319,8 +320,8 @@ def remember_number(ledger: Ledger, cluster: str, run: int) -> Ledger:
 
 
 def forget_runs(ledger: Ledger, there: Collection[str], now: float) -> Ledger:
-    """Return the ledger without the old uids of runs that have no record any more; `there` has the
-    uids of all recorded runs.
+    """Return the ledger without the uids in `counted` whose runs have no record any more and were
+    counted more than `UID_RETENTION` ago. `there` has the uids of all runs that have a record.
     """
     kept = {u: at for u, at in ledger.counted.items() if u in there or now < at + UID_RETENTION}
     return ledger if len(kept) == len(ledger.counted) else replace(ledger, counted=kept)
@@ -362,7 +363,9 @@ def daily_sums(days: HoursByDay) -> DailyHours:
 
 
 def remaining_budget(account: HoursAccount, now: float) -> tuple[str, ...]:
-    """Return texts: the remaining hours of the budget, and warnings; empty without a budget."""
+    """Return sentences for users: the remaining hours of the budget, and warnings if it is nearly
+    used up; none without a budget.
+    """
     held = daily_sums(account.days)
     told = budgets.remaining_text(account.budget, held, now)
     return ((told,) if told else ()) + tuple(budgets.warnings(account.budget, held, now))
@@ -375,9 +378,9 @@ def hours_rows(
     by: Grouping,
     order: Order = "reserved",
 ) -> list[HoursRow]:
-    """Return the hours from the day `first` to the day `last`. The rows with the most reserved
-    hours come first; by another `order`, the rows with the most measured unused hours. Days stay in
-    order.
+    """Return the hours from the day `first` to the day `last`, summed by user, group, cluster or
+    day (`by`). Days are in their order. Other rows are sorted by reserved hours, or with the
+    `order` "unused" by the reserved hours that measurements show as unused, the most first.
 
     The key of a cluster includes its user, because two users may use the same name. If there is
     only one user, whose name is empty, the key has only the cluster.

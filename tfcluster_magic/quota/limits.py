@@ -105,7 +105,8 @@ def problems(
     wanted: ResourceTotals, others: Iterable[ResourceTotals], limits: Limits, fits: int = 0
 ) -> list[Problem]:
     """Return a problem for each limit of the user that a launch, together with the active runs,
-    exceeds. Each problem has a remedy. `fits` is the number of workers that would be allowed, or 0.
+    exceeds. Each problem has a remedy: `fits`, the number of workers that would be allowed, or a
+    request for less if `fits` is 0.
     """
     running, found, quota = list(others), [], limits.quota
     less = _("use --workers {fits}").format(fits=fits) if fits else _("ask for less")

@@ -51,10 +51,11 @@ class Options(Model, frozen=True):
 class Preflight:
     """The verdict on a launch: `problems` refuse it, `warnings` do not.
 
-    `told` are notes to show before a launch. `passing` are the warnings that are true only now, so
-    no record has them. `unsupported` are the problems with options that this backend does not
-    support. `setup` are the problems that do not come from missing resources, so that smaller
-    numbers do not help. `cautions` are the warnings that concern one option, each as a problem
+    `told` are notes to show before a launch. `passing` are the warnings about the present moment,
+    such as few free resources; they are not stored in the run's record. `unsupported` are the
+    problems with options that this backend does not support. `setup` are the problems that do not
+    come from missing resources, so that a request for less would have them, too. `cautions` are the
+    warnings that concern one option, each as a problem
     whose `allowed` is the text of the warning.
     """
 
@@ -130,9 +131,9 @@ def too_many_tasks(counts: Mapping[TaskType, int], most: int) -> Problem:
 def too_many_replicas(
     task_type: TaskType, fits: int, count: int, each: str, less: Clause, free: Clause
 ) -> Problem:
-    """Return the problem that there are too many workers or parameter servers, of which each task
-    requests `each`. Of `count` requested tasks, `fits` (at least one) fit. `less` is another
-    remedy, and `free` is a text with the free amounts.
+    """Return the problem that there are too many workers or parameter servers. Of `count` requested
+    tasks, only `fits` (at least one) fit. `each` is a text with the request of one task, `free` one
+    with the free amounts, and `less` is another remedy than fewer tasks.
     """
     code = "ServersFit" if task_type is TaskType.PS else "WorkersFit"
     rule = Message(

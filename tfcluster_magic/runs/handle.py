@@ -43,7 +43,7 @@ class Cluster:
     def __repr__(self) -> str:
         try:
             record = self.record
-        except TFClusterError as gone:  # the run was deleted; IPython shows a raised error 3 times
+        except TFClusterError as gone:  # not raised: IPython would show three tracebacks
             return f"<Cluster {self.name}: {gone}>"
         return f"<Cluster {self.name} {record.status.phase.value} {ready_count(record)}>"
 
@@ -177,8 +177,8 @@ class Cluster:
 
 
 def detached(name: str, then: str = "") -> str:
-    """Return the line for a user who stopped watching a run. `then` replaces the part that says how
-    the run can be watched and stopped.
+    """Return the line that tells a user who stopped watching a run that it continues. `then`
+    replaces the part that says how the run can be watched and stopped.
     """
     goes_on = _(
         "{name} goes on: `tfcluster logs -f {name}` shows its output, "

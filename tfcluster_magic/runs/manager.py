@@ -87,7 +87,7 @@ ENDING_TIMEOUT = 30.0
 """Seconds after the grace period at which a run that was asked to end should be gone."""
 
 EARLIER_EVERY = 60.0
-"""Seconds after which a run's earlier runs are listed again."""
+"""Seconds for which the list of a run's earlier runs is cached."""
 MOST_EARLIER = 8
 """Maximum earlier runs whose samples are read."""
 
@@ -130,7 +130,7 @@ def wait_for_run(
         if deadline is not None and time.monotonic() >= deadline:
             break
     else:
-        cluster = backend.get(name)  # raises NotFound if it was deleted meanwhile
+        cluster = backend.get(name)  # raises NotFound if the run was deleted meanwhile
         if _is_reached(cluster, until):
             return cluster
     if ends:
@@ -276,8 +276,8 @@ class ClusterManager(LoggingConfigurable):
         return self._dry_run(*words, **options).placed(self.backend)
 
     def _dry_run(self, *words: Any, **options: Any) -> DryRun:
-        """Return the plan of `sketch` before the backend has added its problems, such as missing
-        room.
+        """Return the plan of `sketch` before the backend has added the problems that it finds, such
+        as too few free resources.
         """
         from ..launch.planning import dry_run
         from ..program import snapshots
@@ -435,8 +435,9 @@ class ClusterManager(LoggingConfigurable):
         request: LaunchRequest,
         on_stop: Callable[[TFCluster], None] | None,
     ) -> None:
-        """Stop the run `old`, which `request` resumes, and wait until it has no task. Before that,
-        refuse the request if the resources that the stop frees would not help.
+        """Stop the run `old`, which `request` resumes, and wait until it has no task. Before the
+        stop, refuse a request that has problems other than too few resources, because the stop
+        would free resources but not solve these problems.
         """
         verdict = self.backend.preflight(request.spec)
         if verdict.unsupported or verdict.setup:

@@ -169,7 +169,7 @@ def _occasions(on: Sequence[str], problems: list[Problem]) -> set[Occasion]:
     for word in on:
         try:
             found.add(Occasion(word))
-        except ValueError:  # noqa: PERF203 - each has its own problem
+        except ValueError:  # noqa: PERF203 - each wrong word is a problem of its own
             allowed = _("use {words}").format(words=", ".join(each.value for each in Occasion))
             problems.append(Problem("--on", word, allowed))
     return found or {Occasion.FAILED}
@@ -231,7 +231,9 @@ def _webhook(
 
 
 def _lab(said: str | None) -> str:
-    """Return the address of JupyterLab: `said`, else the address of this server in the hub."""
+    """Return JupyterLab's address, to which messages link: `said`, else the public address that the
+    hub gave to this server. Empty if there is none, or if it is not valid.
+    """
     found = os.environ.get("JUPYTERHUB_PUBLIC_URL", "") if said is None else said
     if not LAB_ADDRESS.fullmatch(found):
         return ""

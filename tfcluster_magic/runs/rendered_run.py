@@ -1,4 +1,4 @@
-"""A run as YAML documents: its record, and command and variables of each task on this machine.
+"""A run as YAML documents: its record, and each task's command and variables on this machine.
 
 All functions are pure. `runtime/task.py` computes the same commands and variables; a test compares
 them.
@@ -52,8 +52,8 @@ class TaskPlace:
 def task_place(
     cluster: TFCluster, interpreter: str, data_dir: str, log_dir: str, cpus: int
 ) -> TaskPlace:
-    """Return the place of the tasks of `cluster`. For a plan, the program's folder is a
-    placeholder.
+    """Return the place of the tasks of `cluster`. For a plan, which copies no program, the
+    program's folder is a placeholder.
     """
     paths = cluster.status.paths
     logs = paths.get("logs")

@@ -1,4 +1,5 @@
-"""The verbs of schedules: `manager.schedules`. Each verb is a method here, a command and a route.
+"""Actions on schedules, such as create, pause and backfill: `manager.schedules`. Each action is a
+method here, a command of `tfcluster schedule` and a route of the server.
 
 manager.schedules.create("nightly", "train.py", cron="0 2 * * *", time_zone="Asia/Shanghai")
 manager.schedules.pause("nightly", "the data is being repaired")
@@ -55,7 +56,7 @@ MOST_SCHEDULES = 1000
 RULES = (*RULE_OPTIONS, "after")
 """Keys of the rules that `create` and `update` accept."""
 NEXT_PLANNED = 5
-"""Number of due times in a plan."""
+"""Number of next due times that a `SchedulePlan` lists."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,12 +73,12 @@ class SchedulePlan:
 
 
 class ScheduleVerbs:
-    """The verbs of schedules.
+    """The actions on the schedules of one backend.
 
     Args:
-        backend: the backend of their runs.
-        requested: makes the request of a launch, as `ClusterManager.requested`.
-        dry_run: checks a launch that a user is filling in.
+        backend: stores the schedules and runs their launches.
+        requested: `ClusterManager.requested`, which turns the arguments of a launch into a request.
+        dry_run: checks the launch of a schedule that a user is filling in, and launches nothing.
     """
 
     def __init__(
@@ -162,8 +163,10 @@ class ScheduleVerbs:
         **words: Any,
     ) -> SchedulePlan:
         """Return the schedule that `create` with the same arguments would make, with all its
-        problems. With `updates`, check the arguments of `update` with `whole` instead. Creates and
-        downloads nothing.
+        problems. Creates and downloads nothing.
+
+        With `updates`, the arguments are those of `update(…, whole=True)`: they are checked as a
+        change of the existing schedule `name`.
         """
         store, problems = self._backend.schedules(), list[Problem]()
         known = [each.name for each in store.list()]
@@ -239,7 +242,8 @@ class ScheduleVerbs:
         return self._change(name, go_on)
 
     def run_now(self, name: str) -> Schedule:
-        """Make a schedule due now, in addition to its due times. Its overlap rules apply.
+        """Make a schedule due now, in addition to its due times. Its rules for runs that
+        overlap apply, as at any due time.
 
         Raises:
             Conflict: the schedule is paused, or one of its runs is active and its rules forbid
@@ -282,7 +286,7 @@ class ScheduleVerbs:
         Arguments are those of `create`. Active runs do not change.
 
         Raises:
-            InvalidRequest: a rule or the launch is wrong, or its files are no longer a program.
+            InvalidRequest: a rule or the launch is wrong, or the schedule's program is gone.
             NotFound: there is no such schedule.
         """
         store = self._backend.schedules()
@@ -358,8 +362,8 @@ class ScheduleVerbs:
     def plan_backfill(
         self, name: str, start: str | datetime, end: str | datetime, parallel: int = 1
     ) -> Backfill:
-        """Return the backfill that `backfill` with the same arguments would request; it has the
-        number of due times. Requests nothing. Raises the errors of `backfill`.
+        """Return the backfill that `backfill` with the same arguments would request. Its `total`
+        is the number of due times. Requests nothing. Raises the errors of `backfill`.
         """
         schedule = self.show(name)
         times = CronTimes(schedule.rules.cron, schedule.rules.time_zone)
@@ -532,7 +536,7 @@ def _judge_rules(given: Mapping[str, Any]) -> tuple[ScheduleRules | None, list[P
     for cron, zone in ((given.get("cron", "@daily"), "UTC"), ("@daily", given["time_zone"])):
         try:
             CronTimes(str(cron), str(zone))
-        except InvalidRequest as error:  # noqa: PERF203 - each has its own problem
+        except InvalidRequest as error:  # noqa: PERF203 - the next pair is checked, too
             problems += error.problems
     if problems:
         return None, problems
@@ -541,7 +545,7 @@ def _judge_rules(given: Mapping[str, Any]) -> tuple[ScheduleRules | None, list[P
 
 
 def _given_rules(words: dict[str, Any]) -> dict[str, Any]:
-    """Return the rules among the given options."""
+    """Remove the rules from `words`, which also has options of the launch, and return them."""
     given = {key: words.pop(key) for key in RULES if key in words}
     return {key: value for key, value in given.items() if value not in (None, "")}
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 PROGRESS_INTERVAL = 1.0
 """Seconds between reads of the active runs' progress."""
 PROGRESS_BUDGET = 0.5
-"""Maximum seconds that each reading of progress spends on ended runs, of which there may be
-hundreds after a start.
+"""Maximum seconds that each reading of progress spends on ended runs. When the watcher starts,
+there may be hundreds of ended runs whose progress has not been read yet.
 """
 RETRY_PAUSES = (1.0, 2.0, 5.0)
 """Seconds before retries of a failed watch; the last value repeats."""
@@ -109,7 +109,7 @@ class RunWatcher:
         return self._complete.wait(within)
 
     def learn(self, cluster: TFCluster) -> None:
-        """Record the run that a verb returned, because the watch reports the change later."""
+        """Record the state of a run that an action returned; the watch reports it only later."""
         with self._lock:
             if self._listeners:
                 self._record(self._ended, cluster)
@@ -187,7 +187,7 @@ class RunWatcher:
                         self._check_outage(ended)
             except TFClusterError as problem:
                 self._set_problem(ended, problem)
-            except Exception as error:  # noqa: BLE001 - a watch that ends silently is never noticed
+            except Exception as error:  # noqa: BLE001 - `problem` must show any failure
                 self._set_problem(ended, TFClusterError(f"{type(error).__name__}: {error}"))
             ended.wait(RETRY_PAUSES[min(failures, len(RETRY_PAUSES) - 1)])
             failures += 1
@@ -213,15 +213,15 @@ class RunWatcher:
                 self._tell(ended, name, replace(known, away=away))
 
     def _look(self, ended: threading.Event) -> None:
-        """Read the progress of active runs repeatedly, and of an ended run until it changes no
-        more.
+        """Read the progress of active runs repeatedly; read that of ended runs until it does not
+        change any more.
         """
         # Each thread has an observer of its own, because an earlier thread may hang in its
         # observer.
         observer = Observer(self._unseen)
         done: set[str] = set()
         while not ended.wait(PROGRESS_INTERVAL):
-            self._tell_problem(ended)  # the other thread cannot report that its watch hangs
+            self._tell_problem(ended)  # the thread whose watch hangs cannot report this itself
             current = self.known()
             done &= {known.cluster.metadata.uid for known in current.values()}
             until = time.monotonic() + PROGRESS_BUDGET
@@ -298,6 +298,8 @@ def _is_over(known: WatchedRun) -> bool:
 
 
 def _is_outdated(cluster: TFCluster, known: TFCluster) -> bool:
-    """Return whether `cluster` is older than `known`, whose end or stop it does not have."""
+    """Return whether `cluster` is an older state of the run than `known`: `known` has ended or was
+    asked to stop, and `cluster` does not show this yet.
+    """
     ended = known.status.phase.is_final and not cluster.status.phase.is_final
     return ended or (known.spec.stop is not None and cluster.spec.stop is None)

@@ -50,7 +50,7 @@ _COUNTED = re.compile(
     rb"((?:,\d{3})*)(?!\d|\.\d)"
     rb"|(?<![\d/.])(\d{1,15})/\d+ (?:\[|\xe2\x94)"
 )
-# The newest step is searched in this many bytes at the end of a piece of output.
+# Number of bytes at the end of each piece of output that are searched for the newest step.
 _NEWEST = 2 << 10
 
 
@@ -250,8 +250,8 @@ class Activity:
 # ---- start ----
 
 # Seconds for which a sign must last before the program counts as started. The operator reads the
-# log of a starting pod at least every ten seconds, so it sees the sign within this time. The task's
-# own port may still open in this time, too.
+# log of a starting pod at least every ten seconds, so it sees the sign within this time. If the
+# task's own port opens within this time, the port counts instead of the sign.
 PATIENCE = 12.0
 # The fraction of a core from which a program counts as computing.
 WORKS = 0.5
@@ -317,7 +317,8 @@ class StartSigns:
 
     def _computes(self, now: float, used: float) -> dict[str, Any] | None:
         """Return the sign of CPU use if the program needed at least half a core, both since its
-        start and in the second half of this time. Time spent waiting for a busy core counts, too.
+        start and in the second half of this time. Seconds in which the program waited because all
+        cores were busy count as CPU use, too.
         """
         age = now - self._began
         if age < self._window - self._patience:
@@ -330,8 +331,9 @@ class StartSigns:
 
 
 def described(sign: dict[str, Any], own: int) -> str:
-    """Return the text about a sign for a pod's log. A pod sends the operator no reports, so the
-    operator reads the log, and `kube/status/waiting_reasons.py` parses this text.
+    """Return the line for a pod's log that says by which sign the program counts as started. A pod
+    sends the operator no reports, so the operator reads the log, and
+    `kube/status/waiting_reasons.py` parses this text.
     """
     how = {
         "ports": "listens on port " + ", ".join(map(str, sign.get("ports", ()))),

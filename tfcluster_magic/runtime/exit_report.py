@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 CGROUP_ROOT = "/sys/fs/cgroup"
 VMSTAT = "/proc/vmstat"
-# (controller as /proc/self/cgroup names it, where it is mounted, counters, limit); v2 has no name.
+# For each cgroup version: the controller's name in /proc/self/cgroup (empty in v2), the folders
+# where it may be mounted, the file with the counters of memory kills, and the file with the memory
+# limit.
 HIERARCHIES = (
     ("", (CGROUP_ROOT, CGROUP_ROOT + "/unified"), "memory.events", "memory.max"),
     ("memory", (CGROUP_ROOT + "/memory",), "memory.oom_control", "memory.limit_in_bytes"),
@@ -214,9 +216,10 @@ def task_exit(
 
 
 def exit_status(cause: str, child: ChildExit) -> int:
-    """Return the exit status of our own process: the child's code, or 128 + the child's signal. If
-    the task was stopped, the status is never 0 but 128 + SIGTERM (SIGKILL if the child was killed),
-    because a Job would count the task as done at 0 and not start it again.
+    """Return the exit status of our own process: the child's code, or 128 + the child's signal.
+
+    After a stop, the status is 128 + SIGTERM (or SIGKILL if the child was killed), even if the
+    child's code is 0: with status 0, a Job would count the task as done and not start it again.
     """
     if cause == "Stopped" and child.signal != signal.SIGKILL:
         return SHELL_SIGNAL + signal.SIGTERM
@@ -239,8 +242,9 @@ def _signal_name(number: int | None) -> str:
 
 MESSAGE_BYTES = 4000
 TERMINATION_FILE = "/dev/termination-log"
-# While there are more lines than this, the oldest is dropped; then the longest are shortened, as
-# long as they have at least MIN_CHARS characters.
+# A report that is too long loses the oldest of its `lastLines` until FEW_LINES are left. Then the
+# longest line is shortened, again and again. Once even the longest has fewer than MIN_CHARS
+# characters, the oldest lines are dropped again.
 FEW_LINES = 8
 MIN_CHARS = 40
 
@@ -258,8 +262,8 @@ class Report:
         self._waiting: list[bytes] = []
 
     def event(self, event: str, **fields: object) -> None:
-        """Report one event. Never blocks: an event that the full pipe does not take now is sent
-        with the next event.
+        """Send the event `event`, such as "ready", to the backend. Never blocks: an event that the
+        full pipe does not take now is sent with the next event.
         """
         self._waiting.append(_encode({**self._head, "event": event, **fields}) + b"\n")
         self._flush(0)
@@ -311,7 +315,9 @@ def _encode(value: dict[str, Any]) -> bytes:
 
 
 def _replace_file(path: str, data: bytes) -> None:
-    """Write a file in one step. Does not fail if the file cannot be written."""
+    """Write a file such that readers see either its old or its new content, if possible. Does
+    nothing if the file cannot be written.
+    """
     temporary = f"{path}.{os.getpid()}"
     try:
         with open(temporary, "wb") as file:
@@ -329,7 +335,7 @@ def _replace_file(path: str, data: bytes) -> None:
 
 
 def _open_descriptor(text: str) -> int:
-    """Return the number of an open descriptor, or -1."""
+    """Return the file descriptor that `text` names; -1 if it is not a number or not open."""
     try:
         os.fstat(int(text))
         return int(text)

@@ -28,8 +28,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class IdleWatch:
-    """Sampling of one server process. `since` is the start of the current idle period; None while
-    the server is in use.
+    """An observer of one server process, which learns from samples whether the server is in use.
+    `since` is the start of the current idle period; None while the server is in use.
     """
 
     def __init__(self, pid: int, port: int, mark: str, hosts: list[str]) -> None:
@@ -98,7 +98,7 @@ class IdleWatch:
             try:
                 answers = socket.getaddrinfo(host, None)
             except OSError:
-                # A task without an address has no connection either.
+                # A task whose host has no address yet cannot be connected to this server.
                 continue
             found |= {socket.inet_pton(answer[0], str(answer[4][0])) for answer in answers}
         return found

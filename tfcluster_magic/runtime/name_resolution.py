@@ -29,8 +29,8 @@ GO_ON = 30.0
 # task has an address, or ten seconds after the first task has one (`operator/reconcile/`).
 NAMES_QUIET_SECONDS = 12.0
 SAMPLE = 32
-"""Number of names in the random sample that must exist before the common parent name is asked for;
-a smaller cluster has all its names in the sample.
+"""Number of names in a random sample; the common parent name is asked for only once all of them
+exist. In a smaller cluster, the sample contains all names.
 """
 
 
@@ -55,7 +55,7 @@ def wait_for_names(
             waited > patience or (late and not names.lacks_needed and names.given)
         )
         if ends:
-            names.ask(singly=True, every=True)  # to report the missing names
+            names.ask(singly=True, every=True)  # the message below lists all missing names
         if not names.missing:
             if told:
                 say("every address is there")
@@ -158,7 +158,7 @@ def _is_address(host: str) -> bool:
 RESOLV_CONF = "/etc/resolv.conf"
 DNS_PORT = 53
 DNS_TIMEOUT = 1.0
-"""Timeout in seconds of an answer."""
+"""Maximum seconds to wait for the answer of a name server."""
 DNS_TRIES = 3
 """Number of unanswered queries in a row after which only the system's resolver is used. One is not
 enough, because packets get lost while a pod's network is being set up.

@@ -106,7 +106,8 @@ class LineTimes:
 
     def _open(self) -> None:
         try:
-            os.mkdir(os.path.dirname(self._path), mode=0o755)  # never recreates the output folder
+            # mkdir, not makedirs: a deleted output folder is not created again.
+            os.mkdir(os.path.dirname(self._path), mode=0o755)
         except FileExistsError:
             pass
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -163,8 +164,9 @@ def thinned(records: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
     """
     pairs = zip(records, records[1:])
     span = sum(max(0, b - a) for (_, a), (_, b) in pairs if a and b)
-    # Intervals are powers of two milliseconds, so intervals of an earlier thinning are halves,
-    # quarters etc. of new ones, and thinning again loses no more accuracy than the new interval.
+    # The length of an interval is a power of two milliseconds. So each interval of an earlier
+    # thinning lies within one new interval, and repeated thinning loses no more accuracy than
+    # the newest thinning alone.
     least = (span // most).bit_length()
     kept = records
     for power in range(least, least + 8):
@@ -237,7 +239,7 @@ class LogCopy:
             if self.problem:
                 self._drop(data)
                 return
-            if self._cut:  # the beginning of this line is already missing
+            if self._cut:  # leave out the rest of a line whose beginning is missing
                 rest = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
                 self._drop(data[: len(data) - len(rest)])
                 data = rest

@@ -1,4 +1,4 @@
-"""Preparation before the child starts.
+"""Preparation of a task, before its program or server starts as a child process.
 
 The output folder is created and claimed for this run, the program is found, names are resolved, and
 the checkpoints of a resumed run are copied. The preparation runs in a thread, because a volume or a
@@ -47,8 +47,8 @@ RECOVERING = {
 
 
 class Preparation:
-    """The preparation in its thread. `finished` and `problem` are set in the thread of `loop`,
-    which also prints the messages.
+    """The preparation of one task, which runs in a thread. `finished` and `problem` are set in the
+    thread of `loop`, which also prints the messages.
     """
 
     def __init__(self, config: TaskConfig, loop: EventLoop, say: Callable[[str], None]) -> None:
@@ -160,9 +160,9 @@ def claim_folder(folder: str, uid: str) -> None:
     another run.
     """
     own = OWNER_MARK + uid
-    # The folder is listed twice because another task of this run may just create the mark: every
-    # task creates it before any other entry, so the second listing contains it if the first found
-    # anything. os.path.exists(mark) would return False for any error of the volume.
+    # Another task of this run may create the mark at this moment. Every task creates the mark
+    # before any other entry, so if the first listing finds a file of this run, the second one finds
+    # the mark. The folder is listed because os.path.exists(mark) hides errors of the volume.
     if os.listdir(folder) and own not in os.listdir(folder):
         raise ConfigError(_used_by_another_run(folder))
     os.makedirs(os.path.join(folder, own), exist_ok=True)

@@ -3,7 +3,7 @@
 The end of the output is kept in memory. Patterns recognize tracebacks (chained, grouped, or one
 inside the message of another), text that TensorFlow and Keras add to messages, crashes of native
 code, and errors of shells and command lines. They also recognize whether a task failed because it
-lost another task. `exit_report` judges exit codes. Standard library only, Python 3.8 syntax.
+lost another task. Exit codes are judged by `exit_report`. Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ TAIL_BYTES = 64 * 1024
 MAX_LINES = 20
 MAX_CHARS = 500
 MAX_ERROR = 300
-# If a shell script succeeds and at most this many lines follow its last error, a pipe has hidden
-# the exit code of the failed command. These lines may belong to the error's message, or be the
-# script's last lines.
+# A shell script may succeed although a command failed, because a pipe hid the exit code. This is
+# assumed if at most this many lines follow the last error: they may belong to the error's message,
+# or be the script's last lines. After more lines, the script has continued on purpose.
 MORE_LINES = 3
 # Maximum bytes kept of an error that a thread or a child process printed long before the end.
 ASIDE_BYTES = 8 * 1024
@@ -32,7 +32,7 @@ ASIDE = re.compile(rb"^(?:Exception in thread |Process [^\n:]*:$)", re.MULTILINE
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 # The part of a line that a progress bar overwrites: up to the last \r or run of backspaces.
 OVERWRITTEN = re.compile(r"\r|\x08+")
-# The start of a log line and its level:
+# The start of a log line and its level, in one of these formats:
 #   2024-05-01 10:00:00.123456: I tensorflow/...     TensorFlow
 #   I0000 00:00:1714550400.123456   42 file.cc:1]    absl
 #   WARNING:tensorflow:...                           Python's logging
@@ -136,8 +136,8 @@ def _last(lines: list[str], error: PrintedError | None) -> list[str]:
 
 
 def _went_on(lines: list[str], error: PrintedError) -> bool:
-    """Return whether the program continued after an error: it printed more lines than a message of
-    several lines has.
+    """Return whether the program continued after an error: more than MORE_LINES lines follow it
+    that are not part of a traceback or of TensorFlow's notes.
     """
     plain = [n for n in lines[error.said_at + 1 :] if not (_is_noise(n) or n[0] in " \t|")]
     return sum(not (DECORATION.match(line) or FRAME.match(line)) for line in plain) > MORE_LINES
@@ -356,7 +356,8 @@ def _plain(
     elif last and CHAIN.match(lines[number - 1].lstrip("| ")) and last.end >= number - 1:
         read.origin = last.origin or last.error
         read.start, read.kind = last.start, last.kind
-        if read.origin == read.error:  # raised again, as by a pool of processes
+        if read.origin == read.error:
+            # A process pool, for example, raises a worker's error again: the first place counts.
             read.place = last.place or read.place
     return read
 

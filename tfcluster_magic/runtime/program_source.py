@@ -1,10 +1,10 @@
 """The search of a starting task for a program that has no snapshot.
 
 The program is a path that the task sees, a URL, a command of the task's image, or a text that no
-launch inspected. This module fetches a program, compares checksums, chooses the file that starts a
-folder, and adds the results to the task's description of its program. Only the task itself ever
-reads a URL, and only if the administrator has opened the URL's network. Standard library only,
-Python 3.8 syntax.
+launch inspected. This module fetches a program, compares checksums, chooses the file to run if the
+program is a folder, and adds the results to the task's description of its program. Only the task
+itself ever reads a URL, and only if the administrator has opened the URL's network. Standard
+library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from task_config import TaskConfig
 
 ENTRIES = ("run.sh", "main.py", "__main__.py")
-"""Names of files that start a folder, the first that exists. If none exists, the folder's only
-`.py` file starts it. `program/sources.py` has the same list.
+"""If a program is a folder, the first of these files that exists is run. If none exists, the
+folder's only `.py` file is run. `program/sources.py` has the same list.
 """
 SCRIPTS = (".py", ".sh")
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
@@ -118,8 +118,11 @@ def _find_path(config: TaskConfig, patience: float, say: Callable[[str], None]) 
 
 
 def _wait_for(path: str, patience: float, say: Callable[[str], None]) -> os.stat_result:
-    """Return the stat of a path; wait at most `patience` seconds until it exists. Raises
-    ConfigError, OSError.
+    """Return the stat of a path; wait at most `patience` seconds until it exists.
+
+    Raises:
+        ConfigError: the path does not exist by then.
+        OSError: the path cannot be read.
     """
     until, told = time.monotonic() + patience, False
     while True:
@@ -141,8 +144,8 @@ def _wait_for(path: str, patience: float, say: Callable[[str], None]) -> os.stat
 
 
 def _starts(program: dict[str, Any], folder: str, source: str) -> None:
-    """Choose the file that starts a folder: the requested one, else one with a name of ENTRIES,
-    else the only `.py` file.
+    """Choose the file of a folder that is run: the requested one, else the first of ENTRIES that
+    exists, else the only `.py` file.
     """
     program["dir"] = folder
     if program.get("entrypoint"):
@@ -296,7 +299,7 @@ def _opener(config: TaskConfig) -> urllib.request.OpenerDirector:
 
     class Redirects(urllib.request.HTTPRedirectHandler):
         def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
-            fp.close()  # else the base class reads the body, of any size
+            fp.close()  # otherwise the base class reads the whole body, however large it is
             target = urljoin(req.full_url, headers.get("location") or "")
             if urlsplit(target).scheme.lower() not in ("http", "https"):  # not ftp
                 raise ConfigError(
@@ -486,7 +489,7 @@ NO_GZIP = "Not a gzipped file"
 
 
 def _damage(error: Exception) -> str:
-    """Return what is wrong with an archive."""
+    """Return in words why an archive cannot be unpacked; `error` is that of Python's library."""
     import gzip
     import tarfile
     import zipfile
@@ -582,7 +585,7 @@ def _tarred(content: bytes, name: str) -> Iterator[tuple[str, bool, Any]]:
             stream = archive.extractfile(info) if info.isfile() else None
             if stream is not None:
                 yield _relative(info.name), bool(info.mode & stat.S_IXUSR), stream
-    while plain.read(1 << 16):  # to the end, where gzip's own checksum is
+    while plain.read(1 << 16):  # gzip checks its checksum only when the end is read
         pass
 
 

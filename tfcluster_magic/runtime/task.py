@@ -119,8 +119,9 @@ class Task:
         process.tell_when_parent_dies()
         self._check_parent(parent)
         if self.report.fd >= 0:
-            # With no events requested, poll() reports only errors, such as that the read end was
-            # closed. It does so even if the parent ended before this call.
+            # With no events requested, poll() reports only errors, such as that the parent has
+            # closed the read end of the pipe. If the parent has already ended, it reports so at
+            # once.
             self.loop.on_fd(self.report.fd, 0, self._orphan)
 
     def _check_parent(self, parent: int) -> None:

@@ -49,7 +49,9 @@ def failures(env: Mapping[str, str]) -> tuple[int, int]:
 
 
 def attempt(env: Mapping[str, str]) -> str:
-    """Return the number of this start of the task: the backend's, else counted by the pod's Job."""
+    """Return the number of this start of the task, from 1. It comes from the backend, or in a pod
+    from the number of pods that the Job has replaced.
+    """
     return env.get("TFCLUSTER_ATTEMPT") or str(1 + sum(failures(env)))
 
 
@@ -96,7 +98,7 @@ class TaskConfig:
 
     @classmethod
     def load(cls, path: str, task: str) -> TaskConfig:
-        """Read task.json. Raises ConfigError if it is unreadable or of another version."""
+        """Read task.json. Raises ConfigError if the file is unreadable or has another version."""
         try:
             data = json.loads(_content(path))
             version = data.get("version") if isinstance(data, dict) else None
@@ -244,8 +246,9 @@ class TaskConfig:
     def hold_off(self, env: Mapping[str, str]) -> float:
         """Return the seconds to wait before the program starts in place of a failed task.
 
-        Without parameter servers, either all workers start again together or the run fails. The
-        operator needs longer for this decision than a Job needs to replace a pod.
+        Without parameter servers, the operator decides after a failure whether all workers start
+        again together or the run fails. A Job replaces the pod before the operator has decided, so
+        the program in the new pod waits.
         """
         together = self.task_type in ("chief", "worker") and not self.counts.get("ps")
         trainers = self.counts.get("chief", 0) + self.counts.get("worker", 0)
@@ -301,8 +304,8 @@ class TaskConfig:
         return [shell, *tail]
 
     def environment(self, base: dict[str, str]) -> dict[str, str]:
-        """Return the child's environment: `base`, the user's variables, and ours. Of equal names,
-        the later ones count. Raises ConfigError.
+        """Return the child's environment: `base`, the user's variables, and ours. If a variable
+        is in several of these, the last one counts. Raises ConfigError.
         """
         home = {"HOME": self.data["home"]} if self.data.get("home") else {}
         env = {**base, **home, **(self.data.get("env") or {})}

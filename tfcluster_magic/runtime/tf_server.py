@@ -193,7 +193,7 @@ def main(argv: list[str]) -> int:
         # Replace the process, because the C API has left state in it. The port is checked again.
         again = [sys.executable, sys.argv[0], "tf_server", "--server", "python"]
         os.execv(sys.executable, again)
-    except Exception as error:  # TensorFlow's own types, not imported here
+    except Exception as error:  # not by type: TensorFlow's error types are not imported here
         if port_is_taken(address):
             say(taken)
             return PORT_TAKEN

@@ -47,7 +47,8 @@ LONGEST, MOST_LOOK = 15.0, 10.0
 # finding the children of a hundred threads costs more than the rest of a sample.
 LIST_EVERY = 3
 # Number of idle `activity` samples in a row after which a program's stacks are kept (after six, the
-# run is reported as stalled), and the maximum number of times for each start of a task.
+# run is reported as stalled), and how many such periods of inactivity are handled for each start of
+# a task.
 STALLED_SAMPLES, MOST_STALLS = 5, 5
 
 # ---- the file ----
@@ -157,8 +158,8 @@ def _binned(rows: list[list[int]], step: int) -> list[list[int]]:
 
 
 class UsageFile:
-    """The file of one task. Its methods never raise. Intervals that cannot be written are merged
-    into one, which is written by a later call.
+    """The file with the usage samples of one task. Its methods never raise. Intervals that cannot
+    be written are merged into one, which is written by a later call.
     """
 
     def __init__(self, folder: str, task: str, tasks: int) -> None:
@@ -173,7 +174,7 @@ class UsageFile:
         self._next_try = 0.0
 
     def begin(self, head: dict[str, Any]) -> None:
-        """Begin an attempt."""
+        """Begin an attempt in the file; `head` is its first line (see "the file" above)."""
         self._head = json.dumps(head, separators=(",", ":")).encode() + b"\n"
 
     def write(self, row: list[int]) -> None:
@@ -355,8 +356,8 @@ class Connections:
 
 
 class Cgroup:
-    """The task's own control group: its limits, and the time for which it was throttled. A group
-    that has processes of others is ignored.
+    """The task's own control group: its limits, and the time for which it was throttled. A group is
+    ignored if it also has processes that do not belong to the task.
     """
 
     def __init__(self, pids: list[int]) -> None:
@@ -405,8 +406,8 @@ class Cgroup:
 class Gpus:
     """The task's NVIDIA GPUs, read by NVML, the driver's library; no GPUs if NVML is not installed.
 
-    `visible` is the value of `CUDA_VISIBLE_DEVICES`, whose numbers are used as NVML's numbers.
-    Utilization and memory are those of the device, including its use by other processes.
+    `visible` is the value of `CUDA_VISIBLE_DEVICES`. NVML is assumed to number the GPUs as CUDA
+    does. Utilization and memory are those of the device, including its use by other processes.
     """
 
     def __init__(self, visible: str | None) -> None:

@@ -33,9 +33,9 @@ WRITTEN = "written"
 # Folder in which a task in a pod records which folders will be lost, for clients that see the log
 # volume.
 LOST = ".tfcluster-lost"
-# Pairs of seconds: until the first number after the start, the pause between two searches is the
-# second number. Every fourth search also lists the folders in which the program may write.
+# Pauses between two searches: (until this many seconds after the start, seconds of the pause).
 PACE = ((30.0, 1.0), (300.0, 2.5), (float("inf"), 10.0))
+# Every fourth search also lists the folders in which the program may write.
 WALK_EVERY = 4
 ENTRIES = 4000
 DEPTH = 4
@@ -54,7 +54,7 @@ _IGNORED = {".git", ".venv", "node_modules", "__pycache__", ".ipynb_checkpoints"
 
 def files_below(folder: str, but: str = "") -> Iterator[os.DirEntry[str]]:
     """Yield the files in a folder and four levels of folders below it, breadth first. Links are not
-    followed, and the folder `but` is left out. The number of entries is limited.
+    followed, and the folder `but` is left out. At most ENTRIES entries are listed.
     """
     level, left = [folder], ENTRIES
     for _depth in range(DEPTH + 1):
@@ -199,8 +199,8 @@ class EarlierCheckpoints:
             data = data[16 + int.from_bytes(data[12:16], sys.byteorder) :]
 
     def only_found(self) -> tuple[str, str, int]:
-        """Return folder and name of an opened checkpoint, and the number of steps from it to the
-        newest checkpoint in the folder.
+        """Return folder and name of a checkpoint that the program opened, and how many steps newer
+        the folder's newest checkpoint is.
 
         Folder and name are empty if no checkpoint was opened, or if a folder now has a checkpoint
         that is newer than the opened one by more than `spare_steps`.
@@ -476,8 +476,8 @@ class WriteWatch:
         os.replace(partial, os.path.join(place, f"{self._config.task}.json"))
 
     def _place_of(self, folder: str) -> str:
-        """Return the folder, at most two levels below `written`, for links to or copies of the
-        files of `folder`.
+        """Return the place of `folder` below the run's folder `written`, at most two levels deep.
+        It has the links to the files of `folder`, or their copies.
         """
         inside = os.path.relpath(folder, self._folder)
         parts = [each for each in inside.split(os.sep) if each not in (".", "")]
@@ -502,7 +502,7 @@ class WriteWatch:
         try:
             os.symlink(path, link)
         except FileExistsError:
-            # Another task of the run writes to the same folder.
+            # Another task of the run writes to the same folder, and has made the link.
             pass
 
     def _copy(self, path: str, most: int, last: bool) -> int:

@@ -1,5 +1,6 @@
-"""Schedules: launches that recur, with the result of each due time. Shapes, bounds and defaults.
+"""Schedules: launches that recur, with the result of each due time.
 
+The package defines the data of schedules, with bounds and defaults, and the decisions about them.
 A schedule has rules (`ScheduleRules`), a launch, and a status with one `Occurrence` for each due
 time. `due` decides what is next; it does no input or output. Times are seconds since 1970.
 """
@@ -27,15 +28,15 @@ from ..spec.spec import MOST_DEPENDENCIES
 MOST_OCCURRENCES = 500
 """Maximum settled occurrences that a status keeps."""
 MOST_WAITING = 100
-"""Maximum due times of one schedule that wait at the same time. When some are launched, later due
-times are added.
+"""Maximum due times of one schedule that wait for their launch at the same time. When some of them
+are launched, the next due times take their places.
 """
 MOST_BACKFILL = 10_000
 """Maximum due times of one backfill."""
 ASK_ABOVE = 300
 """Number of due times above which a backfill asks for confirmation."""
 MOST_ADVISED = 20
-"""Maximum options that advice changes: numbers of tasks, and the resources of each type."""
+"""Maximum options that advice changes, such as `workers` and `worker_memory`."""
 SCHEDULE_STATES = ("Active", "Paused", "Invalid")
 """States of a schedule, as administrators and `kubectl get` see them."""
 

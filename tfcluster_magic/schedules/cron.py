@@ -1,4 +1,6 @@
-"""Cron expressions in a time zone: the times at which a schedule is due. Pure and bounded.
+"""Cron expressions in a time zone: the times at which a schedule is due.
+
+The functions are pure, and end in bounded time for any expression.
 
 cronsim follows Debian's cron: when the clocks change, a job at a skipped fixed time runs right
 after the change, and a job at a repeated fixed time runs only at the first of the two times. This
@@ -30,8 +32,8 @@ ALIASES = {
     "@hourly": "0 * * * *",
 }
 _WINDOWS = tuple(120.0 * 4**power for power in range(13))
-"""Seconds before a time in which the last due time is searched: first in the shortest range, then
-in longer ones, up to 60 years.
+"""Lengths in seconds of the periods in which `CronTimes.last` searches backwards for a due time:
+first the last two minutes, then longer periods, up to 60 years.
 """
 
 
@@ -111,8 +113,8 @@ class CronTimes:
 
 
 def _may_never_come(cron: str) -> bool:
-    """Return whether cronsim accepts the expression with `*` for the day of the month. If so, its
-    own day may never come, like 30 February.
+    """Return whether an expression that cronsim refuses is correct but never due, like 30 February.
+    This is so if cronsim accepts it with `*` for the day of the month.
     """
     fields = cron.split()
     try:
@@ -136,10 +138,12 @@ def _refused(field: str, value: object, allowed: str) -> InvalidRequest:
 
 
 def read_zone(name: str) -> zoneinfo.ZoneInfo:
-    """Return a time zone. Raises InvalidRequest with similar names."""
+    """Return the time zone with this IANA name; raise InvalidRequest, with a similar name, if there
+    is none.
+    """
     try:
         return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):  # a folder, such as `Asia`
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):  # OSError: a folder, as `Asia`
         close = difflib.get_close_matches(name, zoneinfo.available_timezones(), 1, cutoff=0.5)
         example = close[0] if close else "Asia/Shanghai"
         text = _("there is no such time zone; write an IANA name, such as {example}")

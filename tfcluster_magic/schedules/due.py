@@ -45,7 +45,7 @@ ROOM_DELAY, LONGEST_ROOM_DELAY = 30.0, 300.0
 delay is twice the one before.
 """
 MOST_COUNTED = 1000
-"""Maximum missed due times that are counted one by one."""
+"""Missed due times are counted only up to this number, because computing each one takes time."""
 _MOST_TAKEN = 1000
 """Maximum due times of a backfill that one call handles."""
 MOST_BACKFILLS = 20
@@ -97,7 +97,7 @@ class _Work:
         return changed
 
     def settle(self, old: Occurrence, state: State, reason: Message | None) -> None:
-        """End an occurrence that launches nothing more."""
+        """Set the final state of an occurrence, which is then never launched again."""
         self.put(old, state=state, reason=reason, not_before=None)
 
     def unsettled(self) -> list[Occurrence]:
@@ -131,7 +131,8 @@ def due(
         find: returns a schedule of the same owner by its name, None if there is none.
 
     Returns:
-        The turn. Its `launch` also has occurrences of earlier calls that are not launched yet.
+        The turn. The occurrences in `ScheduleTurn.launch` may be from earlier calls, if the caller
+        has not launched them since.
 
     Raises:
         InvalidRequest: the rules have an invalid cron expression or time zone.
@@ -204,7 +205,7 @@ def _take_due_times(work: _Work) -> None:
             work.wakes.append(each)
             break
         if room <= 0:
-            return  # a later turn continues here, when due times above are settled
+            return  # a later call adds the next due times, when fewer of them wait
         room -= 1
         kind = Kind.SCHEDULED if each > on_time else Kind.CATCH_UP
         _take(work, Occurrence(due=each, kind=kind, changed_at=now))
@@ -385,7 +386,7 @@ def _awaited(
         return Message("ScheduleAwaitedPaused", name)
     times = CronTimes(found.rules.cron, found.rules.time_zone)
     if found.status.cursor < moment and times.next(moment - 1) == moment:
-        # The other schedule handles this due time later.
+        # The awaited schedule (`found`) has the same due time, but has not handled it yet.
         return Message("ScheduleWaitsForSchedule", name)
     return Message("ScheduleAwaitedNever", name)
 
@@ -417,8 +418,8 @@ def _before(work: _Work, new: Occurrence) -> Occurrence | None:
 
 
 def _obstacle(work: _Work, new: Occurrence) -> Message | None:
-    """Return what a launch waits for; None if it may begin. Requests the end of the run that the
-    launch replaces.
+    """Return what a launch waits for; None if it may begin. With `Overlap.REPLACE`, also add the
+    earlier runs that the launch replaces to `work.stop`.
     """
     rules = work.rules
     if (waits := _wait_for_schedules(work, new)[0]) is not None:
@@ -462,8 +463,9 @@ def kept(
 
 
 def paused(status: ScheduleStatus, pause: Pause) -> ScheduleStatus:
-    """Return the status with a pause. A paused schedule does not change, unless the new pause is
-    locked and the old one is not.
+    """Return the status with the new pause. If the schedule is paused already, it keeps the old
+    pause, unless only the new one is locked (so that only an administrator may resume the
+    schedule).
     """
     old = status.paused
     if old is not None and (old.locked or not pause.locked):
@@ -502,8 +504,8 @@ def settle(
     outcomes: Mapping[str, RunOutcome],
     now: float,
 ) -> ScheduleStatus:
-    """Return the status with the outcomes of runs, which are given by run name: with ends, retries,
-    and the pause after too many failures.
+    """Return the status after the `outcomes` of its runs, which are given by run name. The ends of
+    runs are recorded, failed runs get a retry, and too many failures pause the schedule.
     """
     for each in status.occurrences:
         outcome = outcomes.get(each.run)

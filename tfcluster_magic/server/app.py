@@ -114,9 +114,9 @@ class OpenAPIHandler(TFClusterHandler):
 OPENAPI_ROUTES = [(r"openapi\.json", OpenAPIHandler)]
 
 
-# Translations of our settings in JupyterLab. Its server translates settings schemas only with the
-# catalogs of installed language packs, so we register a bundle of our own. If a JupyterLab keeps
-# its bundles elsewhere, these texts stay English.
+# Translations of our settings in JupyterLab. JupyterLab's server translates settings schemas only
+# with the catalogs of installed language packs, so we register a bundle of our own. If a JupyterLab
+# keeps its bundles elsewhere, these texts stay English.
 
 SETTINGS_DOMAIN = "tfcluster"
 """Domain of the page's catalog: locale/<language>/LC_MESSAGES/tfcluster.mo."""
@@ -148,7 +148,7 @@ def translate_settings() -> bool:
 # folder of `tfcluster` and this server's `python`.
 
 SHELLS = ("bash", "zsh", "fish", "ksh", "dash", "ash", "sh")
-"""Shells that read their profile with `-l -c` and expand "$PATH" with colons."""
+"""Shells in which `login_shell` works: `-l -c` reads the profile, and "$PATH" has colons."""
 
 BASH_LOGIN_FILE = Path(__file__).with_name("terminal_login.bash")
 """Commands that read a login shell's files, then put TFCLUSTER_TERMINAL_PATH in front of PATH."""
@@ -178,7 +178,8 @@ def login_shell(environ: Mapping[str, str], programs: Path) -> list[str] | None:
     found = os.pathsep.join(front)
     if name == "bash":
         variables = [f"ENV={BASH_LOGIN_FILE}", f"TFCLUSTER_TERMINAL_PATH={found}"]
-        if "ENV" in environ:  # other shells read this file too; bash gets it back
+        if "ENV" in environ:
+            # The user's own ENV is a file for other shells: BASH_LOGIN_FILE restores the variable.
             variables.append(f"TFCLUSTER_TERMINAL_ENV={environ['ENV']}")
         return ["env", *variables, shell, "--posix", "-l"]
     becomes = f'exec env PATH={shlex.quote(found)}:"$PATH" {shlex.quote(shell)}'
@@ -220,8 +221,9 @@ class TFClusterApp(ExtensionApp):
     ).tag(config=True)
 
     def _link_jupyter_server_extension(self, serverapp: Any) -> None:
-        """Set the shell of terminals, unless it is configured. Jupyter Server links all extensions
-        before it loads any of them.
+        """Set the shell of terminals, unless it is configured. This must be done before the
+        terminals' extension is loaded; Jupyter Server links all extensions before it loads any of
+        them.
         """
         super()._link_jupyter_server_extension(serverapp)
         settings = serverapp.terminado_settings
@@ -247,5 +249,5 @@ class TFClusterApp(ExtensionApp):
         self.settings["tfcluster"].start()
 
     async def stop_extension(self) -> None:
-        """Release everything that this server holds."""
+        """Stop events, log streams and TensorBoards of this server; clusters keep running."""
         await self.settings["tfcluster"].stop()

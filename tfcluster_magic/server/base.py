@@ -169,7 +169,9 @@ def _authorized(method: Callable[..., Any], action: str | None) -> Callable[...,
     """Apply `authorized`, with our own message for a user whom the Authorizer refuses."""
 
     async def nothing(_self: JupyterHandler) -> None:
-        """Do nothing: a refusal by the method itself must not look like the Authorizer's."""
+        """Do nothing, in place of `method`: so an HTTPError of `ask` is always a refusal by the
+        Authorizer, never an error of `method` itself.
+        """
 
     ask: Callable[..., Awaitable[None]] = authorized(action=action)(nothing)
 

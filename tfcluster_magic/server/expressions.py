@@ -289,8 +289,8 @@ def is_match(expression: re.Pattern[str], text: str) -> bool:
 
 
 def _serve(questions: IO[bytes], answers: IO[bytes]) -> None:
-    """Read an expression, then batches of lines, until the end. The kernel kills a process that is
-    too slow.
+    """Read an expression, then batches of lines, until the end. Linux kills a process that uses too
+    much CPU time.
     """
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_SECONDS, MOST_CPU_SECONDS))

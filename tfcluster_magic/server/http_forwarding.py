@@ -1,9 +1,10 @@
 """Forwarding of an HTTP request to a server on this machine, and of the answer back, as streams.
 
-Bodies are never buffered completely; each side waits for the other. Only listed headers pass. No
-cookie, token or user name is sent to the target. Headers with which the target could act for our
-origin, such as cookies or CORS headers, are not passed back. The target's content security policy
-is added to ours. This module owns the connection to the target and does not know the caller.
+Bodies are never buffered completely; each side waits for the other. Only the headers of two lists
+are forwarded. No cookie, token or user name is sent to the target. Headers with which the target
+could act for our origin, such as cookies or CORS headers, are not passed back. The target's content
+security policy is added to ours. This module owns the connection to the target and does not know
+the caller.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ REQUEST_HEADERS = re.compile(
     "if-((un)?modified-since|(none-)?match|range)|pragma|range|user-agent",
     re.IGNORECASE,
 )
-"""Request headers that pass: they describe the wanted bytes or the body."""
+"""Headers of a request that are forwarded: they describe the wanted bytes or the body."""
 RESPONSE_HEADERS = re.compile(
     "accept-ranges|age|cache-control|"
     "content-(disposition|encoding|language|length|range|security-policy|type)|etag|expires|last-modified|location|retry-after|vary",
     re.IGNORECASE,
 )
-"""Response headers that pass: those about the content, caching and redirects."""
+"""Headers of an answer that are passed back: those about the content, caching and redirects."""
 
 CONNECT_WITHIN = 3.0
 ANSWER_WITHIN = 60.0

@@ -1,8 +1,9 @@
 """Routes that start runs: launch, rerun, dry run, and the data of the launch form.
 
-Paths are those of the file browser. A launch fails within three seconds if the backend does not
-answer. A dry run creates and fetches nothing. This module defines the JSON of a launch. A program
-runs in its own folder, and a cell in the folder of its notebook.
+Paths in requests and answers are relative to the root of the file browser. A launch fails within
+three seconds if the backend does not answer. A dry run creates and fetches nothing. This module
+defines the JSON of a launch. A program runs in its own folder, and a cell in the folder of its
+notebook.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from .service import Service, browsed_file, browsed_path, files_root
 from .worker import LAUNCH_WITHIN
 
 if TYPE_CHECKING:
-    from ..launch.planning import DryRun  # imported with the manager's first plan
+    from ..launch.planning import DryRun  # imported only for the manager's first plan
 
 _LOCAL_PROVISIONERS = ("", "local-provisioner")
 _SERVER_PYTHONS = (
@@ -330,7 +331,7 @@ class RerunHandler(TFClusterHandler):
 
 
 def _left_out_of_form(cluster: TFCluster) -> list[str]:
-    """Return notes about the ties to other runs that the form does not repeat."""
+    """Return notes about other runs to which the run refers, because the form leaves these out."""
     name, notes = cluster.metadata.name, []
     if cluster.spec.resume_from:
         text = _(
@@ -391,7 +392,7 @@ class FormHandler(TFClusterHandler):
         name, program = cluster.metadata.name, cluster.spec.program
         words: dict[str, Any] = {"name": cluster.metadata.cluster}
         notes = []
-        if cluster.active:  # the original's name is taken
+        if cluster.active:  # until the run ends, its cluster's name is taken
             del words["name"]
             notes.append(
                 _("{name} is still active, so the new run gets another name.").format(name=name)
@@ -508,8 +509,9 @@ def _relative_program(folder: Path, path: Path) -> str:
 
 
 def _project_view(asked: ResolvedLaunch, config: str | None) -> dict[str, Any] | None:
-    """Return what a form shows of a project: its configurations, and by field the values, as a user
-    types them, that apply to empty fields. None for another program.
+    """Return what a form shows of a project: the names of its configurations, and the values that
+    the project gives to empty fields, by field and as a user types them. None if the program is not
+    a project.
     """
     folder = project_folder(asked.program, asked.folder) if asked.program else None
     if folder is None:

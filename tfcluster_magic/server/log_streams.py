@@ -39,11 +39,11 @@ HANGS_AFTER = 2.0
 """A stream counts as hanging if its thread still runs this many seconds after its end."""
 
 MOST_SEARCHED = 20_000
-"""Maximum characters of a line that are searched."""
+"""Maximum characters at the start of a line that a search examines."""
 MOST_AROUND = 20_000
-"""Maximum lines before and after a line."""
+"""Maximum lines that `around` yields."""
 MOST_CHARACTERS_AROUND = 8 << 20
-"""Maximum characters before and after a line, not counting the first and last line."""
+"""Maximum characters of the lines that `around` yields, not counting the first and last line."""
 LOOK_UP = 0.3
 """Seconds after which a reader that skips lines checks whether it is still needed."""
 
@@ -99,7 +99,7 @@ class LogStream:
         self._taken = threading.Semaphore(2)
         self._closed = threading.Event()
         self._closed_at = math.inf
-        context = contextvars.copy_context()  # keeps the language of the request
+        context = contextvars.copy_context()  # so that messages are in the request's language
         self._thread = threading.Thread(
             target=context.run, args=(self._work,), name="tfcluster-logs", daemon=True
         )
@@ -137,7 +137,7 @@ class LogStream:
                 if not self._put(batch):
                     return
             self._put(None)
-        except BaseException as error:  # noqa: BLE001 - handed to whoever reads
+        except BaseException as error:  # noqa: BLE001 - `next` raises it
             self._put(error)
 
     def _put(self, batch: bytes | BaseException | None) -> bool:

@@ -50,10 +50,10 @@ NOTIFICATION_MODELS = (NotificationRuleBody, PublicRule, Delivery)
 
 
 class NotificationRoute(TFClusterHandler):
-    """Base of these routes."""
+    """The base of the routes of notifications."""
 
     async def verbs(self) -> NotificationVerbs:
-        """Return the verbs of the manager, whose first use imports much."""
+        """Return `manager.notifications`, read in a thread because its first use imports much."""
         return await self.call(lambda: self.service.manager.notifications)
 
     def read_rule(self) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 The first change of a quiet run is sent at once. Further changes are sent a few times a second,
 always with the newest state. The server's events are numbered without gaps. A backend that hangs is
-reported too. This module owns the numbers, the rate limit and one timer. It runs on the server's
-loop; the watcher's threads only hand over changes.
+reported too. This module owns the numbers of events, the rate limit and one timer. It runs on the
+server's loop; the watcher's threads only hand over changes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ LOOK_EVERY = 1.0
 
 
 def register_schema(logger: EventLogger) -> None:
-    """Register the event schema. Pages that subscribe before that receive no events."""
+    """Register the schema of our events with Jupyter Server's event logger. Pages that subscribe
+    before that receive no events.
+    """
     if SCHEMA_ID not in logger.schemas:
         logger.register_event_schema(SCHEMA)
 

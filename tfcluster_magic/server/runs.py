@@ -72,7 +72,7 @@ VERB_BODIES: Mapping[str, type[Model]] = {
 
 `POST /clusters/{ref}/<verb>` calls `ClusterManager.<verb>` with the fields of the body and answers
 with the run. The OpenAPI document, docs/reference/api.md and the page's types are generated from
-this table. They describe the verb by the body's docstring.
+this table. They describe each verb with the docstring of its body.
 """
 
 
@@ -132,7 +132,7 @@ class VerbHandler(TFClusterHandler):
     """`/clusters/{ref}/<verb>`, for each of `VERB_BODIES`."""
 
     def initialize(self, verb: str) -> None:
-        """Serve this verb."""
+        """Let this handler apply `verb`, a key of `VERB_BODIES`."""
         self._verb = verb
 
     @guarded
@@ -178,7 +178,7 @@ def _is_telling(text: str) -> bool:
 
 
 MOST_POINTS = 1000
-"""Maximum points of a graph in a request."""
+"""Maximum points of a graph that a request may ask for."""
 
 
 class UsageHandler(TFClusterHandler):
@@ -265,7 +265,9 @@ class OutputsHandler(TFClusterHandler):
 
 
 def _launch_text(cluster: TFCluster) -> dict[str, Any]:
-    """Return the commands and the YAML of a run. For a cell of 60 KB this takes half a second."""
+    """Return the commands and the YAML that launch a run again. For a cell of 60 KB this takes half
+    a second, so call it in a thread.
+    """
     return {
         "line": notebook_cell(cluster),
         "command": shell_command(cluster),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..runs.schedules import ScheduleVerbs
 
 NEXT = 10
-"""Number of next due times of a schedule."""
+"""Number of next due times that an answer has for each schedule."""
 LISTED = 10
 """Number of newest past due times of each schedule in a list. A list with all past due times would
 be too long, because a thousand schedules may have 500 each.
@@ -119,14 +119,14 @@ def _rules(rules: ScheduleRules | None) -> dict[str, Any]:
 
 
 class ScheduleRoute(LaunchRoute):
-    """Base of the routes that take a launch."""
+    """The base of the routes of schedules that take a launch."""
 
     async def verbs(self) -> ScheduleVerbs:
-        """Return the verbs of the manager, whose first use imports much."""
+        """Return `manager.schedules`, read in a thread because its first use imports much."""
         return await self.call(lambda: self.service.manager.schedules)
 
     async def launch_words(self, body: LaunchBody) -> dict[str, Any]:
-        """Return a launch as arguments of the manager. Raises InvalidRequest."""
+        """Return a launch as arguments of `ScheduleVerbs.create`. Raises InvalidRequest."""
         asked = await self.resolve(body)
         if asked.problems:
             raise InvalidRequest(asked.problems)
@@ -315,7 +315,9 @@ class ScheduleHistoryHandler(ScheduleRoute):
         )
 
     def _seconds(self, name: str, default: float) -> float:
-        """Return a time of the query. Raises InvalidRequest if it is not a number."""
+        """Return the time `name` of the query, in seconds since 1970. Raises InvalidRequest if it
+        is not a number.
+        """
         said = self.get_query_argument(name, None)
         if said is None:
             return default
@@ -330,7 +332,7 @@ class ScheduleVerbHandler(ScheduleRoute):
     """`/schedules/{name}/<verb>`."""
 
     def initialize(self, verb: str) -> None:
-        """Serve this verb."""
+        """Let this handler apply `verb`, a key of `SCHEDULE_VERBS`."""
         self._verb = verb
 
     @guarded

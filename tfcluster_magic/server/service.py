@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from logging import Logger
 
 GRAPHS_KEPT = 600.0
-"""Seconds for which the address of graphs is cached."""
+"""Seconds for which the address of the site with graphs of runs is cached."""
 
 
 def files_root(serverapp: Any) -> Path | None:
@@ -109,7 +109,7 @@ def _real_path(root: Path) -> str:
 # reason until the next removal.
 
 REMOVE_OUTPUT_WITHIN = 60.0
-"""Maximum seconds for the removal of a run's output, in addition to the seconds for its end."""
+"""Maximum seconds for removing a run's output, in addition to the seconds for ending the run."""
 
 
 class Removals:
@@ -126,13 +126,14 @@ class Removals:
         self._manager, self._watcher, self._events = manager, watcher, events
         self._worker, self._log = worker, log
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._waiting: Counter[str] = Counter()  # number of callers by run
+        self._waiting: Counter[str] = Counter()  # waiting callers, by the uid of the run
 
     async def remove(self, run: TFCluster, with_logs: bool, within: float) -> bool:
         """Remove a run; return whether it was removed within `within` seconds.
 
         Raises:
-            TFClusterError: it cannot be removed, and this was known within that time.
+            TFClusterError: the removal failed within that time. (A later failure is reported to the
+                pages.)
         """
         uid = run.metadata.uid
         if uid not in self._under_way:
@@ -239,7 +240,7 @@ class Service:
         self.run_events.start()
 
     async def stop(self) -> None:
-        """Release what this server holds; clusters keep running."""
+        """Stop events, log streams and TensorBoards of this server; clusters keep running."""
         self.run_events.stop()
         self.streams.end()
         self.removals.end()
@@ -251,13 +252,13 @@ class Service:
         return view
 
     def views(self, clusters: Sequence[TFCluster], *, whole: bool = False) -> list[dict[str, Any]]:
-        """Return runs as pages get them; see `view`."""
+        """Return runs in the form that pages get, as `view` does for one run."""
         known, views = self.watcher.known(), []
         for cluster in clusters:
             beside = known.get(cluster.metadata.name)
             if beside is None or beside.cluster.metadata.uid != cluster.metadata.uid:
                 beside = WatchedRun(cluster)
-            beside = replace(beside, cluster=cluster)  # the record may be newer
+            beside = replace(beside, cluster=cluster)  # it may be newer than the watcher's
             views.append(self._watched_view(beside, whole=whole))
         return views
 
@@ -270,7 +271,9 @@ class Service:
         return view | {"places": self.places(run.cluster), "graphs": link}
 
     def look_for_graphs(self) -> None:
-        """Read the address of graphs of runs, by a request, unless it was read lately."""
+        """Request the address of the site that shows graphs of runs, unless the cached one is
+        recent.
+        """
         if time.monotonic() < self._graphs_expire:
             return
         self._graphs_expire = time.monotonic() + GRAPHS_KEPT
@@ -320,8 +323,8 @@ class Service:
         }
 
     def _look(self) -> None:
-        """Report running clusters to Jupyter Server's idle culler if configured. Called every
-        second.
+        """Report running clusters to Jupyter Server's idle culler if configured.
+        `RunEvents` calls this every second.
         """
         if self._counts_as_activity and any(
             k.cluster.active for k in self.watcher.known().values()

@@ -75,8 +75,9 @@ class ServerBoards:
         view = await self._worker.call(self._view, refs, folder)
         if not wait and await self.running_board(view.id) is None:
             self.begin(view.id)
+            # Without event files, the board answers with a page of our own, not with TensorBoard's.
             if await self._worker.call(has_event_files, view.folder):
-                self._early.add(view.id)  # a board without event files has another page
+                self._early.add(view.id)
             return view, False
         await asyncio.shield(self.begin(view.id))
         return view, True
@@ -132,7 +133,7 @@ class ServerBoards:
         view = await self._worker.call(self._found, its_id)
         while (opening := self._opening.get(its_id)) is not None:  # otherwise it would start later
             await asyncio.wait([opening])
-            await asyncio.sleep(0)  # lets `_opened` run
+            await asyncio.sleep(0)  # lets `_opened` record the board
         self._stopped.add(its_id)
         self._living.pop(its_id, None)
         self._started.pop(its_id, None)
@@ -148,7 +149,7 @@ class ServerBoards:
         """
         if self._opening:  # a starting board would outlive the server
             await asyncio.wait(self._opening.values(), timeout=CLOSE_WITHIN)
-            await asyncio.sleep(0)  # lets `_opened` run
+            await asyncio.sleep(0)  # lets `_opened` record the board
         mine = {board.pid: board for board in self._started.values()}
         self._started.clear()
         if mine:
@@ -194,7 +195,7 @@ class ServerBoards:
 
     def _opened_view(self, its_id: str) -> Board:
         view = self._found(its_id)
-        if not view.runs:  # a view of runs is a folder of links that we made
+        if not view.runs:  # a view of runs needs no check: its folder has only links that we made
             self._allowed(view.folder)
         return self._manager.boards.open(view, until=os.getpid())
 

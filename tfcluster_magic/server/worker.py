@@ -83,7 +83,7 @@ class _ThreadLimit:
         answer.add_done_callback(came)
 
     async def _free(self, question: Hashable | None, deadline: float) -> None:
-        """Wait until the call may start."""
+        """Wait until a thread is free, and until no equal call is still hanging."""
         began = asyncio.get_running_loop().time()
         while True:
             late = None if question is None else self._late.get(question)
@@ -108,14 +108,14 @@ class _ThreadLimit:
         words: dict[str, Any],
     ) -> asyncio.Future[T]:
         answer: asyncio.Future[T] = loop.create_future()
-        context = contextvars.copy_context()  # keeps the language of the request
+        context = contextvars.copy_context()  # so that messages are in the request's language
 
         def work() -> None:
             try:
                 settle: Callable[[], None]
                 result = context.run(function, *args, **words)
                 settle = lambda: answer.set_result(result)  # noqa: E731
-            except BaseException as raised:  # noqa: BLE001 - handed to whoever asked
+            except BaseException as raised:  # noqa: BLE001 - the caller gets it
                 error = raised
                 settle = lambda: answer.set_exception(error)  # noqa: E731
             try:

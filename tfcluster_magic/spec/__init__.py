@@ -1,6 +1,6 @@
 """A TFCluster as frozen msgspec structs: one JSON form for REST, records, forms and the resource.
 
-This package defines shapes, bounds and defaults; the rules between fields are in
+This package defines the fields, their bounds and their defaults; rules about several fields are in
 `launch.validation`. JSON names are camelCase; Python names are snake_case.
 """
 

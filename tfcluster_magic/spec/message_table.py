@@ -91,7 +91,7 @@ SEPARATORS: Mapping[str, str] = {
     "or": mark(" or "),
     "sentences": mark(". "),
 }
-"""The separator of the parts of a list, by format."""
+"""The separator between the parts of a list, by the name of the format."""
 FULL_STOP = mark(".")
 
 FORMATS: Mapping[str, Callable[[Any], str]] = {

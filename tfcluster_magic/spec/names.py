@@ -1,4 +1,4 @@
-"""Names of clusters, runs and tasks. Pure; the rules are checked nowhere else.
+"""Names of clusters, runs and tasks. All functions are pure; no other module has rules for names.
 
 A run is `<cluster>-<n>`; a task is `<type>-<index>`. A cluster's name never ends in `-<digits>`, so
 that `digits-2` can only mean run 2 of `digits`.

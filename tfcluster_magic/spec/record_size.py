@@ -1,9 +1,9 @@
-"""The size of a record in etcd: what counts, how, and the limits. Pure.
+"""The size of a record in etcd: which texts count, how their bytes are counted, and the limits.
 
-The table in this module lists the texts that have no limit of their own. Launches, the custom
-resource, its admission policy and the operator's caches use this table. Kubernetes stores a record
-as JSON, in which some characters take two bytes and others six; bytes are counted as they are
-stored.
+All functions are pure. The table in this module lists the texts that have no limit of their own.
+Launches, the custom resource, its admission policy and the operator's caches use this table.
+Kubernetes stores a record as JSON, in which some characters take two bytes and others six; bytes
+are counted as they are stored.
 
 Ref: https://pkg.go.dev/encoding/json#Marshal
 """
@@ -64,7 +64,9 @@ def stored_bytes(text: str) -> int:
 
 
 def text_bytes(text: str) -> int:
-    """Return how many bytes a text of the table counts, including those around it."""
+    """Return how many bytes a text of the table counts, including its quotation marks and
+    separator.
+    """
     return stored_bytes(text) + AROUND
 
 
@@ -85,11 +87,11 @@ def stored_bytes_in_cel(text: str) -> str:
     return f"size(bytes({text})) + {escaped} + 4 * {long}"
 
 
-# Which texts count.
+# The table: which texts count towards PAYLOAD_BYTES.
 
 
 class Texts(enum.Enum):
-    """The kind of a field of the table."""
+    """What a field of the table holds: one text, a list or map of texts, files, or objects."""
 
     ONE = enum.auto()
     LIST = enum.auto()
@@ -103,7 +105,9 @@ class Texts(enum.Enum):
 
 @dataclass(frozen=True)
 class PayloadField:
-    """A field below `spec`, by its name in the resource, with the parts of each of its objects."""
+    """A field of `spec` whose texts count. `path` is its path in the custom resource; if it holds
+    objects, `parts` are the fields of each object that count.
+    """
 
     path: str
     kind: Texts

@@ -47,8 +47,8 @@ class Form:
     """The form of a field in the resource: its name, both conversions, and the change of its
     schema.
 
-    `schema` changes the field's schema for Kubernetes, which has the bounds and defaults of the
-    model.
+    `schema` gets the field's schema in the model, with bounds and defaults, and returns the schema
+    for Kubernetes.
     """
 
     name: str
@@ -227,7 +227,7 @@ def _constants(values: tuple[str, ...], name: str) -> Form:
     return Form(name, write, read, schema)
 
 
-# Fields with another shape.
+# Fields that have another structure in the resource than in the model.
 
 
 def _write_message(told: Schema) -> Schema:
@@ -267,7 +267,7 @@ _MESSAGE_DECIMALS = {
 
 
 def _write_days(days: Any) -> Any:
-    """Return seconds by day and task type as a list, in milliseconds."""
+    """Return a list with an object for each day: its date, and the milliseconds by task type."""
     return [
         {
             "date": day,
@@ -351,7 +351,7 @@ def _names_schema(node: Schema) -> Schema:
     return {**node, "items": item}
 
 
-# Which field has which form.
+# The table that says which field has which form.
 
 
 def _same(value: Any) -> Any:
@@ -406,7 +406,7 @@ _OWN: Mapping[tuple[type[Model], str], Form] = {
     (Status, "counts"): Form("counts", _same, _same, by_task_type),
 }
 _WHOLE: Mapping[type[Model], tuple[Convert, Convert]] = {Message: (_write_message, _read_message)}
-"""Models that are converted as a whole."""
+"""Models that two functions convert as a whole, instead of field by field: (write, read)."""
 
 
 @cache
@@ -508,8 +508,9 @@ def _plan(kind: type[Model]) -> _Plan:
 
 
 def _nested(annotation: Any) -> tuple[Callable[[Convert], Convert], type[Model]] | None:
-    """Return a function that extends a conversion of one model to the whole field, and the type of
-    the models. None if the field has no models.
+    """Return how to convert a field that holds a model, or a list or map of models: a function that
+    turns the conversion of one model into that of the field, and the models' type. None for any
+    other field.
     """
     annotation = _leaf(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Model):

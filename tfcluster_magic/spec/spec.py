@@ -1,7 +1,7 @@
 """The spec of a TFCluster, its desired state: mode, replicas, program, pods, lifecycle.
 
-It has shapes, bounds and defaults; no rules between fields. Durations are in seconds. Memory is a
-Kubernetes quantity ("512Mi", "2Gi").
+This module defines the fields, their bounds and their defaults; rules about several fields are in
+`launch.validation`. Durations are in seconds. Memory is a Kubernetes quantity ("512Mi", "2Gi").
 """
 
 from __future__ import annotations
@@ -569,7 +569,9 @@ class Stop(Model, frozen=True):
     reason: Annotated[
         str, Meta(max_length=STOP_LENGTH, description="the reason, as the record shows it")
     ] = ""
-    by: Annotated[str, Meta(max_length=ASKER_LENGTH, description="the person who asked")] = ""
+    by: Annotated[
+        str, Meta(max_length=ASKER_LENGTH, description="the person who requested the stop")
+    ] = ""
     at: Annotated[float, Meta(description="time of the request, in seconds since 1970")] = 0.0
 
 

@@ -121,7 +121,9 @@ class FoundCheckpoint(Model, frozen=True):
     checkpoint: Annotated[str, Meta(description="name of the checkpoint")]
     folder: Annotated[str, Meta(description="folder of the checkpoint")]
     run: Annotated[str, Meta(description="the run that wrote it; empty if unknown")] = ""
-    steps: Annotated[int, Meta(description="steps that the program still trained")] = 0
+    steps: Annotated[
+        int, Meta(description="steps that the program trained after it restored the checkpoint")
+    ] = 0
 
 
 class TaskExit(Model, frozen=True):

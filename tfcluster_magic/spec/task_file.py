@@ -11,7 +11,7 @@ from pathlib import Path
 from . import Metadata, Program, Spec
 
 RUNTIME = Path(__file__).resolve().parents[1] / "runtime"
-"""The folder with the programs that run in tasks. Python gets their paths."""
+"""The folder with the programs that run in tasks: Python runs them by their paths."""
 GUARD_LIBRARY = RUNTIME / "libloopback_guard.so"
 
 

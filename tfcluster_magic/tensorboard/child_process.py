@@ -62,7 +62,7 @@ def main(options: dict[str, Any]) -> int:
     if os.fork():
         os._exit(0)  # the starter waits for this process; init becomes the parent of the board
     os.setsid()
-    signal.alarm(int(options["startTimeout"]))  # a start that hangs ends, and releases the lock
+    signal.alarm(int(options["startTimeout"]))  # if the start hangs: ends it and frees the lock
     os.chdir(options["folder"])
     if os.getcwd() != options["folder"]:
         os.write(options["report"], b"changed")
@@ -109,7 +109,7 @@ def main(options: dict[str, Any]) -> int:
                 raise SystemExit(0)
 
         def serve_forever(self, poll_interval: float = 0.5) -> None:
-            del poll_interval  # by default twice a second, which is not needed here
+            del poll_interval  # the default checks for a shutdown twice a second, more than needed
             super().serve_forever(poll_interval=min(5.0, options["idle"] / 4))
 
         def print_serving_message(self) -> None:
@@ -127,7 +127,7 @@ def main(options: dict[str, Any]) -> int:
 
 
 def _over(idle: float, options: dict[str, Any]) -> str:
-    """Return why the board ends now; empty if it continues."""
+    """Return why the board must end now; empty if it continues."""
     if idle > options["idle"]:
         return f"ends after {idle:.0f} s without a connection"
     until = options["until"]
@@ -155,8 +155,8 @@ def _named(app: Any, shown: str) -> Any:
 
 
 def _or_empty(app: Any, index: str, page: str) -> Any:
-    """Return the application with this package's page as its first page while there is no event
-    file.
+    """Return TensorBoard's application, changed so that its first page is `page` while there is no
+    event file.
     """
     from werkzeug.wrappers import Response
 
@@ -177,7 +177,8 @@ def _or_empty(app: Any, index: str, page: str) -> Any:
 
 
 MOST_ENTRIES = 20_000
-"""Maximum names checked for an event file; a larger folder counts as one with event files."""
+"""Maximum file names that `has_event_files` checks; a larger folder counts as one with event files.
+"""
 
 
 def has_event_files(folder: str) -> bool:

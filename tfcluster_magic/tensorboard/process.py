@@ -205,7 +205,7 @@ _DROPPED = {
 }
 
 
-def open(  # noqa: A001 - read as tensorboard.open
+def open(  # noqa: A001 - callers write `tensorboard.open`
     folder: str | os.PathLike[str],
     *,
     exact: bool = False,
@@ -219,13 +219,13 @@ def open(  # noqa: A001 - read as tensorboard.open
 ) -> Board:
     """Return the TensorBoard on `folder`: the running one, or a new one (about one second).
 
-    The folder may be empty: runs appear as they are written. `log_root` (the environment's if None)
-    and folders below it are created if missing. An `exact` folder is refused if it, or a parent of
-    it, has become a link. The board keeps showing this folder, even if the path leads elsewhere
-    later, and shows `shown` as its location. While there is no event file, its page says so and
-    names `looked_at`. `idle_timeout` (seconds above 0), `shown` and `until` apply only to a new
-    board. A new board ends when the process `until` ends; if `until` is None, a kernel's board ends
-    with the notebook server.
+    The folder may be empty: runs appear as they are written. `log_root` and folders below it are
+    created if missing; None stands for the environment's log folder. An
+    `exact` folder is refused if it, or a parent of it, has become a link. The board keeps showing
+    this folder, even if the path leads elsewhere later, and shows `shown` as its location. While
+    there is no event file, its page says so and names `looked_at`. `idle_timeout` (seconds above
+    0), `shown` and `until` apply only to a new board. A new board ends when the process `until`
+    ends; if `until` is None, a kernel's board ends with the notebook server.
 
     Raises:
         NotFound: the folder does not exist or cannot be read.
@@ -430,7 +430,7 @@ def _end(board: Board) -> None:
             os.kill(board.pid, signal.SIGKILL)
         _wait_until_gone(board.pid, began, _GRACE)
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(board.pid, signal.SIGKILL)  # a board leads its own session
+        os.killpg(board.pid, signal.SIGKILL)  # the board's process group includes its data server
 
 
 def _wait_until_gone(pid: int, began: str | None, within: float) -> bool:

@@ -4,9 +4,9 @@ backend's runs.
 The same request has the same id in every process, even after a restart of the notebook server, so
 that an old tab finds its board. `<state dir>/tensorboard/views/` has a file for each view. A view
 of runs also has a folder of links, which TensorBoard follows and whose names it shows.
-(`--logdir_spec` would turn off TensorBoard's data server, and 50 MB would take a minute. A board on
-all runs with a filter in its address would still read all of them.) Views do not check who may see
-a folder.
+TensorBoard's option `--logdir_spec` cannot replace the links: it turns off the data server, and
+loading 50 MB then takes a minute. A board on all runs with a filter in its address would still read
+all of them. Views do not check who may see a folder.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _remove_view(path: Path) -> None:
         for link in filter(Path.is_symlink, links.iterdir()):
             link.unlink()
         links.rmdir()
-    with contextlib.suppress(OSError):  # a folder, which is not ours
+    with contextlib.suppress(OSError):  # a folder in the file's place was not made by us
         path.unlink()
 
 

@@ -73,9 +73,11 @@ second that it receives and sends, and the bytes a second that it reads. Such a 
 memory that is paged in.
 """
 ENDING = 10.0
-"""Maximum seconds for which a program that has stood still works before it ends."""
+"""Maximum seconds of the last work of a program, between a standstill and its end. Such work is
+left out of the time that counts, as the standstill is.
+"""
 HANGS = 60.0
-"""Seconds after which a task that does nothing hangs."""
+"""Seconds after which a task that does nothing counts as hanging."""
 _TRAINERS = (TaskType.CHIEF, TaskType.WORKER)
 _GIB = 1 << 30
 Value = str | int | float | Sequence[str | Message] | Message
@@ -562,7 +564,7 @@ def _saturated(
 def _input(
     cluster: TFCluster, workers: Sequence[_Task], servers: Sequence[_Task]
 ) -> Iterator[Finding]:
-    """Yield why workers wait although no parameter server is busy."""
+    """Yield advice for workers that wait for their input, although no parameter server is busy."""
     if cluster.spec.mode is Mode.IN_GRAPH or any(not task.waits for task in servers):
         return
     # Data that tasks send to each other is not input of the training.
@@ -743,7 +745,7 @@ def more_memory(limit: float) -> str:
 
 
 def _rounded(count: float) -> int:
-    """Return bytes rounded to MiB, at least one."""
+    """Return a number of bytes rounded to whole MiB, at least one MiB."""
     return max(1, round(count / (1 << 20))) << 20
 
 

@@ -24,11 +24,11 @@ MOST_LINES = 6
 lines.
 """
 APART = 0.25
-"""Threshold: an outlier differs from the median by at least this fraction of the median, and by at
-least three times the usual distance.
+"""Threshold: a task is an outlier if it differs from the median of all tasks by more than this
+fraction of the median, and by more than three times the median difference.
 """
 _LEAST: dict[Figure, float] = {"cpu": 0.1, "memory": 64 << 20, "network": 64 << 10, "steps": 0.01}
-"""Thresholds: smaller distances never make an outlier."""
+"""Thresholds: with a smaller difference from the median, a task is never an outlier."""
 
 Values = tuple[float | None, ...]
 
@@ -45,7 +45,8 @@ class GraphLine(Model, frozen=True, omit_defaults=False):
 
 class Graph(Model, frozen=True, omit_defaults=False):
     """One figure of all tasks of a type: `cpu` in cores, `memory` in bytes, `network` in bytes a
-    second (received and sent), `steps` a second. `requested` is what a task asked for.
+    second (received and sent), `steps` a second. `requested` is the amount that one task
+    requests.
     """
 
     figure: Figure
@@ -131,7 +132,9 @@ class _Axis(NamedTuple):
 
 
 def _axis(every: Iterable[Sequence[Attempt]], points: int) -> _Axis:
-    """Return the common time axis. Its intervals are at least as long as the median sample."""
+    """Return the common time axis. Each of its parts is at least as long as the median interval
+    between samples.
+    """
     attempts = [attempt for told in every for attempt in told]
     if not attempts:
         return _Axis(0.0, 1.0, ())

@@ -22,7 +22,7 @@ MOST_BYTES = 64 << 10
 _FIELDS = 12
 _TENTH, _HUNDREDTH, _KIB, _BLOCK = 0.1, 0.01, 1 << 10, 64 << 10
 _MOST_COUNT = 1 << 53
-"""Maximum number of a field, so that sums stay exact in JSON."""
+"""Maximum value of each number in a file, so that sums stay exact in JSON."""
 
 
 @dataclass(frozen=True)

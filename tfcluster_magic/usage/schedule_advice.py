@@ -24,10 +24,10 @@ from .advice import Finding, findings, mean_step_rates, more_memory
 from .samples import Attempt
 
 FACTOR = 2.0
-"""Maximum factor between a value that advice sets and the schedule's own value."""
+"""Maximum factor by which a value that advice sets differs from the schedule's own value."""
 _AFTER_FAILURE = ("AdviceMemoryNearlyOut", "OutOfMemory")
-"""The advice that counts if the run did not succeed. The failure may have caused the figures of any
-other advice.
+"""Codes of the only advice that counts if the run did not succeed. The failure may have caused the
+figures of any other advice.
 """
 
 
@@ -38,7 +38,8 @@ def judge(
     samples: Mapping[str, Sequence[Attempt]],
     cores: float | None = None,
 ) -> ScheduleStatus:
-    """Return the status with the changes of later runs that the usage of a run advises.
+    """Return the status with the options that later runs should change, judged by the usage of
+    `run`.
 
     Args:
         status: the schedule's status.
@@ -112,7 +113,7 @@ def in_force(own: Spec, advised: Iterable[AdvisedOption]) -> tuple[AdvisedOption
 
 
 def with_advice(own: Spec, advised: Iterable[AdvisedOption]) -> Spec:
-    """Return a spec with the changes of `in_force`."""
+    """Return the spec `own` with the changes of `advised`, which `in_force` has returned."""
     content = msgspec.to_builtins(own.replicas)
     for each in advised:
         option, node = BY_KEY[each.option], content
@@ -123,7 +124,7 @@ def with_advice(own: Spec, advised: Iterable[AdvisedOption]) -> Spec:
 
 
 def changes(advised: Iterable[AdvisedOption]) -> Message:
-    """Return what advice changed in a run."""
+    """Return a message that lists the options of a run that advice changed."""
     every = [*advised]
     told = [each.change for each in every]
     runs = list(dict.fromkeys(each.run for each in every))

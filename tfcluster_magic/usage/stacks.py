@@ -145,8 +145,8 @@ class Standstill(NamedTuple):
     in_tensorflow: bool
 
 
-# As faulthandler writes them: the newest thread first and the main thread last, each with its
-# newest call first.
+# Lines of the stacks that faulthandler writes: the newest thread first and the main thread last,
+# each with its newest call first.
 _THREAD = re.compile(r"^(?:Current t|T)hread .*$", re.MULTILINE)
 _FRAME = re.compile(r'^  File "(.{1,4096})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
 _NO_PROGRAM = re.compile(r"^<|/(?:site|dist)-packages/|/lib/python3|/__autograph_generated")
@@ -181,7 +181,9 @@ def _open_folder(path: Path) -> int:
 
 
 def _request(folder: int, path: Path, tasks: Sequence[str], number: str) -> None:
-    """Write a request for each task: an empty file whose name is the request. Raises Conflict."""
+    """Write a request for each task: an empty file whose name has the task and the number of the
+    request. Raises Conflict if it cannot be written.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         for task in tasks:

@@ -19,7 +19,7 @@ from .advice import Advice, Advised
 from .samples import Attempt, Interval
 
 WINDOW = 6.0
-"""Seconds over which the current rates are computed."""
+"""Length in seconds of the most recent period over which the current rates are computed."""
 STALE = 30.0
 """Seconds after which the last sample of a task no longer counts as current, because the task has
 ended or its volume does not answer.
@@ -46,7 +46,8 @@ class Rates(Model, frozen=True, omit_defaults=False):
 
 
 class TaskUsage(Model, frozen=True, omit_defaults=False):
-    """One task. `current` is None if it was not sampled lately, `average` if it never was.
+    """The usage of one task. `current` is None if the task was not sampled lately, and `average` is
+    None if the task was never sampled.
 
     `cpu_requested` (cores), `memory_requested` (bytes) and `gpus_requested` are the requests of the
     launch; without a request, the container's own limit is used. `steps_per_second` is the current
@@ -84,9 +85,9 @@ class TypeUsage(Model, frozen=True, omit_defaults=False):
 
 
 class RunUsage(Model, frozen=True, omit_defaults=False):
-    """The usage of all tasks of a run, in display order, of all sampled types, and the advice.
+    """The usage of a run: its tasks in display order, its task types that have samples, and advice.
 
-    `advice` has the most important first; `no_advice` says why none can be given.
+    `advice` has the most important piece first; `no_advice` says why no advice can be given.
     """
 
     name: str
@@ -167,7 +168,7 @@ def _with_samples(row: TaskUsage, attempts: Sequence[Attempt], now: float | None
 
 
 def _rates(intervals: Sequence[Interval]) -> Rates:
-    """Return the mean of intervals."""
+    """Return the mean usage over these intervals of a task."""
     lived = [
         each for each in intervals if each.memory
     ]  # the processes may have ended before the last interval

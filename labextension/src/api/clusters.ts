@@ -1,5 +1,5 @@
 /**
- * The model of all runs in this page: one state, one signal, the verbs.
+ * The model of all runs in this page: one state, one signal, and the verbs, such as stop.
  *
  * Every view shows the same state, and the result of a verb appears as soon as the server has
  * answered. A verb acts on the given run, never on a later run of the same name. The model owns no

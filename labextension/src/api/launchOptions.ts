@@ -1,5 +1,6 @@
 /**
- * The launch options of the server (form fields, kernels, free resources), and a plan.
+ * The launch options of the server (form fields, kernels, free resources), and the plan of a
+ * launch.
  *
  * Types only; `tfcluster_magic/launch/form_fields.py` and `server/launch.py` make the data.
  */
@@ -85,7 +86,7 @@ export interface IPlanProblem {
   readonly value: unknown;
   readonly allowed: string;
   readonly message: string;
-  /** The number that would be accepted. */
+  /** A number that would be accepted instead; null if there is none. */
   readonly fits: number | null;
 }
 
@@ -107,7 +108,7 @@ export interface IPlan {
   readonly project?: IPlanProject | null;
   /** The plan of a schedule; absent for a single launch. */
   readonly schedule?: {
-    /** The rules as `POST schedules` takes them; null while one is wrong. */
+    /** The rules as `POST schedules` takes them; null while a rule is wrong. */
     readonly rules: IScheduleRules | null;
     /** The next five due times, in seconds since 1970. */
     readonly next: ReadonlyArray<number>;

@@ -472,7 +472,7 @@ export interface Stop {
    */
   reason?: string;
   /**
-   * the person who asked
+   * the person who requested the stop
    */
   by?: string;
   /**
@@ -673,7 +673,7 @@ export interface FoundCheckpoint {
    */
   run?: string;
   /**
-   * steps that the program still trained
+   * steps that the program trained after it restored the checkpoint
    */
   steps?: number;
 }

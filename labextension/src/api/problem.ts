@@ -1,8 +1,8 @@
 /**
  * Errors of the server extension, as one class with a sentence for the user.
  *
- * Every failure on the way (network, a proxy's page, an expired login) becomes such an error, so a
- * view never shows a stack or markup.
+ * Every failure of a request (network, a proxy's page, an expired login) becomes such an error, so
+ * a view never shows a stack or markup.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IProblem } from './types';
@@ -28,7 +28,7 @@ export class ServerProblem extends Error {
     return [0, 424, 429].includes(this.status) || this.status >= 502;
   }
 
-  /** Whether the user must sign in again; false if they only lack the permission. */
+  /** Whether the user must sign in again; false if the user only lacks the permission. */
   get isSignedOut(): boolean {
     const isRefused = this.status === 401 || this.status === 403;
     return isRefused && this.problem.title !== NOT_ALLOWED;
@@ -46,8 +46,8 @@ export function unreachable(trans: TranslationBundle): ServerProblem {
 }
 
 /**
- * Return the problem in a response that is not 2xx; `text` is its body. A bare "Forbidden" is
- * replaced.
+ * Return the problem in a response that is not 2xx; `text` is its body. A response without a
+ * sentence, such as a bare "Forbidden", gets a sentence for its status.
  */
 export function problemOf(
   status: number,
@@ -62,7 +62,7 @@ export function problemOf(
       return new ServerProblem(told as IProblem);
     }
   } catch {
-    // not ours: a proxy's page, or Jupyter's own 404
+    // not from our routes: a proxy's page, or Jupyter's own 404
   }
   return new ServerProblem({
     type: 'about:blank',

@@ -38,11 +38,11 @@ import type {
 const API = 'tfcluster/api';
 /**
  * Milliseconds after which a list request is given up. The server answers within 3 s even without
- * its backend, and a lost network reports nothing.
+ * its backend, and a lost network causes no error.
  */
 const PATIENCE = 8_000;
 
-/** The caller: its connection to the server, and the user's language. */
+/** What each request needs: the connection to the server, and the user's language. */
 export interface ICaller {
   readonly settings: ServerConnection.ISettings;
   readonly trans: TranslationBundle;
@@ -51,7 +51,7 @@ export interface ICaller {
 
 /** Return JupyterLab's language as an HTTP language tag; English if JupyterLab has none. */
 export function languageOf(translator: ITranslator | null): string {
-  // undefined in JupyterLab 4.2 without a language pack, contrary to its types
+  // undefined in JupyterLab 4.2 without a language pack, contrary to the declared type
   const code: string | undefined = (translator ?? nullTranslator).languageCode;
   return !code || code === 'default' ? 'en' : code.replace('_', '-');
 }
@@ -361,8 +361,8 @@ export const openLogs = (
  * Return the URL from which the browser downloads the lines, so that a large file never passes
  * through the page's memory.
  *
- * The browser's own request carries its cookies. Behind JupyterHub it also needs the XSRF token,
- * and on a page without a cookie the server's token.
+ * The browser's own request carries its cookies, but no headers of `call`. So the URL has the XSRF
+ * token or, on a page without this cookie, the server's token.
  */
 export function logsFile(
   caller: ICaller,

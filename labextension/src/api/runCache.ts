@@ -72,7 +72,7 @@ export class RunCache {
       next.set(name, this._later(run));
     }
     this._replace(next);
-    this._since ||= answer.at; // ends before this time are not reported
+    this._since ||= answer.at; // runs that ended before this time are not reported
     return kept;
   }
 
@@ -88,7 +88,7 @@ export class RunCache {
     this._runs = next;
   }
 
-  /** Return the later state: an event from before a run's end must not replace its end. */
+  /** Return the later state: an event from before a run's end must not replace the ended state. */
   private _later(run: IRun): IRun {
     const known = this._runs.get(nameOf(run));
     const isBack =

@@ -1,8 +1,9 @@
 /**
  * The watcher of the server's runs: receives events and, as a safety net, lists runs every 45 s.
  *
- * It has one immutable state and one signal, sent within a moment of a change. While the server is
- * unreachable, the watcher keeps its last state and the time of this state. It changes no run.
+ * The watcher has one immutable state and one signal, sent within a moment of a change. While the
+ * server is unreachable, the watcher keeps its last state and the time of this state. The watcher
+ * changes no run.
  */
 import { Event, ServiceManager } from '@jupyterlab/services';
 import { Poll, Throttler } from '@lumino/polling';
@@ -27,7 +28,7 @@ const QUIET = { interval: 45_000, backoff: false, max: 45_000 };
 const SETTLING = { interval: 5_000, backoff: false, max: 5_000 };
 const SETTLED_AFTER = 30_000;
 const AWAY = { interval: 2_000, backoff: 1.7, max: 15_000 };
-/** Milliseconds in which changes are collected. */
+/** Milliseconds in which changes are collected before the signal is sent. */
 const TOGETHER = 60;
 
 export abstract class RunWatcher {
@@ -151,8 +152,8 @@ export abstract class RunWatcher {
   }
 
   /**
-   * Record that the server answers again. `deaf` is the reason why it sends no events, if it does
-   * not.
+   * Record that the server answers again. `deaf` is the reason why no events arrive; null if events
+   * arrive.
    */
   private _recovered(deaf: IProblem | null): void {
     const now = Date.now();
@@ -239,7 +240,7 @@ export abstract class RunWatcher {
     problem: null,
     at: 0
   };
-  /** The events that arrive while a response is on its way, for each such response. */
+  /** For each request without a response yet, the events that have arrived since it was sent. */
   private readonly _listening = new Set<Map<string, IRunEvent>>();
   /** Whether this page may have missed a removal. */
   private _missed = false;
@@ -259,17 +260,21 @@ export abstract class RunWatcher {
   private readonly _failed = new Signal<this, IFailure>(this);
 }
 
-/** `seen`: an earlier list includes the event; `gap`: it is new, and earlier events were lost. */
+/**
+ * `seen`: an earlier list includes the event; `gap`: the event is new, and events before it were
+ * lost.
+ */
 type EventOrder = 'seen' | 'next' | 'gap';
 
 /**
  * The sequence numbers of the server's events, to detect lost events.
  *
- * A gap in the numbers is a loss. So is a list that includes later events than were received, for
- * example because a proxy passes requests but no events. The tracker makes no requests.
+ * A gap in the numbers means that events were lost. So does a list that includes later events than
+ * were received, for example because a proxy passes requests but no events. The tracker makes no
+ * requests.
  */
 class EventSequence {
-  /** Whether a list included later events than were received, and none has arrived since. */
+  /** Whether a list included later events than were received, and no event has arrived since. */
   get isLagging(): boolean {
     return this._isLagging;
   }

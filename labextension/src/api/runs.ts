@@ -29,7 +29,9 @@ export const tagsOf = (run: IRun): ReadonlyArray<string> =>
 
 export const uidOf = (run: IRun): string => run.cluster.metadata.uid;
 
-/** Return whether both are states of the same run; another run may have the name. */
+/**
+ * Return whether `run` and `other` are states of one run; a different run may have the same name.
+ */
 export const isSame = (run: IRun, other: IRun | undefined): boolean =>
   other !== undefined && uidOf(run) === uidOf(other);
 

@@ -13,7 +13,10 @@ import type {
   ITaskList
 } from './types';
 
-/** `live`: the state is current. `stale`: it was current at `at`, and `problem` is the reason. */
+/**
+ * `live`: the state is current. `stale`: the state was current at `at`, and `problem` is the
+ * reason.
+ */
 export interface IClustersState {
   readonly state: 'loading' | 'live' | 'stale';
   /**
@@ -34,7 +37,7 @@ export interface IClustersState {
 export interface ITransition {
   readonly run: IRun;
   readonly before: Phase | null;
-  /** Whether a user requested the end on this page. */
+  /** Whether a user of this page requested the end of the run. */
   readonly asked: boolean;
 }
 
@@ -49,7 +52,7 @@ export interface IClusters {
   readonly changed: ISignal<IClusters, IClustersState>;
   readonly transitioned: ISignal<IClusters, ITransition>;
   readonly failed: ISignal<IClusters, IFailure>;
-  /** A schedule was saved on this page. */
+  /** Emitted when a schedule was saved on this page. */
   readonly scheduleSaved: ISignal<IClusters, string>;
   /** The connection to the server, for routes that are not a verb of a run. */
   readonly caller: ICaller;

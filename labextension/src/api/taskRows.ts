@@ -2,8 +2,8 @@
  * The current tasks of one run, loaded in one request, and again when an event reports a changed
  * task.
  *
- * The last line of a task changes without an event, so an active run is also polled, less often the
- * more tasks it has. A hidden page makes no requests. The rows stay while the server is
+ * The last printed line of a task changes without an event, so an active run is also polled, less
+ * often the more tasks it has. A hidden page makes no requests. The rows stay while the server is
  * unreachable.
  */
 import type { IDisposable } from '@lumino/disposable';
@@ -15,7 +15,7 @@ import type { IClusters } from './state';
 import type { IRun, ITaskRow } from './types';
 
 /**
- * Minimum milliseconds between two requests without an event, and milliseconds to add for each
+ * Minimum milliseconds between two requests if no event arrives, and milliseconds to add for each
  * task.
  */
 const LOOK = 5_000;
@@ -26,7 +26,7 @@ const LOOK_EACH = 20;
 const PAUSE = 500;
 const PAUSE_EACH = 10;
 
-/** Return the part of a run that shows that a task has changed; progress is not part of it. */
+/** Return the data of a run that change when a task changes, as text; progress is not included. */
 const tasksOf = ({ cluster: { status } }: IRun): string =>
   JSON.stringify([
     status.phase,
@@ -115,8 +115,8 @@ export class TaskRows implements IDisposable {
   }
 
   /**
-   * Set the pauses by the number of tasks, because hundreds of tasks change all the time during a
-   * start.
+   * Set the pauses by the number of tasks: hundreds of tasks change all the time during a start,
+   * and would cause too many requests.
    */
   private _setPauses(tasks: number): void {
     if (tasks !== this._paced && !this.isDisposed) {

@@ -21,7 +21,7 @@ const MOST = 150;
 /** Minimum milliseconds between two requests, and milliseconds to add for each task. */
 const LOOK = 5_000;
 const LOOK_EACH = 20;
-/** Milliseconds in which rows that come into view are collected. */
+/** Milliseconds in which rows that come into view are collected into one request. */
 const QUIET = 200;
 
 /** One task: its figures, and its CPU and memory over time, oldest first. */
@@ -160,7 +160,7 @@ export class TaskUsage implements IDisposable {
 
   private _lines: TaskLines = new Map<string, ITaskLines>();
   private _isOver = false;
-  /** The output of the run cannot be read where the server runs. */
+  /** Whether the output of the run cannot be read where the server runs. */
   private _isUnseen = false;
   private _timer = 0;
   private readonly _shown = new Set<string>();

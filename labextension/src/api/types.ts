@@ -28,7 +28,7 @@ export interface IProgress {
   readonly at: number;
   readonly unit: string;
   readonly epoch: number | null;
-  /** (step, loss), oldest first, at most 60. */
+  /** Pairs of step and loss, oldest first, at most 60. */
   readonly history: ReadonlyArray<readonly [number, number | null]>;
   /** Other metrics by the program's own names; null if not a number. */
   readonly metrics?: Readonly<Record<string, number | null>>;
@@ -92,7 +92,7 @@ export interface IRates {
   readonly sent: number;
 }
 
-/** What one task uses: `current` while it runs, `average` once it was sampled. */
+/** What one task uses: `current` while it runs, `average` once the task was sampled. */
 export interface ITaskUsage {
   readonly name: string;
   readonly current: IRates | null;
@@ -113,7 +113,7 @@ export interface ITypeUsage {
   readonly memoryRequested: number | null;
 }
 
-/** The values of a figure in equal parts of a time; null where none is known. */
+/** The values of a figure in the equal parts of a time span; null where no value is known. */
 export type Values = ReadonlyArray<number | null>;
 
 /** One figure over time: of all tasks of a type, and, as lines, of the tasks that stand out. */
@@ -133,7 +133,7 @@ export interface IGraph {
 /** The graphs of a run on one time axis; times in seconds since 1970. */
 export interface IRunGraphs {
   readonly began: number;
-  /** The ends of the equal parts into which the time of the run is divided. */
+  /** The end of each of the equal parts into which the time of the run is divided. */
   readonly at: ReadonlyArray<number>;
   readonly types: ReadonlyArray<{
     readonly usage: ITypeUsage;
@@ -143,7 +143,7 @@ export interface IRunGraphs {
   readonly restarts: ReadonlyArray<readonly [number, string]>;
   readonly events: ReadonlyArray<Event>;
   readonly advice: ReadonlyArray<IAdvice>;
-  /** Why there is no advice, if it cannot be given. */
+  /** Why no advice can be given; empty if advice was possible. */
   readonly noAdvice: string;
 }
 
@@ -212,8 +212,8 @@ export interface IRunList {
 }
 
 /**
- * A pushed change. `failed`: a request on the run failed after its response. `(un)available` says
- * for all runs whether their events arrive.
+ * A pushed change. `failed`: a request on the run failed after the server had answered.
+ * `(un)available` says for all runs whether their events arrive.
  */
 export interface IRunEvent {
   readonly type: 'changed' | 'removed' | 'failed' | 'unavailable' | 'available';
@@ -250,11 +250,11 @@ export interface IProject {
   readonly configurations: ReadonlyArray<string>;
   /** What is wrong with the project's file, in sentences. */
   readonly problems: ReadonlyArray<string>;
-  /** The name of its newest run. */
+  /** The name of the project's newest run. */
   readonly lastRun: string | null;
 }
 
-/** `GET projects`; not complete if the search ended at one of its limits. */
+/** `GET projects`; `complete` is false if the search stopped at one of its limits. */
 export interface IProjectList {
   readonly projects: ReadonlyArray<IProject>;
   readonly complete: boolean;
@@ -276,14 +276,14 @@ export interface IOccurrence {
     | 'Unknown'
     | 'Skipped'
     | 'Missed';
-  /** The name of its newest run, or empty. */
+  /** The name of the newest run of this due time, or empty. */
   readonly run: string;
   /** The number of the attempt: 1, and one more for each retry. */
   readonly attempt: number;
   /** The number of earlier due times that were missed together with this one. */
   readonly missed: number;
   readonly reason: Message | null;
-  /** What advice changed in its newest run, or why it changed nothing. */
+  /** What advice changed in the newest run of this due time, or why it changed nothing. */
   readonly advice: Message | null;
 }
 

@@ -1,4 +1,4 @@
-/** Selects the run of a command: the named one, or one that the user chooses. */
+/** Selects the run of a command: the named run, or a run that the user chooses. */
 import { InputDialog, Notification } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';

@@ -10,7 +10,10 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 /** The client's API: TensorFlow 2's strategy, or TensorFlow 1's session. */
 export type Client = 'strategy' | 'session';
 
-/** Keras 3 cannot fit() on a cluster; TensorFlow reads this variable during its import. */
+/**
+ * `fit()` of Keras 3 does not work on a cluster. This variable selects Keras 2; TensorFlow reads
+ * the variable when it is imported.
+ */
 const KERAS = [
   'import os',
   '',
@@ -18,7 +21,7 @@ const KERAS = [
   ''
 ];
 
-/** Return the source of a cell; with `magic` for a notebook that already uses `%tfcluster`. */
+/** Return the source of the connecting cell; `magic` means that the notebook uses `%tfcluster`. */
 export const connectLines = (
   name: string,
   client: Client,
@@ -36,7 +39,10 @@ export const connectLines = (
     `${client} = cluster.${client}()`
   ].join('\n');
 
-/** Insert the cell below the active one of the current notebook; without a notebook, copy it. */
+/**
+ * Insert the connecting cell below the active cell of the current notebook; without a notebook,
+ * copy its source.
+ */
 export async function insertConnect(
   name: string,
   client: Client,

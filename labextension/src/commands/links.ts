@@ -35,11 +35,11 @@ export const linksPlugin: JupyterFrontEndPlugin<void> = {
         if (!asked) {
           return;
         }
-        // replaces this address, so that neither F5 nor Back opens the link again
+        // replace the address, so that neither F5 nor Back opens the link again
         const left = new URL(window.location.href);
         left.searchParams.delete(PARAMETER);
         window.history.replaceState(window.history.state, '', left);
-        await restored; // the layout may have restored this tab
+        await restored; // wait, because the layout may be restoring the same tab
         await commands.execute(asked.command, { name: asked.name });
       }
     });

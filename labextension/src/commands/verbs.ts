@@ -40,7 +40,7 @@ export interface IVerbs {
 
 interface IVerb {
   readonly label: (args: Args) => string;
-  /** The label if no run is given. */
+  /** The label of the command if no run is named. */
   readonly question: string;
   readonly caption: (args: Args) => string;
   readonly icon: LabIcon;
@@ -52,7 +52,7 @@ interface IVerb {
 
 const isInGraph = (run: IRun): boolean =>
   isActive(run) && modeOf(run) === 'in-graph';
-/** Return whether no file of the program exists that a shell could name. */
+/** Return whether the program has no file that a shell command could name. */
 const isWordless = (run: IRun): boolean =>
   ['cell', 'inline', 'command'].includes(run.cluster.spec.program?.kind ?? '');
 const isAny = (): boolean => true;
@@ -221,7 +221,9 @@ function verbsOf(context: IVerbs): Record<string, IVerb> {
       label: () => trans.__('Note…'),
       question: trans.__('Write a Note on a Cluster…'),
       caption: () =>
-        trans.__('Write one line about the cluster; an empty line removes the note'),
+        trans.__(
+          'Write one line about the cluster; an empty line removes the note'
+        ),
       icon: editIcon,
       fits: isAny,
       none: nothing,

@@ -2,8 +2,8 @@
  * The data of a comparison tab: loaded when the tab is visible, and again when one of the runs
  * changes.
  *
- * It has one immutable state and one signal. While the server is unreachable, it keeps the last
- * state, with the reason.
+ * The model has one immutable state and one signal. While the server is unreachable, it keeps the
+ * last state, with the reason.
  */
 import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
@@ -19,7 +19,10 @@ export interface IComparisonState {
   readonly problem: ServerProblem | null;
 }
 
-/** Minimum milliseconds between two requests; otherwise each step of a training would cause one. */
+/**
+ * Minimum milliseconds between two requests; otherwise each step of a training would cause a
+ * request.
+ */
 const PACE = 2_000;
 
 export class ComparisonModel implements IDisposable {

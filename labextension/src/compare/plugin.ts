@@ -19,13 +19,14 @@ export const comparePlugin = tabPlugin<ComparisonWidget>(
     args: ({ names, onlyDifferences }) => ({
       refs: [...names],
       onlyDifferences,
-      curves: false // the tab of the curves restores itself
+      curves: false // the curves have their own tab, which is restored separately
     }),
     key: ({ names }) => keyOf(names)
   },
   ({ app: { commands, shell }, clusters, trans, isLab, open }) => {
     const showCurves = async (names: ReadonlyArray<string>): Promise<void> => {
-      // a page of Notebook 7 has room for only one document
+      // the curves are below the table, except in Notebook 7, whose page has room for only one
+      // document
       const place = isLab ? { below: `${NAMESPACE}-${keyOf(names)}` } : {};
       const refs = [...names];
       await commands.execute(CommandIDs.tensorboard, { refs, ...place });

@@ -1,8 +1,8 @@
 /**
  * Several runs as a table in a tab, a column for each.
  *
- * Rows with differences come first and are marked, or only they are shown. Text from programs and
- * users is never markup.
+ * Rows with differences come first and are marked; the user can hide all other rows. Text from
+ * programs and users is never markup.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { ISignal, Signal } from '@lumino/signaling';

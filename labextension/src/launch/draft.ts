@@ -45,16 +45,16 @@ export interface IDraft {
   readonly mode: Mode;
   readonly source: ProgramSource;
   readonly program: string;
-  /** A configuration of the project that the program is; '' for none. */
+  /** The chosen configuration, if the program is a project; '' for none. */
   readonly config: string;
   readonly url: string;
   readonly sha256: string;
   readonly cell: ICellProgram | null;
   readonly arguments: string;
-  /** The working folder as the file browser names it; null for the program's own. */
+  /** The working folder as the file browser names it; null for the program's own folder. */
   readonly folder: string | null;
   readonly name: string;
-  /** The kernel whose Python the tasks use; '' for the one in `values.python`. */
+  /** The kernel whose Python the tasks use; '' for the Python in `values.python`. */
   readonly kernelspec: string | null;
   /** The options of the launch, and of a schedule. */
   readonly values: Readonly<Record<string, string | boolean>>;
@@ -201,7 +201,7 @@ export function launchOf(
     }
     const said = typeof value === 'string' ? value.trim() : value;
     if (said === false) {
-      options[field.key] = false; // sent, because without it the program decides
+      options[field.key] = false; // sent too, because the program decides if the option is missing
     } else if (said && said !== baseOf(field, mode, project)) {
       options[field.key] = valueOf(field, said);
     }

@@ -51,7 +51,7 @@ export function Marks(props: IMarksProps): React.JSX.Element | null {
       ...mark,
       look: mark.wrong ? 'tfc-Mark tfc-mod-wrong' : 'tfc-Mark'
     })),
-    // suggest no number for an input that is refused anyway
+    // warnings suggest no number for an input that is refused anyway
     ...beside.map(mark => ({
       ...mark,
       fits: isWrong ? null : mark.fits,
@@ -235,8 +235,8 @@ export function Input(props: IInputProps): React.JSX.Element {
 }
 
 /**
- * Return suggestions for the last run in the text. Each has the text before that run, too, because
- * a browser replaces the whole input.
+ * Return suggestions for the last word of the text, which begins the name of a run. Each suggestion
+ * starts with the text before that word, because a browser replaces the whole input.
  */
 export function awaitable(
   typed: string,

@@ -53,7 +53,8 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
       return;
     }
     if (!state.current && !state.away) {
-      pressed.current = state.draft; // the response for the current input decides
+      // launch later, if the response for the current input has no problems
+      pressed.current = state.draft;
       return;
     }
     model.tried();
@@ -184,7 +185,9 @@ export function LaunchForm(props: ILaunchFormProps): React.JSX.Element {
   );
 }
 
-/** Names the run that filled in the form, and the parts of this run that the form lacks. */
+/**
+ * Shows the name of the run from which the form was filled in, and what the form lacks of this run.
+ */
 function Origin({
   origin,
   isSchedule,

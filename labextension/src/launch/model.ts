@@ -1,8 +1,8 @@
 /**
  * The state of one launch form: input, server responses, and the launch.
  *
- * The newest plan wins, the input survives an unreachable server, and the last launch and the open
- * sections are remembered. The model has one state and one signal; it owns no widget.
+ * Only the newest plan counts, the input survives an unreachable server, and the last launch and
+ * the open sections are remembered. The model has one state and one signal; it owns no widget.
  */
 import type { IStateDB } from '@jupyterlab/statedb';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
@@ -169,7 +169,7 @@ export class LaunchModel implements IDisposable {
   /** Make a schedule of the launch: the form asks when it recurs. */
   async openRepeat(): Promise<void> {
     if (!this._state.draft.name && !this._state.current) {
-      await this._plan(); // the plan has the name
+      await this._plan(); // the plan contains the name
     }
     const { draft, plan } = this._state;
     const { time_zone: zone = browserZone() } = draft.values;
@@ -295,8 +295,8 @@ export class LaunchModel implements IDisposable {
 
   /**
    * Return the notebook line for the current input, with a cell program below it. With `notebook`,
-   * paths are relative to its folder. If the plan is older than the input, the server is asked
-   * first.
+   * paths are relative to the notebook's folder. If the plan is older than the input, the server is
+   * asked first.
    */
   async line(notebook?: string): Promise<string> {
     const { draft, launchOptions, plan, current } = this._state;
@@ -360,10 +360,10 @@ export class LaunchModel implements IDisposable {
       const plan = await this._planned(launch, abort.signal);
       if (!abort.signal.aborted) {
         const { refusal, plan: before } = this._state;
-        // keep a refusal by a launch, because this plan does not include it
+        // keep the refusal of a launch, because this plan does not repeat it
         const isOver = before?.problems.length && !plan.problems.length;
-        // Defaults were left out above, but the file of a new project may replace them. Ask only
-        // once more, because the next request knows the project.
+        // The request left out values that equal the defaults, but the file of a new project may
+        // replace these defaults. Ask only once more, because the next request knows the project.
         const isWhole =
           known !== undefined ||
           isSame(launch, launchOf(draft, launchOptions, plan.project));

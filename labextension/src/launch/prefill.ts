@@ -30,7 +30,7 @@ const URL_START = /^[a-z][a-z0-9+.-]*:\/\//i;
 export function opened(draft: IDraft, wanted: IPrefill): Partial<IDraft> {
   const { program, config = '', cell, mode, notebook = '' } = wanted;
   const chosen = mode === undefined ? {} : { mode };
-  // arguments, counts and name of the last program do not apply to another one
+  // arguments, counts and name of the last program do not apply to another program
   const fresh = { ...EMPTY, kernelspec: draft.kernelspec };
   if (program !== undefined) {
     const place = URL_START.test(program) ? 'url' : 'file';
@@ -58,7 +58,8 @@ export function opened(draft: IDraft, wanted: IPrefill): Partial<IDraft> {
 }
 
 /**
- * Return the draft of a launch, and the options that it cannot hold: an input has no line breaks.
+ * Return the draft of a launch, and the options that the form cannot hold, such as a text with line
+ * breaks.
  */
 export function draftOfLaunch(
   launch: ILaunch,
@@ -106,7 +107,7 @@ export function draftOfLaunch(
   return { draft, left };
 }
 
-/** Return the draft that changes a schedule, and the options that it cannot hold. */
+/** Return the draft that changes a schedule, and the options that the form cannot hold. */
 export function draftOfSchedule(
   { name, launch, options }: IScheduleForm,
   launchOptions: ILaunchOptions
@@ -129,7 +130,7 @@ export function restored(kept: unknown): IDraft {
     const like = found[key];
     if (key === 'values' && isRecord(value)) {
       found.values = Object.fromEntries(
-        // Without `after`: the runs for which the last launch waited ended long ago.
+        // Leave out `after`: the runs for which the last launch waited have ended long ago.
         Object.entries(value).filter(
           ([key, v]) => typeof v !== 'object' && key !== 'after'
         )

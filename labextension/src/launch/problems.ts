@@ -33,7 +33,7 @@ export function marksOf(
   for (const problem of state.plan?.problems ?? []) {
     const { allowed, fits } = problem;
     if (isMissing(problem) && !state.tried) {
-      continue; // a hint at the button until the user tries to launch, then an error
+      continue; // not an error until the user tries to launch; the button has a hint
     }
     const option = inputOf(problem, state);
     const isKnown = option !== null && shown.has(option);
@@ -88,7 +88,9 @@ function inputOf(
   return option;
 }
 
-/** Return whether a problem is about hours: it has no input and is a whole sentence. */
+/**
+ * Return whether a problem is about the hours of a budget; it has no input and is a whole sentence.
+ */
 const isOfHours = ({ field }: IPlanProblem): boolean =>
   field.startsWith('budget.');
 
@@ -103,7 +105,7 @@ export const isRefused = (state: ILaunchState): boolean =>
     state.refusal !== null ||
     (state.plan?.problems ?? []).some(problem => !isMissing(problem)));
 
-/** Return why a launch cannot be tried now; null if it can. */
+/** Return why a launch cannot be tried now; null if it can be tried. */
 export function hindrance(
   state: ILaunchState,
   trans: TranslationBundle
@@ -176,7 +178,7 @@ export const countIn = (
 ): number =>
   fields.reduce((sum, { key }) => sum + (marks.get(key)?.length ?? 0), 0);
 
-/** Return why the form cannot be made a schedule; null if it can. */
+/** Return why the launch cannot become a schedule; null if it can. */
 export const whyNoRepeat = (
   { draft }: ILaunchState,
   trans: TranslationBundle

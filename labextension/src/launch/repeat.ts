@@ -104,6 +104,6 @@ function saidOf(
     return cronOf(repeat, String(value));
   }
   const said = typeof value === 'string' ? value.trim() : value;
-  // the server's default is the zone of its machine, the form shows the browser's
+  // the form shows the browser's zone; the server's default is the zone of its own machine
   return kind === 'zone' ? said || browserZone() : said;
 }

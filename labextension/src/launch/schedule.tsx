@@ -11,7 +11,7 @@ import { NameRow, Rows, Section } from './sections';
 interface IScheduleProps extends IFormProps {
   readonly launchOptions: ILaunchOptions;
   readonly repeat: IRepeat;
-  /** The options of the launch that belong here. */
+  /** The options of the launch that this part shows. */
   readonly limits: ReadonlyArray<IField>;
 }
 
@@ -74,7 +74,7 @@ function WhenRow(props: IScheduleProps): React.JSX.Element {
   ];
   const cron = cronOf(repeat, typed);
   const choose = (next: When): void => {
-    // the user can edit the expression of the last choice
+    // start with the expression of the previous choice, which the user can edit
     const kept: Record<string, string> =
       next === 'cron' && when !== 'cron' ? { cron } : {};
     model.edit({
@@ -226,7 +226,7 @@ function Coming(props: IScheduleProps): React.JSX.Element {
       <span>{trans.__('Due next')}</span>
       <ul className="tfc-Coming" data-current={state.current}>
         {next.map((at, index) => (
-          // a screen reader says only the first one, whose element stays
+          // a screen reader reads only the first due time, whose element is not replaced
           <li key={index} aria-live={index === 0 ? 'polite' : undefined}>
             {moment(at, zone, model.clusters.caller.language)}
           </li>

@@ -114,7 +114,7 @@ function Python(props: IOptionsProps): React.JSX.Element | null {
 /** A part of the form that most launches do not need. */
 export function Section(
   props: IFormProps & {
-    /** The key under which its open state is remembered. */
+    /** The key under which the form remembers whether the section is open. */
     readonly name: string;
     readonly title: string;
     readonly fields: ReadonlyArray<IField>;
@@ -129,7 +129,7 @@ export function Section(
       className="tfc-Section"
       open={state.openSections.has(name) || wrong > 0}
     >
-      {/* React alone opens the section: an error can open it too, but only a click of the user is remembered */}
+      {/* React opens it, not the browser: an error can open it too, but only clicks are remembered */}
       <summary
         onClick={event => {
           event.preventDefault();
@@ -146,7 +146,7 @@ export function Section(
   );
 }
 
-/** Options in rows; with `explains` each has its help below. */
+/** Options in rows; with `explains`, the help of each option is below it. */
 export function Rows(
   props: IFormProps & {
     readonly fields: ReadonlyArray<IField>;

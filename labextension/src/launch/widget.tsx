@@ -1,4 +1,7 @@
-/** The tab "Launch a TFCluster" and its parts of the page: file dialog, active cell, clipboard. */
+/**
+ * The tab "Launch a TFCluster" and the parts of the page that it uses: file dialog, active cell,
+ * clipboard.
+ */
 import {
   MainAreaWidget,
   Notification,
@@ -58,7 +61,7 @@ export class LaunchContent extends ReactWidget {
 
   /**
    * Focus the first input only at the first activation: later clicks activate the widget too, and
-   * must keep the focus.
+   * must not move the focus.
    */
   protected override onActivateRequest(): void {
     if (this.node.contains(document.activeElement) && this._entered) {
@@ -169,7 +172,7 @@ export function launchTab(
   tab.title.label = trans.__('Launch a TFCluster');
   tab.title.icon = clusterIcon;
   tab.title.closable = true;
-  tab.toolbar.hide(); // the tab would be empty
+  tab.toolbar.hide(); // the toolbar would be empty
   return tab;
 }
 
@@ -207,7 +210,7 @@ function WithNotebook({
 
 /**
  * A poll that retries a refused form: when the form or its window becomes visible, and every few
- * seconds while it is visible. The model decides what is retried.
+ * seconds while the form is visible. The model decides what is retried.
  */
 class RetryPoll implements IDisposable {
   constructor(

@@ -2,7 +2,7 @@
  * Announces the output to screen readers: changes of the stream at once, the number of new lines
  * from time to time.
  *
- * It never reads the lines themselves, which arrive too fast.
+ * The component never reads the lines themselves, which arrive too fast.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';

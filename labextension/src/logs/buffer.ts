@@ -1,15 +1,15 @@
 /**
  * The newest lines of all tasks of one run, limited in number and size.
  *
- * It owns the lines and their numbers: line 0 is the first that ever arrived, and a kept line never
- * changes its number. Old lines make room for new ones; `dropped` counts them.
+ * The buffer owns the lines and their numbers: line 0 is the first that ever arrived, and a kept
+ * line never changes its number. Old lines make room for new ones; `dropped` counts them.
  */
 import { plain, settled } from './ansi';
 import { isNoise } from './noise';
 
 /**
- * A received line: its task, text and time (milliseconds since 1970, null if unknown), and in a
- * part of a log its number in the task's log.
+ * A received line: its task, text and time (milliseconds since 1970, null if unknown), and, if only
+ * a part of a log was read, the line's number in the task's log.
  */
 export type TaskLine = readonly [
   task: string,
@@ -39,9 +39,11 @@ export interface ITaskCount {
 
 export const MOST_LINES = 200_000;
 export const MOST_CHARACTERS = 128 * 1024 * 1024;
-/** Characters of a line that a view draws; the file has all of them. */
+/** Maximum characters of a line that a view draws; the log file has all characters. */
 export const MOST_SHOWN = 10_000;
-/** Lines at the front that are removed together. */
+/**
+ * Maximum dropped lines that are still in memory, so that the list of lines is copied only rarely.
+ */
 const CHUNK = 20_000;
 
 export class LineBuffer {
@@ -98,7 +100,7 @@ export class LineBuffer {
 
   /**
    * Return whether a line was printed before the first kept line of its task. Null if the times do
-   * not decide: one is unknown, or both are equal, as in a log that was printed within a
+   * not decide: one time is unknown, or both are equal, as in a log that was printed within a
    * millisecond.
    */
   isBefore([task, , at]: TaskLine): boolean | null {

@@ -17,7 +17,7 @@ import { messages, StreamLost } from './stream';
 export type Connection = 'connecting' | 'live' | 'lost' | 'ended' | 'gone';
 
 export interface IFollowerOptions {
-  /** Lines of each task with which the stream starts. */
+  /** Number of lines of each task with which the stream starts. */
   readonly tail: number;
   /** Open the stream; `tail` null means all lines. */
   readonly open: (

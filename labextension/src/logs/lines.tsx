@@ -32,7 +32,7 @@ export function Lines({
   const selected = useSelectedLines(scroller);
   const { rows, buffer, searcher } = model;
   const { wraps, tasks } = state;
-  const { follows } = model; // use the next state, because drawing the old one would scroll to the end
+  const { follows } = model; // `state` is updated later: drawing its old value would scroll to the end
   const gutter =
     tasks.length > 1 ? Math.max(...tasks.map(task => task.name.length)) : 0;
   const time = timeShown(model, state);
@@ -58,8 +58,8 @@ export function Lines({
     }
   }, [model, state.revision, follows, measure.row, measure.height]);
 
-  // This effect compares state, and not what the last rendering had: React may discard a rendering
-  // together with its effects.
+  // This effect compares with a ref, not with the values of the last rendering: React may discard a
+  // rendering together with its effects.
   const brought = React.useRef({ moves: 0, row: 0 });
   const [shown, setShown] = React.useState(0);
   React.useLayoutEffect(() => {
@@ -82,7 +82,7 @@ export function Lines({
         view?.show(model.rows, measure.row, currentLine);
       }
       if (model.rows.height * measure.row > measure.height) {
-        model.follow(false); // unless all lines fit into the view
+        model.follow(false); // stop following the end, unless all lines fit into the view
       }
       setShown(moves);
       redraw();
@@ -185,7 +185,7 @@ interface IMeasure {
   readonly columns: number;
 }
 
-/** Characters in the measured element. */
+/** Number of characters in the measured element. */
 const PROBED = 100;
 const GUESS: IMeasure = { row: 17, height: 0, columns: 80 };
 

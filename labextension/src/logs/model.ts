@@ -1,8 +1,8 @@
 /**
  * The output of one run for a tab: its lines, the shown ones, the search, and the stream.
  *
- * It owns the buffer and the stream; views read `buffer` and `rows` and draw the visible part.
- * State is replaced, never changed, and one signal reports it, at most 20 times a second.
+ * The model owns the buffer and the stream; views read `buffer` and `rows` and draw the visible
+ * part. State is replaced, never changed, and one signal reports it, at most 20 times a second.
  */
 import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
@@ -21,11 +21,11 @@ import { connected, ILogsState, INITIAL } from './state';
 import { messages } from './stream';
 import { counted, tasksOf } from './tasks';
 
-/** Milliseconds in which changes are collected. */
+/** Milliseconds in which changes are collected before the signal is emitted. */
 const TOGETHER = 50;
-/** Minimum number of lines of each task at the start, even with many tasks. */
+/** Minimum number of lines of each task with which the view starts, even with many tasks. */
 const LEAST_TAIL = 500;
-/** Lines that are shown around an older line. */
+/** Number of lines that are shown around an older line. */
 const AROUND = 10_000;
 
 export class LogsModel implements IDisposable {
@@ -143,7 +143,7 @@ export class LogsModel implements IDisposable {
   /**
    * Show the lines around an older one that a search has found.
    *
-   * If that line is no longer readable, the view does not change, and says so.
+   * If that line is no longer readable, the view does not change, and a notice says so.
    */
   async showAround([task, , at = null, number = 0]: TaskLine): Promise<void> {
     this._asked?.abort();
@@ -345,7 +345,7 @@ export class LogsModel implements IDisposable {
     this._changed.emit(this._state);
   }
 
-  /** Search older lines too, if there are some. */
+  /** Search older lines too, if there are any. */
   private _lookInOlder(lacksOlder: boolean): void {
     const { query, wrong } = this.searcher;
     const isWanted = lacksOlder && query.text.trim() !== '' && !wrong;

@@ -10,7 +10,7 @@ import type { LineBuffer, TaskLine } from './buffer';
 import type { IQuery } from './search';
 import { messages, StreamLost } from './stream';
 
-/** Milliseconds after the last keystroke until the server is asked. */
+/** Milliseconds after the last keystroke until the server begins to search. */
 const PAUSE = 400;
 export const MOST_OLDER = 5000;
 
@@ -55,7 +55,7 @@ export class OlderSearch implements IDisposable {
     this._end();
   }
 
-  /** Start this search; null ends the last one. A repeated search makes no request. */
+  /** Start this search; null ends the current search. A repeated search makes no request. */
   look(wanted: IOlderQuery | null): void {
     const key = JSON.stringify(wanted);
     if (key === this._key) {
@@ -100,8 +100,8 @@ export class OlderSearch implements IDisposable {
           ];
           found = [...found, ...lines.filter(line => kept.isBefore(line))];
           if (end && unsure.length > 0) {
-            // server and view both count the lines before the limit; the difference is what the
-            // view lacks
+            // the server and the view both count a task's lines before the limit; if the view has
+            // fewer, it lacks the first ones
             const counts = kept.countBefore(limit);
             const isLacking = ([task, , , number = Infinity]: TaskLine) =>
               number < (printed[task] ?? 0) - (counts.get(task) ?? 0);

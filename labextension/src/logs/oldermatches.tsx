@@ -7,9 +7,9 @@ import { stamp } from './line';
 import type { LogsModel } from './model';
 import { expression, ranges } from './search';
 
-/** Matches in the list, the newest ones. */
+/** Maximum matches in the list, which shows the newest. */
 const MOST_LISTED = 300;
-/** Maximum characters before the match, and in the whole text. */
+/** Maximum characters of an excerpt: before the match, and in total. */
 const [BEFORE, SHOWN] = [40, 300];
 
 interface IOlderProps {

@@ -1,16 +1,16 @@
 /**
  * Resumes a lost stream without repeating a line.
  *
- * It counts the lines of each task. If all output of a task was received, the next stream starts at
- * the beginning, and known lines are skipped; the last one is compared, because a restarted log
- * must not be skipped. If only the end of a long output was requested, the next stream replaces
- * everything.
+ * This class counts the lines of each task. If all output of a task was received, the next stream
+ * starts at the beginning, and known lines are skipped. The last known line is compared, because
+ * the lines of a restarted log must not be skipped. If only the end of a long output was requested,
+ * the next stream replaces everything.
  */
 import type { TaskLine } from './buffer';
 
 export interface INewLines {
   readonly lines: ReadonlyArray<TaskLine>;
-  /** Whether they replace all earlier lines. */
+  /** Whether the new lines replace all earlier lines. */
   readonly isReplacing: boolean;
 }
 

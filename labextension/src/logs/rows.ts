@@ -28,12 +28,12 @@ export class Rows {
     return this._numbers.length - this._head;
   }
 
-  /** The number of their rows. */
+  /** The number of rows that these lines take. */
   get height(): number {
     return this._bottom - this._top(0);
   }
 
-  /** Rows that were dropped above the first one. */
+  /** The number of rows that were dropped above the first line. */
   get origin(): number {
     return this._top(0);
   }
@@ -73,7 +73,7 @@ export class Rows {
     return this._numbers[this._head + index];
   }
 
-  /** Return the rows above a line; `length` stands for the end. */
+  /** Return the number of rows above the line at `index`; `length` stands for the end. */
   offset(index: number): number {
     return this._top(index) - this._top(0);
   }

@@ -1,7 +1,7 @@
 /**
  * A search in the shown lines, a few milliseconds at a time, continued as lines arrive.
  *
- * It owns the matches and the current one.
+ * The searcher owns the matches and the position of the current match.
  */
 import type { IDisposable } from '@lumino/disposable';
 import type { LineBuffer } from './buffer';
@@ -9,7 +9,7 @@ import type { Rows } from './rows';
 import { expression, IQuery, NO_QUERY, Range, ranges } from './search';
 
 const SLICE = 8;
-/** Lines between checks of the clock. */
+/** Number of lines that are searched between two checks of the clock. */
 const STRIDE = 500;
 export const MOST_OCCURRENCES = 100_000;
 
@@ -27,9 +27,12 @@ export class Searcher implements IDisposable {
     private readonly _changed: () => void
   ) {}
 
-  /** Counts how often the user moved to another match. */
+  /** Counts how often the view had to move to a match: after a step, or for a new search. */
   moves = 0;
-  /** Whether typing selected the current match; false after a step or a change of the lines. */
+  /**
+   * Whether typing selected the current match; false after a step to another match or a change of
+   * the lines.
+   */
   isTyped = false;
   query: IQuery = NO_QUERY;
   /** What is wrong with the query; empty if it is valid. */
@@ -96,7 +99,7 @@ export class Searcher implements IDisposable {
     this._scan();
   }
 
-  /** Continue after lines arrived, or `gone` old ones were dropped. */
+  /** Continue after new lines have arrived, or after `gone` old lines were dropped. */
   more(gone: number): void {
     this._scanned = Math.max(0, this._scanned - gone);
     const first = this._buffer.first;

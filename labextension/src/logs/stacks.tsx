@@ -1,7 +1,7 @@
 /**
  * The Python stacks that were taken automatically when the run stalled, above its lines.
  *
- * They are loaded when the user opens them.
+ * The stacks are loaded when the user opens them.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';

@@ -38,8 +38,8 @@ export interface ILogsState {
     readonly isInTimeOrder: boolean;
   } | null;
   /**
-   * Why the lines around a match are not shown; `problem` is null if the line is gone. Null if
-   * nothing failed.
+   * Why the lines around a match are not shown; `problem` is null if the line is gone. `missed`
+   * itself is null if nothing failed.
    */
   readonly missed: { readonly problem: ServerProblem | null } | null;
   /** When the stream was lost, in milliseconds since 1970. */

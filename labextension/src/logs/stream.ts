@@ -39,7 +39,7 @@ function parsed(line: string): IMessage {
       return message;
     }
   } catch {
-    // reported below
+    // the error is reported below
   }
   throw new StreamLost('not a message');
 }

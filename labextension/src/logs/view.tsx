@@ -1,8 +1,9 @@
 /**
  * The whole output view: toolbar, notices, lines, outcome, and keys.
  *
- * Keys in the lines: `/` or Ctrl+F search, n and N next and previous match, f follow, Home and End,
- * Ctrl+A and Ctrl+C all shown lines, Escape back.
+ * Keys in the lines: `/` or Ctrl+F opens the search, n and N go to the next and the previous match,
+ * f follows the end or stops following, Home and End scroll, Ctrl+A selects all shown lines, Ctrl+C
+ * copies them, and Escape ends the selection.
  */
 import { Clipboard } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';

@@ -1,14 +1,14 @@
 /**
  * The window over many rows: which lines it covers, and how it moves when lines arrive and go.
  *
- * It owns the scroll position. While it follows, the end stays in view; scrolling up stops this,
- * scrolling to the end resumes it. A search starts from the position at which typing began, and
- * returns there if nothing matches. So the position depends on the whole word and not on the speed
- * of typing.
+ * The viewport owns the scroll position. While it follows the output, the end stays in view;
+ * scrolling up stops this, and scrolling to the end resumes it. A search starts from the position
+ * at which typing began, and returns there if nothing matches. So the position depends on the whole
+ * word and not on the speed of typing.
  */
 import type { Rows } from './rows';
 
-/** Lines drawn beyond both edges, so that scrolling shows no gap. */
+/** Number of lines that are drawn beyond each edge, so that scrolling shows no gap. */
 const BEYOND = 15;
 /** Maximum lines that are drawn because they are selected. */
 const MOST_SELECTED = 5000;
@@ -62,8 +62,8 @@ export class Viewport {
     private readonly _element: HTMLElement,
     private readonly _onFollow: (follows: boolean) => void
   ) {
-    // A scroll by wheel or key takes some frames to leave the last row. Meanwhile each new line
-    // would move it back.
+    // A scroll by wheel or key takes some frames to leave the last row. Until then, each new line
+    // would move the view back to the end.
     const leave = (isUp: boolean): void => {
       if (isUp && this.top > 0) {
         _onFollow(false);
@@ -166,7 +166,8 @@ export class Viewport {
   }
 
   /**
-   * Jump there even during a scroll: an instant scroll ends the smooth scroll of a key or wheel.
+   * Jump to a position even during a scroll: an instant scroll ends the smooth scroll of a key or
+   * wheel.
    */
   private _jump(top: number): void {
     this._element.scrollTo({ top, behavior: 'smooth' });
@@ -189,7 +190,7 @@ export class Viewport {
   }
 
   /**
-   * The line from which a search starts: the one at which typing began, or the one at the upper
+   * The line from which a search starts: the line at which typing began, or the line at the upper
    * edge.
    */
   get begin(): number {

@@ -1,9 +1,10 @@
 /**
- * The output of a cell that follows a run. It is empty while the lines arrive.
+ * The part below the output of a cell that follows a run. It is empty while the lines arrive from
+ * the kernel.
  *
- * If the page was closed before the run ended, it says so and shows the output since. A reopened
- * page gets no output of a cell that was already running, so the lines come from the server, as in
- * the log tab.
+ * If the page was closed before the run ended, this part says so. While the run is active, it also
+ * shows the lines from the server, as in the log tab, because a reopened page gets no output of a
+ * cell that was already running.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';

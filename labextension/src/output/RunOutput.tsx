@@ -1,8 +1,9 @@
 /**
- * The run below a cell: its current state, without a kernel; or its last known state, and why.
+ * The run below a cell: its current state, without a kernel; or its last known state, and why no
+ * newer state is known.
  *
- * It reads the model of all runs, and requests unknown runs from the model. `keeper.ts` does all
- * writing.
+ * The component reads the model of all runs, and requests unknown runs from the model. `keeper.ts`
+ * does all writing.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';

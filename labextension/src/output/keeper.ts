@@ -22,9 +22,9 @@ import type { IClusters } from '../api/state';
 import type { IRun } from '../api/types';
 import { type IStoredRun, MIME_TYPE, stored } from './stored';
 
-/** Milliseconds in which changes are collected. */
+/** Milliseconds in which changes are collected before they are handled together. */
 const TOGETHER = 300;
-/** Milliseconds between two requests, even if the server is behind its own events. */
+/** Minimum milliseconds between two requests, even if the server is behind its own events. */
 const PAUSE = 2_000;
 /** Milliseconds after which the metrics of an active run are read again. */
 const FIGURES = 20_000;
@@ -44,11 +44,11 @@ interface IHeld {
   readonly stored: IStoredRun;
 }
 
-/** The server's current notebook data of a run. */
+/** The current notebook data of a run, from the server. */
 interface IFresh {
   readonly bundle: IBundle;
   readonly stored: IStoredRun;
-  /** When this page received it, in milliseconds since 1970. */
+  /** When this page received the data, in milliseconds since 1970. */
   readonly gotAt: number;
 }
 
@@ -141,7 +141,7 @@ export class OutputKeeper implements IDisposable {
     }
   }
 
-  /** Return the run of an output; one that lists leave out is requested once. */
+  /** Return the run of an output; a run that lists leave out is requested once. */
   private _find(stored: IStoredRun): IRun | undefined {
     const [name, uid] = [nameOf(stored.run), uidOf(stored.run)];
     const found = this._clusters.find(name);
@@ -204,7 +204,7 @@ export class OutputKeeper implements IDisposable {
     );
     if (isMeant && (model.collaborative || (await this._isSameFile()))) {
       if (this._mayWrite) {
-        this._write(saw); // the window may still write
+        this._write(saw); // checked again after the wait
       }
     }
   }
@@ -306,7 +306,7 @@ export class OutputKeeper implements IDisposable {
 interface IShared {
   readonly awareness: {
     readonly clientID: number;
-    /** The clients by id; the server is one too, without a user. */
+    /** The clients by id; the server is also a client, but has no user. */
     getStates(): ReadonlyMap<number, { readonly user?: unknown }>;
   };
 }
@@ -351,12 +351,14 @@ interface ITurn extends IDisposable {
 }
 
 /**
- * Request the right to write: if two windows wrote one file, each would ask which version is right.
+ * Request the right to write: if two windows wrote one file, each would ask its user which version
+ * is right.
  */
 function takeTurn(name: string, onTurn: () => void): ITurn {
   const { locks } = navigator as { readonly locks?: LockManager };
   const waiting = new AbortController();
-  let isMine = !locks; // a page without locks (plain HTTP) does not know about other windows
+  // without locks (plain HTTP), a page does not know about other windows, so it writes
+  let isMine = !locks;
   let release = (): void => undefined;
   const hold = async (): Promise<void> => {
     if (waiting.signal.aborted) {
@@ -366,7 +368,8 @@ function takeTurn(name: string, onTurn: () => void): ITurn {
     onTurn();
     return new Promise<void>(resolve => (release = resolve));
   };
-  locks?.request(name, { signal: waiting.signal }, hold).catch(() => undefined); // rejects if ended before it got the right
+  // rejects if the wait for the right is ended
+  locks?.request(name, { signal: waiting.signal }, hold).catch(() => undefined);
   const end = new DisposableDelegate(() => {
     isMine = false;
     waiting.abort();

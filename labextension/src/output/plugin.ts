@@ -29,7 +29,7 @@ export const outputPlugin: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    // only notebooks store output that may lack lines
+    // false outside of notebooks: only notebooks store output that may lack lines
     const isExecuting = (node: HTMLElement): boolean => {
       const panel = notebooks?.find(each => each.node.contains(node));
       const cell = panel?.content.widgets.find(each =>

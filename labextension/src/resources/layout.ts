@@ -34,7 +34,10 @@ export function heightsOf(graph: IGraph): ReadonlyArray<number> {
   return [0, top / 2, top];
 }
 
-/** Return the next of 1, 1.5, 2, 3, 4, 5, 6, 8 at or above a value, times a power of ten. */
+/**
+ * Return the lowest number at or above `value` that is 1, 1.5, 2, 3, 4, 5, 6 or 8 times a power of
+ * ten.
+ */
 export function rounded(value: number): number {
   if (value <= 0) {
     return 0;
@@ -195,8 +198,8 @@ export interface IMark {
 }
 
 /**
- * Return the marks by time: events, and restarts. Restarts at nearly the same time share one mark,
- * with the event that led to them.
+ * Return the marks by time: events, and restarts. All restarts at nearly the same time share one
+ * mark, with the event that led to them.
  */
 export function marks({ events, restarts, began, at }: IRunGraphs): IMark[] {
   const near = Math.max(5, ((at[at.length - 1] ?? began) - began) / 50);
@@ -229,7 +232,7 @@ export function marks({ events, restarts, began, at }: IRunGraphs): IMark[] {
   return found.sort((one, other) => one.at - other.at);
 }
 
-/** Marks that are nearer to each other than this share one label. */
+/** Marks with a smaller distance than this share one label. */
 const NUMBER_WIDTH = 10;
 
 /**

@@ -1,8 +1,8 @@
 /**
  * The data of a Resources tab: loaded while the tab is visible, and again until the run has ended.
  *
- * It has one immutable state and one signal. While the server is unreachable, it keeps the last
- * state, with the reason.
+ * The model has one immutable state and one signal. While the server is unreachable, it keeps the
+ * last state, with the reason.
  */
 import type { IDisposable } from '@lumino/disposable';
 import { Poll } from '@lumino/polling';
@@ -21,7 +21,7 @@ export interface IResourcesState {
   readonly problem: ServerProblem | null;
 }
 
-/** Maximum values of a line. */
+/** Maximum number of values in a line. */
 const VALUES = 120;
 /** Minimum milliseconds between two requests, and milliseconds to add for each task. */
 const LOOK = 5_000;
@@ -92,7 +92,7 @@ export class ResourcesModel implements IDisposable {
       const run = this.run ?? (await this.clusters.ensure(this.name));
       const found = await rest.usageGraphs(caller, this.name, VALUES);
       this._set({ graphs: found.graphs ?? null, problem: null });
-      // the last samples of a run are written a moment after its end
+      // not complete at once, because the last samples of a run are written a moment after its end
       const { releasedAt } = run.cluster.status;
       this._isComplete =
         found.usage.ended && (releasedAt ?? Infinity) < Date.now() / 1000 - 30;
@@ -122,7 +122,7 @@ export class ResourcesModel implements IDisposable {
 
   private _state: IResourcesState = { graphs: null, problem: null };
   private _isSeen = false;
-  /** Whether an ended run was loaded, whose graphs no longer change. */
+  /** Whether the graphs of the ended run are complete, so that they no longer change. */
   private _isComplete = false;
   private _was: string | undefined;
   private readonly _poll: Poll;

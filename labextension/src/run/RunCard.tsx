@@ -19,7 +19,7 @@ import { isFailing, taskWords } from './words';
 export interface IRunCardProps {
   readonly run: IRun;
   readonly trans: TranslationBundle;
-  /** If given, the card has buttons. */
+  /** With commands, the card has buttons. */
   readonly commands?: CommandRegistry;
   /** The time of this state in seconds since 1970, if it may be outdated. */
   readonly asOf?: number | null;
@@ -65,7 +65,7 @@ export const RunCard = React.memo(
             <Sentence text={message} />
           </p>
         )}
-        {/* above all content that appears or grows, so that no button moves away from the mouse */}
+        {/* above everything that grows, so that no button moves away from the mouse */}
         {commands && <RunActions run={run} commands={commands} trans={trans} />}
         {run.progress && (
           <RunProgress

@@ -33,7 +33,7 @@ function isTelling(task: TaskStatus, trans: TranslationBundle, said: string) {
 interface IRunFactsProps {
   readonly run: IRun;
   readonly trans: TranslationBundle;
-  /** If given, paths that the file browser shows are links. */
+  /** With commands, paths that the file browser shows are links. */
   readonly commands?: CommandRegistry;
   /** The tab index of the links. */
   readonly tabIndex?: number;
@@ -152,7 +152,7 @@ export const RunFacts = React.memo(
         ))}
         {inferred.length > 0 && (
           <details className="tfc-Facts-inferred">
-            {/* a click would close the row around it */}
+            {/* otherwise the click would also close the row around this element */}
             <summary onClick={event => event.stopPropagation()}>
               {trans._n(
                 'Read from the program: %1 setting',
@@ -241,7 +241,7 @@ function Place({
           : trans.__('Open %1', `/${path}`)
       }
       onClick={event => {
-        event.stopPropagation(); // otherwise the row around the link would close
+        event.stopPropagation(); // otherwise the click would also close the row around the link
         void commands.execute(OPEN, {
           path: path || '/',
           dontShowBrowser: !isFolder

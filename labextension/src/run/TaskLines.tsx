@@ -12,10 +12,10 @@ import { type ITaskLines, type TaskLines, TaskUsage } from '../api/taskUsage';
 import type { IRun } from '../api/types';
 import { cores, sizePair, sizeWords } from './quantities';
 
-/** Registers the element of a task's row; null when the row goes. */
+/** Registers the element of a task's row; null when the row is removed. */
 export type Observe = (task: string, row: Element | null) => void;
 
-/** Return the lines of the tasks of a run, and what the rows register with. */
+/** Return the lines of a run's tasks, and the function by which rows register. */
 export function useTaskLines(
   clusters: IClusters,
   run: IRun
@@ -72,7 +72,7 @@ export const Uses = React.memo(
     // the processes may have ended before the last sample; then the memory is 0
     const memory = sampled.filter(size => size > 0);
     const size = ended
-      ? usage.memoryPeak || undefined // it ended before its first measurement
+      ? usage.memoryPeak || undefined // 0 if the task ended before its first measurement
       : now
         ? now.memory || memory[memory.length - 1]
         : undefined;
@@ -174,8 +174,9 @@ const HEIGHT = 14;
 const MARGIN = 1;
 
 /**
- * Return the path of a line from zero to what was requested, or to its highest value. One value is
- * a level line; without a request, a level line is at half height, away from the text above.
+ * Return the SVG path of a line. The bottom of its box is zero; the top is the requested amount, or
+ * the highest value if that is greater. One value is drawn as a level line; without a request, a
+ * level line is at half height, away from the text above.
  */
 export function line(values: ReadonlyArray<number>, requested: number): string {
   const known = values.length === 1 ? [values[0], values[0]] : values;

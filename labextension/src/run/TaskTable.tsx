@@ -1,9 +1,9 @@
 /**
- * The tasks of a run: a table for each type, tasks that need attention first, and most others of a
- * large run folded.
+ * The tasks of a run: a table for each type, with tasks that need attention first. In a large run,
+ * most of the other tasks are folded.
  *
- * One tab stop, arrow keys from task to task; Enter shows a task's output. It draws the data of
- * `TaskRows`.
+ * The table has one tab stop; arrow keys move from task to task, and Enter shows a task's output.
+ * The table draws the data of `TaskRows`.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -420,8 +420,8 @@ const STEPS: Readonly<Record<string, number>> = {
 };
 
 /**
- * Move the focus between buttons by arrow keys; at the first and last button, the key is left to
- * the element around.
+ * Move the focus between buttons by arrow keys; at the first and the last button, the surrounding
+ * element gets the key.
  */
 function moveFocus(event: React.KeyboardEvent<HTMLElement>): void {
   const step = STEPS[event.key];

@@ -30,7 +30,9 @@ export const useRun = (model: IClusters, name: string): IRun | undefined =>
 
 const BEAT = 1000;
 
-/** One clock for all texts with an age. It ticks once a second while a visible page uses it. */
+/**
+ * One clock for all texts with an age. The clock ticks once a second while a visible page uses it.
+ */
 class Ticker {
   /** Milliseconds since 1970 at the last tick. */
   now = Date.now();
@@ -62,11 +64,14 @@ class Ticker {
 
 const ticker = new Ticker();
 
-/** Return `text` for the current time; the component is redrawn only when it changes. */
+/** Return `text` for the current time; the component is redrawn only when that text changes. */
 export const useTicking = (text: (now: number) => string): string =>
   useSyncExternalStore(ticker.subscribe, () => text(ticker.now));
 
-/** Milliseconds after the last change of the runs in which further changes are collected. */
+/**
+ * Milliseconds after the last change of the runs in which further changes are collected before a
+ * list is loaded again.
+ */
 const QUIET = 500;
 
 /**
@@ -106,14 +111,16 @@ interface IServerListProps<T> {
   readonly watched: string;
   /** The number of refreshes that the user has requested. */
   readonly refreshed?: number;
-  /** Whether another `ask` is called at once, since the user waits for it. */
+  /**
+   * Whether the list is requested without a pause when `ask` changes, because the user waits for
+   * it.
+   */
   readonly eager?: boolean;
 }
 
 /**
- * Return a list of the server other than the list of runs; null until the server has answered. It
- * is loaded again when the runs change, so that nothing else is polled. A failure keeps the last
- * answer.
+ * Return a list of the server other than the list of runs; null until the server has answered. The
+ * list is loaded again when `watched` changes, and is not polled. A failure keeps the last answer.
  */
 export function useServerList<T>({
   ask,

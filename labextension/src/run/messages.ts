@@ -24,7 +24,8 @@ const has = (table: object, key: string): boolean =>
   Object.prototype.hasOwnProperty.call(table, key);
 
 /**
- * Return the sentence in the reader's language, or the stored one if not all its codes are known.
+ * Return the sentence in the reader's language, or the stored sentence if not all its codes are
+ * known.
  */
 export function shown(told: ITold, trans: TranslationBundle): string {
   const { message = '', messages = [] } = told;

@@ -1,7 +1,7 @@
 /**
  * The small parts of every view of a run: phase, age, progress, loss, sentences.
  *
- * Each is redrawn only when its content changes. Text from programs and users is never markup.
+ * Each part is redrawn only when its content changes. Text from programs and users is never markup.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { LabIcon } from '@jupyterlab/ui-components';
@@ -41,7 +41,7 @@ export function IconButton({
 interface IPhaseBadgeProps {
   readonly phase: Phase;
   readonly trans: TranslationBundle;
-  /** Whether the run is about to fail; that word then replaces the phase's word. */
+  /** Whether the run is about to fail; the word for this then replaces the phase's word. */
   readonly failing?: boolean;
   /** Whether only the icon is visible; the word is then the icon's label. */
   readonly iconOnly?: boolean;

@@ -47,7 +47,7 @@ export function age(seconds: number): string {
 }
 
 /**
- * Format a duration: 5400 gives `1h 30m`, 0.25 gives `0.3s`; a negative one, from clocks that
+ * Format a duration: 5400 gives `1h 30m`, 0.25 gives `0.3s`; a negative duration, from clocks that
  * differ, gives `0s`.
  */
 export function duration(seconds: number): string {
@@ -85,7 +85,10 @@ export function clock(at: number, now = Date.now(), seconds = false): string {
     : `${when.getFullYear()}-${two(when.getMonth() + 1)}-${two(when.getDate())} ${time}`;
 }
 
-/** Format a time in a time zone and a language, with the zone where it is not the reader's. */
+/**
+ * Format a time in a time zone and a language, with the zone's name if the zone is not the
+ * reader's.
+ */
 export function moment(at: number, timeZone: string, language: string): string {
   const date = new Date(at * 1000);
   const form = { dateStyle: 'medium', timeStyle: 'short' } as const;

@@ -99,7 +99,8 @@ const MOST_METRICS = 3;
 
 /**
  * Return `step 400/800 · 187 steps/s · loss 0.12 · 2 s left`; for an ended run, without speed and
- * remaining time. If a program succeeded, its last reported step may be lower than the total.
+ * remaining time. If a program succeeded but its last reported step is lower than the total, the
+ * text says `last reported step`.
  */
 export function describeProgress(
   progress: IProgress,
@@ -228,7 +229,7 @@ export function timeWords(
   return parts.join(' · ');
 }
 
-/** Hours below this are not shown. */
+/** Minimum hours that are shown. */
 const LEAST = 0.01;
 
 /**

@@ -76,7 +76,7 @@ export function Calendar(props: ICalendarProps): React.JSX.Element {
   const { name, model, commands, trans } = props;
   const [zone, setZone] = React.useState('UTC');
   const today = months.dayOf(Date.now() / 1000, zone);
-  // until the user moves, it is the current month in the zone of the schedule
+  // until the user chooses a month, the current month in the zone of the schedule is shown
   const [picked, setMonth] = React.useState<months.IMonth | null>(null);
   const ofToday = today.slice(0, 7);
   const month = React.useMemo(

@@ -65,8 +65,8 @@ export const spanOf = ({ year, month }: IMonth): readonly [number, number] => [
 ];
 
 /**
- * Return the weeks of a month, whose first day is `first` (1 for Monday); null for days outside the
- * month.
+ * Return the weeks of a month as lists of days; null stands for a day outside the month. Each week
+ * begins on the weekday `first` (1 for Monday).
  */
 export function weeksOf(
   { year, month }: IMonth,
@@ -86,7 +86,7 @@ export function weeksOf(
   );
 }
 
-/** Return the due times by day; the due times of a day are in the given order. */
+/** Return the due times by day; the due times of a day keep their order. */
 export function byDay(
   occurrences: ReadonlyArray<IOccurrence>,
   timeZone: string

@@ -61,7 +61,7 @@ export function told(
       : '';
 }
 
-/** Return whether a run has ended, and the schedule does not say so yet. */
+/** Return whether a run has ended, but its schedule does not show this yet. */
 export const isBehind = (
   occurrences: ReadonlyArray<IOccurrence>,
   runs: ReadonlyArray<IRun>

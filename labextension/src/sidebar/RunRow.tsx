@@ -1,7 +1,7 @@
 /**
  * One run in the sidebar: a row of the grid that opens to show the whole run.
  *
- * It is redrawn only when its run or its place in the list changes.
+ * A row is redrawn only when the run or its place in the list changes.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -147,7 +147,7 @@ export const RunRow = React.memo(
           )}
           {!expanded && progress}
         </div>
-        {/* above all content that appears or grows, so that no button moves away from the mouse */}
+        {/* above everything that grows, so that no button moves away from the mouse */}
         {(expanded || active || hovered) && (
           <div
             role="gridcell"

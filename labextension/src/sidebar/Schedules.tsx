@@ -1,6 +1,6 @@
 /**
  * The schedules below the list of runs: when each is due next, how its last due times ended, and
- * its actions. Its name opens its calendar.
+ * its actions. The name of a schedule opens its calendar.
  */
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -37,9 +37,9 @@ interface ISchedulesProps {
   readonly refreshed: number;
 }
 
-/** Longest time of a timer, in milliseconds. */
+/** Longest time that a timer of the browser allows, in milliseconds. */
 const LONGEST = 2 ** 31 - 1;
-/** Milliseconds after a due time at which its launch can be seen. */
+/** Milliseconds from a due time until the list of schedules is expected to show its launch. */
 const LATER = 2000;
 
 /** The schedules, or how to make the first one; nothing until the server has answered. */

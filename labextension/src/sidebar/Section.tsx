@@ -17,7 +17,7 @@ export function Section({
   const open = chosen ?? count > 0;
   return (
     <details className="tfc-Fold" open={open}>
-      {/* React alone opens the section, because its first content opens it too */}
+      {/* React opens the section, not the browser, because its first content opens it too */}
       <summary
         onClick={event => {
           event.preventDefault();

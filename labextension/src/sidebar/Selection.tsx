@@ -2,7 +2,7 @@
  * Actions on several runs at once: compare, stop, delete.
  *
  * One dialog is shown for all of them. Runs that have ended or disappeared before the user confirms
- * are skipped. If an action fails for one run, it continues for the others.
+ * are skipped. If an action fails for one run, the action continues for the other runs.
  */
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -24,7 +24,7 @@ interface ISelectionProps {
   onClear(): void;
 }
 
-/** Maximum columns that are readable. */
+/** Maximum runs of a comparison; a table with more columns is not readable. */
 const MOST_COMPARED = 8;
 
 export function Selection({

@@ -1,7 +1,7 @@
 /**
  * The sidebar: all runs, their actions, and the reason if they cannot be shown.
  *
- * It owns filter and selection; the runs belong to the model.
+ * The sidebar owns filter and selection; the runs belong to the model.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -23,7 +23,7 @@ export interface ISidebarProps {
   readonly commands: CommandRegistry;
   readonly trans: TranslationBundle;
   readonly filterRef: React.RefObject<HTMLInputElement>;
-  /** A run to show, with its row open; a new object shows it again. */
+  /** A run to show, with its row open; a new object shows the run again. */
   readonly revealed: { readonly name: string } | null;
   /** Called once the sidebar looks for this run. */
   onRevealed(): void;
@@ -52,7 +52,8 @@ export function Sidebar({
   const [filter, setFilter] = React.useState(NO_FILTER);
   const [selected, setSelected] = React.useState(NONE);
   const [refreshed, setRefreshed] = React.useState(0);
-  // The response to a launch may arrive before its run; the row is opened when it appears.
+  // The response to a launch may arrive before the run is in the list; its row is opened when it
+  // appears.
   const [wanted, setWanted] = React.useState<string | null>(null);
   const taken = React.useRef(onRevealed);
   taken.current = onRevealed;

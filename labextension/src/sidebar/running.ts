@@ -1,9 +1,9 @@
 /**
  * The active runs in JupyterLab's Running panel.
  *
- * It follows the model of all runs and makes no requests. A click on a run opens its row in the
- * sidebar. Stopping a run asks first, as elsewhere. Before all runs are stopped, the panel itself
- * asks.
+ * This list follows the model of all runs and makes no requests. A click on a run opens its row in
+ * the sidebar. Stopping a run asks first, as elsewhere. Before all runs are stopped, the panel
+ * itself asks.
  */
 import type { IRunningSessions } from '@jupyterlab/running';
 import type { TranslationBundle } from '@jupyterlab/translation';

@@ -124,7 +124,7 @@ interface IAwayProps {
   readonly trans: TranslationBundle;
 }
 
-/** Shows that no operator handles requests, until one does again. */
+/** Shows that no operator handles requests, until an operator does again. */
 export function Away({ runs, trans }: IAwayProps): React.JSX.Element | null {
   const away = runs.find(run => run.away)?.away;
   if (!away) {

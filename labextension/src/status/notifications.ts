@@ -2,9 +2,9 @@
  * Notifications of runs that end while this page is open, and of requests that failed after their
  * response.
  *
- * Ends within a short time share one notification, which closes automatically and disappears with
- * its runs. A stop that was requested on this page is not reported, nor is an end before the page
- * was opened.
+ * Runs that end in the same way within a short time share one notification, which closes
+ * automatically and disappears with its runs. A stop that was requested on this page is not
+ * reported, nor is a run that ended before the page was opened.
  */
 import { Notification } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -21,7 +21,7 @@ import { CommandIDs } from '../tokens';
 /** Milliseconds for which a notification is shown; afterwards it is in JupyterLab's list. */
 const SHORT = 8_000;
 const LONG = 15_000;
-/** Milliseconds in which ends of the same kind share a notification. */
+/** Milliseconds in which runs that end in the same way share a notification. */
 const TOGETHER = 60_000;
 
 export interface INotifying {
@@ -96,8 +96,8 @@ class Notices {
 
   /** Report a run, together with the runs that ended a moment ago. */
   tell(run: IRun): void {
-    // Lists leave out an ended run once its name is launched again, so the run is kept until it is
-    // deleted.
+    // The server omits an ended run from lists once its name is launched again, so the run is kept
+    // until it is deleted.
     void this._context.model.ensure(nameOf(run)).catch(() => undefined);
     const now = Date.now();
     const last = this._groups[this._groups.length - 1];

@@ -1,10 +1,10 @@
 /**
  * The state of one TensorBoard tab: starting, open, refused, or stopped.
  *
- * It has one immutable state and one signal. When the server is reachable again, the tab repeats
- * its request. While an active run has no curves, the tab waits for its first point: TensorBoard
- * would choose another dashboard, stay there, and not reload. It owns no process: the server
- * starts, shares and ends boards.
+ * The model has one immutable state and one signal. When the server is reachable again, the tab
+ * repeats its request. While an active run has no curves, the tab waits for the first point:
+ * otherwise TensorBoard would choose another dashboard, stay there, and not reload. The tab owns no
+ * process: the server starts, shares and ends boards.
  */
 import { URLExt } from '@jupyterlab/coreutils';
 import type { IDisposable } from '@lumino/disposable';
@@ -28,7 +28,7 @@ const LAST_LOOKS = 5;
 
 /**
  * A starting board with a `url` already has its page, whose data requests wait for the board. An
- * open one that `waits` has no page until there are curves.
+ * open board that `waits` has no page until there are curves.
  */
 export type BoardState =
   | { readonly kind: 'new' }
@@ -96,7 +96,8 @@ export class BoardModel implements IDisposable {
         this._set(
           this._mayWait ? { kind: 'starting' } : { kind: 'starting', url }
         );
-        board = await rest.openBoard(caller, request); // reports why if it does not start
+        // waits for the board; the response says why a board does not start
+        board = await rest.openBoard(caller, request);
       }
       this._looksLeft = LAST_LOOKS;
       const waits =

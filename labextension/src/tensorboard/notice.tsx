@@ -53,7 +53,11 @@ export function Words({
     case 'stopped':
       return (
         <div role="status">
-          <p>{trans.__('This TensorBoard was stopped. The runs that it shows stay.')}</p>
+          <p>
+            {trans.__(
+              'This TensorBoard was stopped. The runs that it shows stay.'
+            )}
+          </p>
           <Button label={trans.__('Start Again')} onClick={onOpen} />
         </div>
       );

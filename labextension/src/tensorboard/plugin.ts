@@ -109,7 +109,7 @@ export const tensorboardPlugin: JupyterFrontEndPlugin<void> = {
             isBoard(content.model.state, state.board.id)
         );
         if (same) {
-          tab.dispose(); // two requests for the same board
+          tab.dispose(); // another tab already shows this board
           shell.activateById(same.id);
         } else {
           tabs.save(tab);

@@ -1,9 +1,9 @@
 /**
  * The running TensorBoards in JupyterLab's Running panel.
  *
- * Boards may be started by a shell and end automatically, without an event. The server is asked
- * when the panel becomes visible, after a tab has opened or stopped a board, and on request, but
- * never periodically.
+ * Boards may be started by a shell and end automatically, without an event. The boards are
+ * requested when the panel becomes visible, after a tab has opened or stopped a board, and on
+ * request, but never periodically.
  */
 import { Notification } from '@jupyterlab/apputils';
 import type {

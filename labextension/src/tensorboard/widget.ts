@@ -54,7 +54,7 @@ const LOOK = 2_000;
 /** Reloads after the end of a run: TensorBoard reads the last data up to five seconds later. */
 const LAST_RELOADS = 2;
 
-/** The button of TensorBoard's page that reloads its data; absent while it reloads. */
+/** The button of TensorBoard's page that reloads its data; absent while the page reloads. */
 const RELOAD_BUTTON = '.reload-button:not(.loading)';
 
 /** The title of the dashboard with curves, which is hidden until the page knows of curves. */
@@ -200,7 +200,8 @@ export class BoardWidget extends Panel {
       frame === this._frame
     ) {
       if (this._isUsed) {
-        page.contentWindow?.location.reload(); // its address has the dashboard
+        // the chosen dashboard is part of the page's address and stays
+        page.contentWindow?.location.reload();
       } else {
         const url = new URL(page.contentWindow!.location.href);
         url.hash = '';
@@ -221,7 +222,8 @@ export class BoardWidget extends Panel {
   }
 
   private _onTheme(): void {
-    // the page reads the theme only once; a choice on the page is in its address
+    // the page reads the theme only once, so load it again; the rest of its address, such as the
+    // chosen dashboard, stays
     const page = pageOf(this._frame)?.contentWindow;
     if (page && this.model.state.kind === 'open') {
       page.location.replace(this._themed(page.location.href));
@@ -249,9 +251,10 @@ export class BoardWidget extends Panel {
     window.setTimeout(() => this._onWaiting(frame), LONG_PATIENCE);
     this._frame = frame;
     this._isUsed = false;
-    this._reloadsLeft = Math.max(this._reloadsLeft, 1); // a new board may not have read all yet
+    this._reloadsLeft = Math.max(this._reloadsLeft, 1); // a new board may not have read all data yet
     this._name();
-    frame.url = this._themed(url); // this comes first, because a frame without an address loads an empty page
+    // the frame has its address before it is inserted, because without one it loads an empty page
+    frame.url = this._themed(url);
     this.insertWidget(0, frame);
   }
 
@@ -266,7 +269,8 @@ export class BoardWidget extends Panel {
     this._frame = null;
     this._notice.show();
     if (hasFocus) {
-      this._notice.node.focus(); // from there the Tab key leads to its button, or to the next page
+      // from the notice, the Tab key leads to its button, or into the next page that is loaded
+      this._notice.node.focus();
     }
   }
 

@@ -49,7 +49,8 @@ def build(
         make(module, quiet=quiet)
     for module in chosen:
         with suppress(OSError):  # another user's cache can be used, but not marked
-            os.utime(module.entry / STAMP)  # marks the build as in use for `remove_older`
+            # A new time stamp tells `remove_older` that the build is in use.
+            os.utime(module.entry / STAMP)
     return {name: module.entry / name for module in chosen for name in module.programs.values()}
 
 
@@ -120,7 +121,7 @@ def make(module: Module, *, quiet: bool = False) -> None:
             making = target.with_name(f"{target.name}.making-{uuid.uuid4().hex[:8]}")
             try:
                 _fill(making, module, quiet)
-                if target.exists():  # damaged, as `is_built` reports
+                if target.exists():  # this folder is damaged, because `is_built` was false
                     shutil.rmtree(target)
                 making.rename(target)
             finally:
@@ -149,7 +150,7 @@ def _fill(making: Path, module: Module, quiet: bool) -> None:
         (making / kind).mkdir()
         sources = module_dir(module, path)
         for file in [file for pattern in patterns for file in sources.glob(pattern)]:
-            # without the file's mode: the module cache is read-only
+            # the mode is not copied, because files of Go's module cache are read-only
             shutil.copyfile(file, making / kind / file.name)
     files = [file for file in making.rglob("*") if file.is_file()]
     sizes = {str(file.relative_to(making)): file.stat().st_size for file in files}

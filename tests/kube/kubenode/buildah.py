@@ -25,7 +25,7 @@ PIP_CONFIGURATION = "/run/pip.conf"
 NPM_CONFIGURATION = "/run/npmrc"
 PIP_OPTIONS = (
     *("index-url", "extra-index-url", "no-index", "trusted-host"),  # package sources
-    *("proxy", "default-timeout", "timeout", "retries"),  # connection to package sources
+    *("proxy", "default-timeout", "timeout", "retries"),  # the connection to package sources
 )
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "ftp_proxy", "all_proxy")
 
@@ -59,8 +59,9 @@ def buildah(
         folder.mkdir(parents=True, exist_ok=True)
     inside = {
         folders["storage"]: "/var/lib/containers/storage",
-        folders["cache"]: "/var/lib/containers/cache",  # the layers and digests known to registries
-        folders["tmp"]: "/var/tmp",  # layers in transit are too large for memory
+        # Which layers and digests the registries have.
+        folders["cache"]: "/var/lib/containers/cache",
+        folders["tmp"]: "/var/tmp",  # on disk, because layers in transit are too large for memory
         Path("/etc/resolv.conf"): "/etc/resolv.conf",
         **({trusted: CERTIFICATES} if (trusted := certificates()) else {}),
         **(binds or {}),

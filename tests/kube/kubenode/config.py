@@ -1,5 +1,5 @@
-"""Files of `config/` with their `$names` filled in: configurations, and flags with one on each
-line.
+"""Files of `config/` with their `$names` filled in: configurations of servers, and lists with one
+flag on each line.
 """
 
 from __future__ import annotations

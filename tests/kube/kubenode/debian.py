@@ -91,10 +91,10 @@ def unpack(package: str, folder: Path) -> None:
     """Download a Debian package with apt and unpack it, without installing it."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
         here = Path(name)
-        here.chmod(0o755)  # apt downloads as another user
+        here.chmod(0o755)  # apt downloads as another user, who must be able to enter
         try:
             run(["apt-get", "download", package], cwd=here)
-        except NodeError:  # a fresh machine has no package lists
+        except NodeError:  # a fresh machine has no package lists yet
             run(["apt-get", "update", "--quiet"])
             run(["apt-get", "download", package], cwd=here)
         run(["dpkg-deb", "--extract", next(here.glob("*.deb")), here / "files"])
@@ -110,7 +110,7 @@ def mirror() -> list[str]:
     wanted = ["Created-By: Packages", "Origin: Debian", f"Codename: {SUITE}"]
     ask = ["apt-get", "indextargets", "--format", "$(REPO_URI)", *wanted]
     uris = run(ask).split()
-    if not uris:  # a fresh machine has no package lists
+    if not uris:  # a fresh machine has no package lists yet
         run(["apt-get", "update", "--quiet"])
         uris = run(ask).split()
     return uris[:1]

@@ -1,7 +1,8 @@
 """DNS of the cluster: CoreDNS on node-1, behind the Service `kube-dns`.
 
-It has an address of the node, as NodeLocal DNSCache does: a NetworkPolicy that limits egress names
-this address (`operators.dns`) instead of pod labels. It answers only for names of the cluster.
+It has an address of the node, as NodeLocal DNSCache does. A NetworkPolicy that limits egress
+therefore names this address (`dns` in the operator's policy) instead of pod labels. It answers only
+for names of the cluster.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ VOLUME = "tfcluster"
 BRICKS = (1, 2, 3)
 BRICK_BYTES = 4 << 30  # a sparse file: it takes only the disk space written
 MOUNT = PurePosixPath("/var/lib/tfcluster/gluster")
-CLAIMS = MOUNT / "claims"  # also named in k8s/storage/glusterfs/config.json
-MOUNT_OPTIONS = "log-level=WARNING,entry-timeout=0"  # avoids ESTALE for replaced files
+CLAIMS = MOUNT / "claims"  # this path is also in k8s/storage/glusterfs/config.json
+# `entry-timeout=0` avoids ESTALE errors for replaced files.
+MOUNT_OPTIONS = "log-level=WARNING,entry-timeout=0"
 
 GEO_REPLICATION = "/usr/lib/x86_64-linux-gnu/glusterfs/gsyncd"
 """An unused program, whose removal makes glusterd start four seconds faster: glusterd asks it ten

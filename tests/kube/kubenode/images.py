@@ -31,7 +31,7 @@ from .errors import NodeError
 
 REGISTRY = "registry:5000"
 PRODUCT = ("notebook", "hub", "operator", "proxy")
-GO = ("local-path-provisioner", "pause")  # one Go program each
+GO = ("local-path-provisioner", "pause")  # each contains only one Go program
 NAMES = ("busybox", *GO, *PRODUCT)
 OF_ONE_TEST = ("collector",)  # Go programs whose modules are built only for a long test
 # versions of an image that stay in the cache; a hundred would fill 30 GB there and on the nodes
@@ -94,7 +94,8 @@ def build(name: str) -> Image:
             buildah(["rm", "--all"])  # leftovers of a killed build
             try:
                 make(image)
-            except NodeError as error:  # package registries fail at times; finished layers are kept
+            except NodeError as error:
+                # Package registries fail at times, and finished layers are kept: try once more.
                 say(f"image {name}: failed, and is tried once more. {error}")
                 make(image)
             # buildah prints a line for each name of the image, such as an earlier tag.

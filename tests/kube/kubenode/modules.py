@@ -32,8 +32,8 @@ NAMES = {
     "volcano.sh/volcano/cmd/webhook-manager": "volcano-webhook-manager",
 }
 
-# Objects for a cluster that come with a module and are copied beside its programs: folder of the
-# copies: (module path, patterns in that module).
+# Objects for a cluster that come with a module and are copied beside its programs. The keys are the
+# module and the folder of the copies; the values are (path of a Go module, patterns of its files).
 RESOURCES: Mapping[str, Mapping[str, tuple[str, Sequence[str]]]] = {
     "kwok": {
         "stages": (
@@ -53,7 +53,7 @@ RESOURCES: Mapping[str, Mapping[str, tuple[str, Sequence[str]]]] = {
     },
 }
 
-TAGS = {"kubernetes": "selinux,notest,grpcnotrace"}  # as in Kubernetes' own release build
+TAGS = {"kubernetes": "selinux,notest,grpcnotrace"}  # the build tags of Kubernetes' own releases
 # Packages whose version the linker sets; otherwise kubectl and kubelet report v0.0.0.
 VERSIONED = {"kubernetes": ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")}
 

@@ -6,7 +6,8 @@ from .commands import run, wait_until
 from .node import Node
 
 BRIDGE = "nodes"
-SERVICES = "10.96.0.0/16"  # the kernel needs a route before kube-proxy's rules see a packet
+# The kernel needs a route to Services before kube-proxy's rules see a packet.
+SERVICES = "10.96.0.0/16"
 
 
 def make_bridge(node: Node) -> None:
@@ -39,5 +40,5 @@ def plug_in(node: Node, first: Node) -> None:
 
 
 def ip(node: Node, arguments: str) -> None:
-    """Change a node's network by its own `ip`."""
+    """Change a node's network by the program `ip` of the node itself."""
     node.run(["ip", *arguments.split()])

@@ -45,7 +45,8 @@ class Node:
         binds = {
             self.state: str(self.state),
             paths.cache(): str(paths.cache()),
-            # not on the root's overlayfs, where overlayfs does not work; kept for its images
+            # A folder in the cache, because overlayfs does not work on the root's overlayfs; it
+            # outlives the node, so that the node's images are kept.
             keep / "containerd": "/var/lib/containerd",
         }
         first = sandbox.begin(self.folder, self.name, self.cgroup, binds)
@@ -131,7 +132,7 @@ class Node:
         found = children(entering.pid)
         if not found:
             raise NodeError(f"{server} ended at once:\n{self.last_lines(server)}")
-        entering.kill()  # process 1 of the machine adopts the server
+        entering.kill()  # the server stays, because process 1 of the machine adopts it
         entering.wait()
         note(self._note(server), found[0])
 

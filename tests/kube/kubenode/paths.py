@@ -12,7 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 KUBE = HERE.parent  # tests/kube
 ROOT = KUBE.parent.parent  # the clone
-MODULES = KUBE / "modules"  # every Go server with its version
+MODULES = KUBE / "modules"  # a folder for each Go server, with its version
 
 
 def cache() -> Path:

@@ -43,7 +43,8 @@ class Pki:
         self.user("kube-controller-manager", "/CN=system:kube-controller-manager")
         self.user("kube-scheduler", "/CN=system:kube-scheduler")
         self.user("kube-proxy", "/CN=system:kube-proxy")
-        for server in ("coredns", "kube-network-policies", "traefik"):  # with RBAC in manifests/
+        # The rights of these servers are in manifests/.
+        for server in ("coredns", "kube-network-policies", "traefik"):
             self.user(server, f"/CN={server}")
 
     def kubelet(self, node: Node) -> None:

@@ -69,7 +69,8 @@ def unenforced(node: Node, first: Node) -> Iterator[None]:
     undone = [f"while {rule.replace(' -A ', ' -D ')}; do :; done" for rule in RULES]
     undone.append(f"nft delete table inet {TABLE}")
     node.run(["sh", "-c", "; ".join(f"{each} 2>/dev/null || true" for each in undone)])
-    node.run(["sh", "-c", "! iptables-save | grep NFQUEUE"])  # a remaining rule would drop packets
+    # No rule may remain, because it would drop packets.
+    node.run(["sh", "-c", "! iptables-save | grep NFQUEUE"])
     try:
         yield
     finally:

@@ -22,7 +22,8 @@ PRIVATE = "registry:5001"
 USER, PASSWORD = "tester", "open-sesame"
 ACCOUNTS = f"{USER}:$2b$04$tfclustertfclustertfceR5c/FR3WLDWUVaHU6b9AOWKuKV3mvNu\n"  # bcrypt
 MANIFESTS = "application/vnd.oci.image.manifest.v1+json"
-COMPRESSION = ["--compression-format=zstd", "--compression-level=1"]  # a tenth of gzip's time
+# Zstd takes a tenth of gzip's time.
+COMPRESSION = ["--compression-format=zstd", "--compression-level=1"]
 
 
 def start(node: Node) -> None:
@@ -85,8 +86,8 @@ def holds(image: Image, node: Node) -> bool:
 
 
 def forget(reference: str, node: Node) -> None:
-    """Remove an image from a node, because a node gives cached images even to pods without a
-    Secret.
+    """Remove an image from a node. Tests of private images need this, because a node gives a cached
+    image even to pods without a Secret.
     """
     node.run(["ctr", "--namespace=k8s.io", "images", "rm", reference])
 

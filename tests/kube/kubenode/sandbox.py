@@ -106,7 +106,7 @@ def begin(folder: Path, host_name: str, cgroup: str, binds: dict[Path, str]) -> 
         first = children(outer.pid)[0]
         cgroups.join(first, f"{cgroup}/system")
         assert outer.stdin
-        outer.stdin.close()  # tells the script that its process is in the cgroup
+        outer.stdin.close()  # this tells the script that its process is in the cgroup
         wait_until(
             lambda: log.read_text().startswith("ready") or outer.poll() is not None,
             "the sandbox", seconds=90, every=0.01,

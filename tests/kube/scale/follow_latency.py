@@ -1,5 +1,6 @@
 """Delay of `status -f`: from a pod's change until the backend's watch of the run reports it.
-Watches in this process report both changes, so only the operator's turn and its write are measured.
+Watches in this process report both the pod's change and the run's, so only the operator's turn and
+its write are measured.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ ENDED = "status.phase=Succeeded"
 
 
 class Follower:
-    """The view of `status -f`: how many workers have succeeded, and since when."""
+    """What `status -f` sees of a run: the numbers of succeeded workers, and when each was first
+    reported.
+    """
 
     def __init__(self, namespace: str) -> None:
         """Follow the run in a thread that ends with this process."""
@@ -40,7 +43,7 @@ class Follower:
                     self._told.notify_all()
 
     def wait(self, count: int) -> float:
-        """Wait until this number is reported; return the time."""
+        """Wait until `count` succeeded workers are reported; return the time of the report."""
         with self._told:
             if not self._told.wait_for(lambda: count in self.at, PATIENCE):
                 raise NodeError(f"{count} ended workers were not told: {self.at}")

@@ -1,5 +1,5 @@
-"""600 tasks by TFCluster, by a bare Job, by the same objects made by hand, and by one object for
-each task.
+"""Launches of 600 tasks: by TFCluster, by a bare Job, by the same objects made by hand, and by one
+object for each task.
 """
 
 from __future__ import annotations

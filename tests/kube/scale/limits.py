@@ -42,7 +42,9 @@ LEFT = 1024
 
 
 def limits(site: Site, rounds: int) -> list[Row]:
-    """Fill the budget, then measure; a start is measured `rounds` times."""
+    """Create as many records as etcd's budget allows, then measure; the operator's start is
+    measured `rounds` times, at least three.
+    """
     each = TaskQuota().records
     assert each is not None
     users = parse_memory(ETCD_BUDGET) // (each * RECORD_BYTES)
@@ -51,7 +53,7 @@ def limits(site: Site, rounds: int) -> list[Row]:
         site.make_namespace(name)
     try:
         site.wait_furnished(names[-1])
-        site.operator.stop()  # it would start the runs before they get the status of ended ones
+        site.operator.stop()  # it would start the runs before their status says that they ended
         _fill(site, names, each)
         starts, reads = list[float](), list[float]()
         for _ in range(max(3, rounds)):

@@ -95,7 +95,7 @@ def early(name: str, servers: Mapping[str, tuple[str, int]]) -> Found:
 
 
 def code(name: str, server: str, port: int) -> int:
-    """Return the code of a server's answer for a name's address.
+    """Return the response code of a DNS server to a query for a name's address.
 
     Ref: https://www.rfc-editor.org/rfc/rfc1035 section 4.1
     """

@@ -1,5 +1,6 @@
 """DNS at 600 tasks: a real pod asks CoreDNS for the names of fake pods, as tasks would. It makes
-only a share of the 600 tasks' lookups, which the row's note states. CoreDNS counts its answers.
+only a share of the lookups of 600 tasks; the note of each row states this share. CoreDNS counts its
+answers.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def records(site: Site, rounds: int) -> list[Row]:
     try:
         for name in names:
             site.wait_furnished(name)
-        site.operator.stop()  # it would start the runs before they get the status of ended ones
+        site.operator.stop()  # it would start the runs before their status says that they ended
         _finish(site, names)
         site.operator.start()
         _run(site, names)

@@ -55,7 +55,9 @@ class _Side:
 
 
 def measure(site: Site, controller_manager: int, rounds: int) -> list[Row]:
-    """Measure one side after the other; the objects of the other side are deleted."""
+    """Measure one side after the other; the objects of a side are deleted before the next
+    measurement.
+    """
     name = site.new_name("schedules")
     site.make_namespace(name)
     site.wait_furnished(name)

@@ -32,7 +32,8 @@ def tfjob(site: Site, rounds: int) -> list[Row]:
             with training_operator.running(site.kubectl, *flags):
                 measured = measure(site, JOB)
             values[name].append(measured["running"])
-            objects = max(objects, measured["objects"])  # EndpointSlices come late under load
+            # Under load some EndpointSlices come after the count, so the largest count is used.
+            objects = max(objects, measured["objects"])
         say(f"round {number}: { ({name: round(each[-1], 2) for name, each in values.items()}) }")
     ours, shipped, tuned = (values[name] for name in ("ours", SHIPPED, FAST))
     note = f"TFJob, {PS} ps and {WORKERS} workers: {objects:.0f} objects; as shipped"

@@ -134,7 +134,7 @@ def client(wish: dict[str, Any], tell: int) -> None:
         result["died"] = "interrupted"
     except TFClusterError as error:
         result.update(refused=type(error).__name__, why=str(error))
-    except BaseException:  # noqa: BLE001 - told as what it is: a fault of the product
+    except BaseException:  # noqa: BLE001 - any other error is reported as a fault of the product
         result["fault"] = traceback.format_exc()
     os.write(tell, json.dumps(result).encode())
     os._exit(0)

@@ -19,7 +19,9 @@ PATIENCE = 240.0
 
 
 class Asking:
-    """A world that accepts requests; `variables` is the environment of its clients."""
+    """The base of a chaos test: it sends requests to clients, each of which is a process.
+    `variables` is the environment of the clients.
+    """
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self.story: list[str] = []

@@ -71,7 +71,9 @@ class Process:
 
 
 class World(Asking):
-    """Runs by name. Each run that was launched and not deleted must have a record."""
+    """A user's runs on this machine, by name. Each run that was launched and not deleted must have
+    a record.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Use `folder`, which `own_folders` made and the environment names."""
@@ -120,7 +122,7 @@ class World(Asking):
         self.seen.pop(uid, None)
 
     def abandon(self, run: TFCluster) -> Path:
-        """Record a folder with logs of a run that no client will remove."""
+        """Record that no client will remove the folder of a run's logs; return this folder."""
         of_run = run.metadata
         output = self.backend.log_dir / of_run.cluster / str(of_run.run)
         self.abandoned |= {output, output.parent}

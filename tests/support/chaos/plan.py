@@ -57,7 +57,7 @@ OBEYS = """
             os.execvp("sleep", ["sleep", "600"])
         os._exit(0)
 """
-"""Actions of a program that gets a command in its loop."""
+"""The actions for each command; these lines end the loop in which a program reads commands."""
 MEMBER += OBEYS
 SHAPES = (
     {"worker": 1},

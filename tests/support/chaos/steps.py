@@ -32,7 +32,7 @@ from tfcluster_magic.spec import (
 
 
 class Chaos(World):
-    """The world and its chaos actions; `in_graph` also allows TensorFlow servers."""
+    """The runs of a `World`, and chaos actions on them; `in_graph` also allows In-Graph runs."""
 
     def __init__(self, folder: Path, in_graph: bool = False) -> None:
         super().__init__(folder)
@@ -119,7 +119,8 @@ class Chaos(World):
         wish = {"verb": "delete", "ref": name, "with_logs": with_logs, **death}
         (result,) = self.clients(wish)
         there = any(r.metadata.name == name for r in self.backend.list())
-        slow = result.get("refused") == "WaitTimeout"  # on a busy machine
+        # The deletion took too long on a busy machine.
+        slow = result.get("refused") == "WaitTimeout"
         assert not there or slow or "died" in result, (name, result)
         if not there:
             self.forget(name)
@@ -137,7 +138,7 @@ class Chaos(World):
             delete = {"verb": "delete", "ref": doomed.metadata.name, "with_logs": True}
             wishes += [delete, delete]
         self.clients(*wishes)
-        self.adopt(step.cluster)  # if a run could not be deleted
+        self.adopt(step.cluster)  # the run still exists if its deletion failed
 
     # -- what happens to programs ------------------------------------------------------------------
 

@@ -26,7 +26,9 @@ PROGRAM = "import time\nprint('up', flush=True)\ntime.sleep(3600)\n"
 
 
 def furnish(homes: Path, accounts: Mapping[str, int]) -> None:
-    """Put a program into each workspace, and return a Lab whose commands a test can call."""
+    """Write a program and JupyterLab's settings into each home; with these settings, a test can
+    call JupyterLab's commands.
+    """
     settings = LAB_CONFIG.format(terminals=False)
     for name, uid in accounts.items():
         written = {"tfcluster/train.py": PROGRAM, ".jupyter/jupyter_lab_config.py": settings}

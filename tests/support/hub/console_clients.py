@@ -29,7 +29,8 @@ def page(context: object) -> Iterator[Page]:
     made.on("response", lambda one: failed.append(one.url) if one.status == 404 else None)
     yield made
     made.close()
-    of_axe = ("inline style", "fontawesome", "Failed to load resource")  # axe's own messages
+    # Messages that axe itself causes.
+    of_axe = ("inline style", "fontawesome", "Failed to load resource")
     assert not [text for text in failed if not any(word in text for word in of_axe)]
 
 
@@ -56,7 +57,9 @@ class Console:
 
 
 def opened(visitor: Visitor) -> Console:
-    """Open the console in a user's browser. The console starts with the hub."""
+    """Open the console in a user's browser; wait until it answers, because it may still be
+    starting.
+    """
     found: list[Console] = []
 
     def is_open() -> bool:

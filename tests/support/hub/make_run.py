@@ -51,7 +51,7 @@ class Hub:
     """
 
     prefix: Sequence[str] = ()
-    """A command that executes the command of the hub, which follows it as arguments."""
+    """A command that starts the hub: the command of the hub is appended to it as arguments."""
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ class Provider:
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
                 self.command(),
-                env={},  # several tests share the process, and it needs no environment
+                env={},  # no variable of a test may reach the process, which several tests share
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=out,

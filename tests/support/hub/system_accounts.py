@@ -60,7 +60,8 @@ def open_folder(uids: Collection[int]) -> Iterator[Path]:
         yield folder
     finally:
         found = [one for one in psutil.process_iter(["uids"]) if _is_of(one, uids)]
-        _ended, left = psutil.wait_procs(found, timeout=90)  # some processes are ending
+        # Wait, because some processes are still ending.
+        _ended, left = psutil.wait_procs(found, timeout=90)
         for one in left:
             one.kill()
         shutil.rmtree(folder)
@@ -75,11 +76,11 @@ def _is_of(process: psutil.Process, uids: Collection[int]) -> bool:
 def entered(
     folder: Path, needed: Sequence[Path] = (), accounts: Mapping[str, int] = UIDS
 ) -> list[str]:
-    """Return the prefix of a command that runs on the machine with more accounts, and keeps its
-    process number.
+    """Return the prefix of a command that runs on the machine with more accounts. The prefix is
+    replaced by the command (exec), so the process id stays.
 
-    `folder` gets the machine's files and `homes` the new homes; `needed` are folders that root's
-    processes still see.
+    The account files and the homes of that machine are created in `folder`. `needed` are folders
+    that root's processes must still see.
     """
     homes = folder / "homes"
     homes.mkdir()

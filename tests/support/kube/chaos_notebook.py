@@ -151,7 +151,9 @@ class Notebook:
 
 
 class WithNotebook(Room):
-    """The room with a notebook in its first namespace, and chaos actions on the notebook."""
+    """The runs of a `Room`, with a notebook in its first namespace, and chaos actions on the
+    notebook.
+    """
 
     notebook: Notebook
 
@@ -207,7 +209,8 @@ class WithNotebook(Room):
         deleted.
         """
         for cell in self.notebook.cells:
-            own = re.search(r"^Traceback", cell.said, re.MULTILINE)  # lines of tasks have a prefix
+            # A traceback of a task has a prefix on each line.
+            own = re.search(r"^Traceback", cell.said, re.MULTILINE)
             assert not own, (str(cell.output), cell.said)
         place = self.notebook.place
         there = {each.metadata.name for each in place.records.every()}

@@ -33,7 +33,7 @@ PACE = 0.6
 
 
 class Chaos(WithNotebook):
-    """The room and its chaos actions; `in_graph` also allows TensorFlow servers."""
+    """The runs of a `Room`, and chaos actions on them; `in_graph` also allows In-Graph runs."""
 
     def __init__(
         self,

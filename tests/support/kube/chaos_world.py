@@ -63,7 +63,9 @@ def through(relay: Relay, kubeconfig: str, to: Path) -> str:
 
 
 class Room(Asking):
-    """Runs by name. Each run whose launch was answered must have a record."""
+    """The runs in two users' namespaces, by name. Each run whose launch was answered must have a
+    record.
+    """
 
     def __init__(
         self, cluster: Cluster, namespaces: list[Kubectl], folder: Path, policy: str
@@ -237,7 +239,9 @@ class Room(Asking):
         return run is not None and run.status.phase in phases
 
     def tell(self) -> None:
-        """Return a report of each run, and the last lines of the operators' logs."""
+        """Add the history of each run, and the last lines of the operators' logs, to the report
+        (`story`).
+        """
         for place in self.places:
             for seen in place.records.seen.values():
                 self.story.append(f"{seen.run.metadata.name} {seen.run.metadata.uid}")

@@ -35,7 +35,7 @@ class Console:
         return self.visitor.session.request(method, url, headers=headers, timeout=120, **words)
 
     def rows(self, query: str = "") -> dict[str, Object]:
-        """Return the rows of the table, as owner/name."""
+        """Return the rows of the table of clusters, by owner/name."""
         answer = self.ask("GET", f"clusters?{query}")
         assert answer.status_code == 200, answer.text
         told = answer.json()

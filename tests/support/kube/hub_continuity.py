@@ -23,7 +23,7 @@ kept = "as it was"
 
 @dataclass(frozen=True)
 class Standing:
-    """The state at the start."""
+    """The state of a user's browser, kernel and pods before the change."""
 
     hub: Hub
     visitor: Visitor

@@ -135,7 +135,7 @@ def _pushed(cluster: UnderTest, name: str) -> str:
 
 def _patches(cluster: UnderTest, way: str) -> Sequence[Object]:
     known = cluster.description
-    # Use the node's own disk, as on a real cluster: a database should not be on GlusterFS.
+    # On the project's own node, use the node's disk, because a database should not be on GlusterFS.
     state = {
         "op": "add",
         "path": "/spec/storageClassName",
@@ -211,7 +211,7 @@ def disk(claim: str) -> str:
 
 
 def bring_secrets(cluster: UnderTest) -> str:
-    """Run the documented command; return its output."""
+    """Run the documented command that creates the hub's Secrets; return its messages."""
     environment = {**os.environ, "KUBECONFIG": cluster.kubectl.kubeconfig}
     words = [sys.executable, "-m", "tfcluster_magic.hub", "secrets"]
     made = subprocess.run(

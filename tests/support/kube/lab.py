@@ -25,7 +25,7 @@ class KubernetesLab(LabServer):
     Args:
         folder: the parent of all its folders.
         assets: folder of the built labextension.
-        tenant: the namespace of the runs; its user has moved in.
+        tenant: the namespace of the runs, to which `tenants.move_in` has added a user.
         kubeconfig: the user's kubeconfig; KUBECONFIG is its path.
     """
 

@@ -54,7 +54,9 @@ class Tenant:
     operator: Process | Installed
     image: str
     users: dict[str, str] = field(default_factory=dict)
-    """The test module that launched each run. The output stays for a later run of the same name."""
+    """The test module that launched each run. No other module may use the name, because a later run
+    of this name would find the output of the earlier one.
+    """
 
     @property
     def name(self) -> str:
@@ -176,8 +178,9 @@ def policy(cluster: UnderTest, **more: Any) -> str:
 
 
 def dns(cluster: UnderTest) -> Object:
-    """Return `dns` for a policy. On the project's own node it is the server's address, as for a
-    node-local cache; on another cluster, the pods that most clusters have.
+    """Return the key `dns` of an operator's policy. On the project's own node its value is the
+    address of the DNS server, as for a node-local cache. On another cluster the key is left out,
+    and the default selects the DNS pods that most clusters have.
     """
     return {"dns": [{"network": cluster.own.first.ip}]} if cluster.own else {}
 

@@ -30,7 +30,7 @@ class Furnished:
         return self.kubectl.namespace
 
     def marks(self) -> dict[str, str]:
-        """Return the annotations of the namespace, with `furnished` for
+        """Return the annotations of the namespace without their prefix: `furnished` is
         `tfcluster.dev/furnished`.
         """
         found = self.kubectl.get("namespace", self.name)["metadata"]["annotations"]

@@ -77,8 +77,8 @@ class Secure(Visitor):
         return super().socket(path, sslopt={"ca_certs": str(self.session.verify)}, **words)
 
     def answers(self, path: str, **headers: str) -> bool:
-        """Return whether a page exists with these headers. A certificate of another authority is
-        refused.
+        """Return whether a page answers 200 with these headers. It does not if its certificate is
+        of another authority.
         """
         try:
             found = self.get(path)

@@ -1,8 +1,8 @@
 """Kubeflow's training operator 1.9.4, running next to a cluster of the tests.
 
 It is built from its Go module and runs as a process. Its webhook is not reachable, so it validates
-nothing. It works only if the certificates of its Secret are at the path that a pod would have, and
-this folder exists once for the whole machine.
+nothing. It needs the certificates of its Secret at the path where a pod would mount them. The whole
+machine has only one such folder, so only one operator runs at a time.
 """
 
 from __future__ import annotations

@@ -45,8 +45,9 @@ class Turn:
 
     def _take(self, how: int) -> None:
         if self._how == how:
-            return  # releasing the lock first would let another process in
-        self.give()  # otherwise two sharers would wait for each other
+            return  # keep the lock, because a release would let another process in
+        # Release the shared lock first; otherwise two sharers would wait for each other.
+        self.give()
         fcntl.flock(self._door, fcntl.LOCK_EX)
         fcntl.flock(self._what, how)
         fcntl.flock(self._door, fcntl.LOCK_UN)

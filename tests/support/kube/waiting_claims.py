@@ -1,4 +1,4 @@
-"""Causes of a task's wait for its claims, and the form of every cause."""
+"""Causes of a task's wait for its claims, and the class `Cause`, which describes any cause."""
 
 from __future__ import annotations
 

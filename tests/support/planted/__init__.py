@@ -1,10 +1,10 @@
 """Real TensorFlow runs with one planted cause each, and their recordings in `tests/data/advice/`.
 
-`PYTHONPATH=tests python -m support.planted [CAUSE…]` launches each of them twice on this machine,
-about a minute each, and records the input of advice: the spec, the samples, the steps, earlier
-runs, the stacks of tasks that stand still. Two cores have to be free. With control groups of
-version 1, root gets them before other programs; causes whose `world` is a disk, a link or a limit
-of CPU can be recorded only in that way.
+`PYTHONPATH=tests python -m support.planted [CAUSE…]` launches the run of each cause twice on this
+machine, about a minute each. It records the input of advice: the spec, the samples, the steps,
+earlier runs, and the stacks of tasks that stand still. Two cores have to be free. Root, on a
+machine with control groups of version 1, gets these cores before other programs; only in that way
+can the causes whose `world` is a slow disk, a slow link or a CPU limit be recorded.
 """
 
 from __future__ import annotations
@@ -130,4 +130,4 @@ CAUSES: Mapping[str, Planted] = {
         ("--seconds", "600", "--locked", "1"), "AdviceHangsAt", "worker-1", SMALL, hangs=True
     ),
 }
-"""The causes by name. Balanced runs have no cause, and must get no advice."""
+"""The causes by name. Runs named "balanced" have no cause, and must get no advice."""

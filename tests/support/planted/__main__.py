@@ -218,7 +218,8 @@ def recording(manager: ClusterManager, cluster: TFCluster, names: dict[str, str]
         "counts": manager._observer.step_counts(cluster),
         "earlier": manager._smaller_runs(cluster),
         "stacks": manager.kept_stacks(cluster).tasks,
-        # With a slow link, the tasks stand for several machines: this machine's cores do not count.
+        # With a slow link, each task stands for a machine of its own, so this machine's cores do
+        # not count.
         "cores": None if _IN_OWN_NETWORK in os.environ else os.cpu_count(),
     }
     text = msgspec.json.format(msgspec.json.encode(seen), indent=1).decode()

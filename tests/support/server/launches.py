@@ -51,5 +51,5 @@ def ended(service: Service, name: str) -> TFCluster:
 
 
 def wrong(told: Any) -> dict[str, str]:
-    """Return the problems of a plan by their input."""
+    """Return the allowed values of each option that is wrong in a plan, by the option's name."""
     return {p["option"]: p["allowed"] for p in told["problems"]}

@@ -1,8 +1,8 @@
 """Environments with other versions of Jupyter than the tests', made by pip and kept in
 build/jupyter.
 
-An environment has the product from the checkout and exactly the named version of Jupyter. Another
-version gets another environment.
+An environment has the product from the checkout and exactly the named version of Jupyter. Each
+version has an environment of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Flows of the page in JupyterLab for any backend, and the parts of the page that they use.
 
-Each flow has one test on this machine and one in the Kubernetes suite. No flow depends on the
-backend, so each waits for the changes that follow a click.
+Each flow has one test on this machine and one in the Kubernetes suite. A flow works with any
+backend, however slow the backend is: after each click, it waits until the page shows the change.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def read_all_tasks(lab: LabPage) -> None:
     lab.theme("dark")
     lab.screenshot("tasks-dark")
     expect(log).not_to_contain_text("worker-0 |")
-    lines = copied(lab, log)  # a task whose name server is slow first prints that
+    lines = copied(lab, log)  # a task with a slow name server first prints a message about it
     assert lines[-1] == "worker-1 | hello from worker-1"
     assert all(line.startswith("worker-1 | ") for line in lines)
 

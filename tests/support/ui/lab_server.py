@@ -100,7 +100,7 @@ class LabServer:
         return {
             **kept,
             **{name: str(self.folder / where) for name, where in folders.items()},
-            "JUPYTER_PREFER_ENV_PATH": "0",  # the folders above come before the environment's
+            "JUPYTER_PREFER_ENV_PATH": "0",  # search the folders above before Python's own
             "PATH": f"{self.python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "LANGUAGE": "en",
         }
@@ -135,7 +135,7 @@ class LabServer:
         return [
             str(self.python),
             "-X",
-            "faulthandler",  # needed by `stop`
+            "faulthandler",  # for the signal in `stop`
             "-m",
             self.program,
             "--no-browser",
@@ -261,7 +261,7 @@ class LabServer:
         try:
             answer = self.ask("GET", "tfcluster/api/tensorboards")
         except urllib.error.HTTPError as error:
-            if error.code != 404:  # the extension is off
+            if error.code != 404:  # 404: the extension is off
                 raise
             return []
         boards: list[dict[str, Any]] = answer["tensorboards"]

@@ -221,7 +221,9 @@ class LabPage:
     # -- the state of the page ---------------------------------------------------------------------
 
     def pwned(self) -> object:
-        """Return the trace of a script that a program or a name has injected; it must be None."""
+        """Return what a script has stored that came from a program's output or a name; it must be
+        None, because the page must never run such a script.
+        """
         return self.page.evaluate("() => window.__pwned ?? null")
 
     def setting(self, plugin: str, **values: object) -> None:

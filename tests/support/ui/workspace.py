@@ -65,7 +65,7 @@ PROGRAMS = {
 
 
 def prepare(root: Path) -> None:
-    """Write the programs and the examples."""
+    """Create the folder `root` with the programs and a copy of the examples."""
     root.mkdir(parents=True)
     for name, text in PROGRAMS.items():
         (root / name).write_text(text)

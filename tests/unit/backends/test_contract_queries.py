@@ -274,7 +274,9 @@ def test_warnings_are_kept_with_the_run(
 def test_options_say_what_there_is(
     backend: Backend, launch: Launch, wait_for: Callable[..., None]
 ) -> None:
-    """Resources of a running cluster soon disappear from the options."""
+    """Soon after a launch, the free amounts in the options no longer contain the resources that the
+    cluster requested.
+    """
     before = backend.options()
     assert before.cpu.total > 0
     assert 0 < before.memory.free <= before.memory.total

@@ -314,8 +314,8 @@ print("step 30/30, loss = 0.01", flush=True)
 
 
 def test_status_says_how_far_a_program_is_by_its_lines(run: Run, here: Path) -> None:
-    """Printed steps and losses are shown as progress; after the end, the last values stay. JSON
-    names their source.
+    """Printed steps and losses are shown as progress; after the end, the last values stay. The JSON
+    output names the source of these values.
     """
     (here / "prints.py").write_text(PRINTS)
     run("launch", "prints.py", "--workers", "1")

@@ -24,7 +24,7 @@ WHOLE = ("render", "--layout", "tfcluster")
 
 @pytest.fixture
 def server() -> Iterator[KubeServer]:
-    """An API server."""
+    """An API server that stores objects."""
     made = KubeServer()
     yield made
     made.close()

@@ -18,8 +18,8 @@ FIRST, LAST = CLIENT_PORTS
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
-    """Yield a stack for the ports that a test holds; the process has not chosen its own address
-    yet.
+    """Clear the address that this process has chosen for its client, and yield a stack that closes
+    the ports that a test occupies.
     """
     monkeypatch.setattr(connection, "_client_addresses", {})
     with ExitStack() as stack:

@@ -172,7 +172,7 @@ def test_an_account_that_may_not_read_the_clone_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before a notebook starts, a check that runs as its account finds out whether this account may
-    read the clone; otherwise, the notebook would fail without a message.
+    read the clone. Without this check, the notebook would fail without a message.
     """
     found = account("daemon", 0, "root")
     hidden = tmp_path / "python"

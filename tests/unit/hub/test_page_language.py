@@ -117,7 +117,7 @@ def test_the_form_of_sizes_is_in_the_readers_language() -> None:
     policy = HubPolicy(images=(Image(name="tf", image="tf:1"), Image(name="old", image="tf:0")))
     with i18n.language("zh-CN"):
         offered = pod_settings.profiles(policy, Grant(sizes=sizes))
-    for profile in offered:  # KubeSpawner adds this before it renders the form
+    for profile in offered:  # KubeSpawner adds the field below before it renders the form
         profile["profile_options"]["image"]["unlisted_choice"] = {"enabled": False}
     theirs = Environment(loader=PackageLoader("kubespawner"), autoescape=True)
     form = theirs.get_template("form.html").render(profile_list=offered, user_options={})
@@ -146,7 +146,7 @@ UNREAD = re.compile(
     r"|\{\{.*?\}\}|\{%.*?%\}|<[^>]*>|&\w+;",
     re.DOTALL,
 )
-"""Parts of a template that are not read, or are translated."""
+"""Parts of a template that no reader of the page sees, or that are translated."""
 
 
 @pytest.mark.parametrize("file", [*TEMPLATES, *CONSOLE], ids=lambda file: file.name)

@@ -73,7 +73,7 @@ def asked(folder: Path, **words: Any) -> LaunchRequest:
 
 
 def launched(request: LaunchRequest) -> TFCluster:
-    """Return the run of a request."""
+    """Return the run that a request would launch."""
     return plan_launch(request, 1, Preflight()).cluster
 
 
@@ -124,8 +124,8 @@ def test_a_configuration_replaces_what_all_have_and_options_replace_both(project
 
 
 def test_the_file_itself_names_the_project(project: Make) -> None:
-    """`launch digits/tfcluster.yaml` is `launch digits/`; a program in the folder is launched
-    without the project's options.
+    """`launch digits/tfcluster.yaml` means the same as `launch digits/`; a program in the folder is
+    launched without the project's options.
     """
     folder = project()
     assert request_launch(folder, str(folder / "tfcluster.yaml")).spec == asked(folder).spec

@@ -119,8 +119,8 @@ def test_tasks_without_a_limit_are_warned_of() -> None:
 
 
 def test_the_number_that_fits_is_of_the_tasks_without_a_limit() -> None:
-    """The number that fits is reduced for the tasks without a memory limit; workers with a limit do
-    not change it.
+    """If the memory is too small for the tasks without a memory limit, the number that fits is a
+    number of these tasks; workers with a limit do not change it.
     """
     limited, free = Resources(memory="64Mi"), Resources()
     replicas = ReplicaSet(

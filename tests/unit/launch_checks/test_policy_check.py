@@ -97,8 +97,9 @@ def test_a_digest_may_be_required() -> None:
 
 
 def test_who_has_no_secret_gets_no_image_from_a_nodes_cache() -> None:
-    """If a run names a secret or an image of its own, its tasks ask the registry for the image.
-    They do not ask for the administrator's image, or if nodes have images that no registry has.
+    """If a run names a pull secret or an image of its own, its tasks always ask the registry for
+    the image. Without a secret, they may use a node's copy of the administrator's image, and of any
+    image if the policy says that nodes have images which no registry has.
     """
     default = Policy().default_image
 

@@ -73,7 +73,9 @@ def test_a_run_may_wait_for_any_end(phase: Phase) -> None:
 
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_deleted_run_is_waited_for_in_vain(anew: bool) -> None:
-    """A deleted run that was awaited fails the wait, even if another run gets its name."""
+    """If an awaited run is deleted, the waiting run fails, even if another run gets the name of the
+    deleted run.
+    """
     story = Story(spec_of(after=on("prepare-3", until=END)))
     story.sees("prepare-3", Phase.RUNNING)
     story.runs.clear()

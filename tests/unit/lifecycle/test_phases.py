@@ -144,7 +144,8 @@ def test_workers_that_a_chief_has_left_may_end_by_themselves() -> None:
 
 def test_who_waits_for_whom_is_told() -> None:
     """If one worker has finished and the others do nothing, the message says within a minute which
-    task waits for which task, since when, and what to do. It disappears once the workers continue.
+    task waits for which task, since when, and what to do. The message disappears once the workers
+    continue.
     """
     story = Story(spec_of())
     story.passes(20)

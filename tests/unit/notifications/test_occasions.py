@@ -1,4 +1,6 @@
-"""Events that follow only from records; each event is one message for each rule."""
+"""Events for notifications, which follow only from records; each event causes one message for each
+rule that matches.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of records in the operator's caches."""
+"""The parts of a run's record that the operator's caches keep."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The operator's ledgers, in which each run counts once, whatever is deleted or restarted; and
-budgets.
+"""The operator's ledgers of hours, in which each run counts exactly once, whatever is deleted or
+restarted; also budgets of hours.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def test_hours_outlive_records_and_operators(world: World, book: Book) -> None:
 
 
 def test_a_number_outlives_its_run(world: World, book: Book) -> None:
-    """The highest number of a name stays known after its run is deleted, also for a run that never
-    used resources, and for a new operator.
+    """The highest run number of a name stays known after this run is deleted. This is also true for
+    a run that never used resources, and for a new operator.
     """
 
     def told() -> object:

@@ -248,7 +248,9 @@ class QuietPlace(Place):
             each["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] = str(index)
 
     def quiet(self, pause: float = 10.0) -> dict[str, Quiet]:
-        """Return the standstill of the workers."""
+        """Return what the logs say about a standstill, by worker; a log is read again only after
+        `pause` seconds.
+        """
         head = Metadata(
             name="digits-1", cluster="digits", run=1, uid="u1", created_at=0, owner="ada"
         )

@@ -337,7 +337,7 @@ def test_a_run_that_went_on_is_said_to_be_as_it_was(form: str) -> None:
 
 def test_lines_that_were_cut_off_are_known_as_such() -> None:
     """While lines are followed, a saved cell names the command that shows all lines, because the
-    page may be closed meanwhile. After the run's end, it does not.
+    page may be closed meanwhile. After the run's end, the cell does not name this command.
     """
     cut = run_card.followed_bundle(cluster(), ["worker-0"], ended=False)
     assert "the page was closed: `%tfcluster logs digits-2`" in cut["text/plain"]

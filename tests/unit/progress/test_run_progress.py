@@ -209,7 +209,7 @@ def test_reading_needs_no_tensorflow(tmp_path: Path) -> None:
         "import sys; from tfcluster_magic.progress.run_progress import ProgressReader\n"
         f"assert ProgressReader({str(tmp_path)!r}).read().step\n"
         "found = {m.split('.')[0] for m in sys.modules} - set(sys.stdlib_module_names)\n"
-        "print(sorted(found - {'typing_extensions'}))"  # msgspec imports it if it is installed
+        "print(sorted(found - {'typing_extensions'}))"  # msgspec may import this one
     )
     told = subprocess.run(
         [

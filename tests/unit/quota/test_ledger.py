@@ -57,7 +57,9 @@ def test_a_run_counts_once_however_often_it_is_written_down() -> None:
 
 
 def test_a_run_whose_record_goes_unseen_counts_until_its_beginning_at_least() -> None:
-    """If the later record of a run was never seen, the usage that was noted at its start counts."""
+    """If the record of a run was deleted before its end was seen, the usage that was noted at the
+    run's start counts.
+    """
     begun = ledger.begin_run(Ledger(), "a", run(60))
     assert total(begun) == Hours()
     over = ledger.end_run(begun, "a", None, NOON + 100)
@@ -80,7 +82,7 @@ def test_a_run_is_remembered_as_long_as_it_has_a_record() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from("abcdefgh"),  # so few that some uids occur again
+            st.sampled_from("abcdefgh"),  # so few uids that some occur again
             st.sampled_from(["digits", "mnist", "x"]),
             st.sampled_from(["", "ml101"]),
             st.floats(0, 3 * 86400),

@@ -81,7 +81,9 @@ def test_what_cannot_be_measured_stands_against_nothing(tmp_path: Path) -> None:
 
 
 def test_a_walk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The measurement of a folder of any size ends, and reports if there are more files."""
+    """The measurement of a folder stops after a maximum number of files, and reports that the
+    folder has more.
+    """
     monkeypatch.setattr(folder_sizes, "MOST_ENTRIES", 20)
     for number in range(50):
         put(tmp_path / "many" / str(number), 5000)

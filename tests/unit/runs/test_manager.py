@@ -189,7 +189,7 @@ def test_resuming_an_active_run_stops_it_and_goes_on_from_its_checkpoints(
 
 def test_a_name_to_wait_for_means_its_newest_run(manager: ClusterManager) -> None:
     """If a launch waits for a name, it waits for the newest run of this name, which the launch and
-    its record name. A rerun does not wait.
+    its record name. A rerun of this launch does not wait.
     """
     manager.wait(manager.launch("hello.py", workers=1).metadata.name, 60)
     manager.wait(manager.launch("hello.py", workers=1).metadata.name, 60)

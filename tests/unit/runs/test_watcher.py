@@ -1,4 +1,4 @@
-"""The watcher's state after a verb and the watch report the same run, in any order."""
+"""The watcher's state if a verb and the watch both report changes of a run, in any order."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def backend() -> Told:
 
 @pytest.fixture
 def heard() -> list[tuple[str, WatchedRun | None]]:
-    """Return the reports to a listener."""
+    """Return the list in which the listener of `watcher` records the reports that it gets."""
     return []
 
 

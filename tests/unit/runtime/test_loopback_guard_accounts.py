@@ -16,7 +16,8 @@ from tfcluster_magic.spec import task_file
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several accounts")
 OWNER = 65534
-# A server. `kind` is how the server gets its listening socket, or what the server is not allowed.
+# A server. `kind` says how the server gets its listening socket, or which resource or right it
+# lacks.
 SERVER = f"""
 {IMPORTS}
 address, kind = sys.argv[2:4]
@@ -156,8 +157,9 @@ WAYS_IN = [
 )
 def test_only_its_own_account_and_root_are_let_in(address: str, kind: str, host: str) -> None:
     """A server that asks for every address, however it got its listening socket, listens on
-    loopback and answers only its own account and root. A neighbour gets nothing. The next client of
-    the server's account is served, also if the client has shut down its sending side.
+    loopback and answers only its own account and root. A client of another account (NEIGHBOUR) gets
+    no answer. The next client of the server's account is served, also if the client has shut down
+    its sending side.
     """
     with serving(address, kind) as (server, port):
         begin(server)
@@ -169,8 +171,8 @@ def test_only_its_own_account_and_root_are_let_in(address: str, kind: str, host:
 
 @pytest.mark.parametrize("kind", ["single", "duplicate", "passed"])
 def test_a_server_that_named_its_address_lets_in_whom_it_likes(kind: str) -> None:
-    """A port that a user opens explicitly on 127.0.0.1 stays open to other accounts, under any
-    descriptor.
+    """A port that a user opens explicitly on 127.0.0.1 stays open to other accounts, however the
+    server got the descriptor of its socket.
     """
     with serving("127.0.0.1", kind) as (server, port):
         begin(server)

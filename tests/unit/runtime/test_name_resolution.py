@@ -81,7 +81,7 @@ def name_resolution(server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     )
     monkeypatch.setattr(found, "RESOLV_CONF", str(said))
     monkeypatch.setattr(found, "DNS_PORT", server.port)
-    # Long enough for an answer on a busy machine.
+    # The server's answer comes within this timeout even on a busy machine.
     monkeypatch.setattr(found, "DNS_TIMEOUT", PATIENCE)
     monkeypatch.setattr(found, "_understood", {})
     monkeypatch.setattr(found, "_silent", {})

@@ -284,8 +284,8 @@ def test_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
 
 
 def test_gaps_in_the_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
-    """As long as there is room to record a gap, lines in the gap have no time. Times that jump take
-    no more room than other times.
+    """If the times of some lines are missing in the middle of a log, these lines have no time as
+    long as there is room to record this gap. Times that jump take no more room than other times.
     """
     log = tmp_path / "worker-0.log"
     noted(

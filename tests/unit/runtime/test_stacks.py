@@ -131,7 +131,7 @@ def test_a_task_that_does_not_run_gives_no_answer(tmp_path: Path) -> None:
 
 @pytest.fixture
 def task_side(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """Yield the runtime's module as a task imports it."""
+    """Yield the runtime's module `stacks`, imported as in a task."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(RUNTIME))
     import stacks as module  # type: ignore[import-not-found, unused-ignore]
@@ -171,8 +171,8 @@ def test_each_of_several_requests_is_answered(task_side: ModuleType, tmp_path: P
 def test_a_look_answers_few_requests_and_removes_old_answers(
     task_side: ModuleType, tmp_path: Path
 ) -> None:
-    """At each check, a task answers only a few requests and removes old answers, so a folder full
-    of requests neither keeps it busy nor fills up with answers.
+    """At each check, a task answers only a few requests and removes old answers. So a folder full
+    of requests neither keeps the task busy nor fills up with answers.
     """
     folder = tmp_path / ".tfcluster-stacks"
     folder.mkdir()

@@ -35,8 +35,8 @@ def test_every_type_has_its_place() -> None:
 
 
 def test_nobody_but_the_evaluator_knows_its_address() -> None:
-    """The address of an evaluator is only in its own TF_CONFIG, where MultiWorkerMirroredStrategy
-    expects it, and only without parameter servers.
+    """The address of an evaluator is only in its own TF_CONFIG, because MultiWorkerMirroredStrategy
+    expects it there. If the cluster has parameter servers, it is in no TF_CONFIG.
     """
     together = {kind: hosts for kind, hosts in ADDRESSES.items() if kind != "ps"}
     for addresses in (together, ADDRESSES):

@@ -51,7 +51,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 @pytest.fixture
 def usage(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """Yield the runtime's module as a task imports it."""
+    """Yield the runtime's module `usage`, imported as in a task."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(RUNTIME))
     import usage as module  # type: ignore[import-not-found, unused-ignore]
@@ -62,12 +62,12 @@ def usage(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 
 def samples(run: Run, task: str = "worker-0") -> list[Attempt]:
-    """Return the attempts of a task."""
+    """Return the samples of a task, by attempt."""
     return read_samples(str(run.output), [task]).get(task, [])
 
 
 def intervals(run: Run) -> list[Interval]:
-    """Return all intervals of worker-0."""
+    """Return the sampled intervals of all attempts of worker-0."""
     return [each for attempt in samples(run) for each in attempt.intervals]
 
 
@@ -319,7 +319,7 @@ int nvmlDeviceGetMemoryInfo(void *device, unsigned long long room[3]) {
 
 
 def make_driver(folder: Path) -> None:
-    """Build the driver's library in a folder."""
+    """Build a stand-in for the GPU driver's library in `folder`."""
     (folder / "driver.c").write_text(DRIVER)
     library = folder / "libnvidia-ml.so.1"
     made = ["cc", "-shared", "-fPIC", "-o", str(library), str(folder / "driver.c")]
@@ -421,8 +421,8 @@ print(json.dumps(told))
 def test_limits_and_throttling_of_an_own_control_group(
     tmp_path: Path, lines: str, files: dict[str, str]
 ) -> None:
-    """The figures are read from the task's own control group, in both versions of control groups. A
-    group that the task shares with other processes does not count.
+    """The throttled time and the limits are read from the task's own control group, in both
+    versions of control groups. A group that the task shares with other processes does not count.
     """
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -58,8 +58,8 @@ def as_in_go(content: object) -> str:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_texts_count_as_kubernetes_stores_them(text: str) -> None:
-    """A text counts as many bytes as its JSON takes in etcd, never fewer; each line or paragraph
-    separator (U+2028, U+2029) counts one byte more.
+    """A text counts as many bytes as its JSON takes in etcd, never fewer. Only a line or paragraph
+    separator (U+2028, U+2029) counts one byte more than it takes.
     """
     stored = len(as_in_go(text).encode()) - 2
     assert sizes.stored_bytes(text) == stored + text.count("\u2028") + text.count("\u2029")
@@ -77,7 +77,7 @@ def test_the_policy_counts_the_same(text: str) -> None:
 
 
 def test_every_field_of_the_table_has_a_case() -> None:
-    """Every field of PAYLOAD has a case, which is tested here and on Kubernetes."""
+    """Every field of PAYLOAD has a spec in SPECS, which is tested here and on Kubernetes."""
     assert set(SPECS) == {each.path for each in sizes.PAYLOAD}
 
 
@@ -106,7 +106,7 @@ def test_what_is_counted_is_what_is_stored(path: str) -> None:
 
 
 def counted(path: str) -> int:
-    """Return the number of bytes that are counted for the field of a case."""
+    """Return the number of bytes that are counted for the field `path` of its spec in SPECS."""
     return sizes.payload_sizes(msgspec.convert(SPECS[path], Spec))[path]
 
 
@@ -305,9 +305,9 @@ def crashed(task: str, line: str) -> TaskFailure:
 def test_of_a_status_that_is_too_large_goes_first_what_people_need_least(
     length: int, first: int, last: int, events: int, words: int
 ) -> None:
-    """A status that is too large first loses the last lines of tasks that failed later, then older
-    events, then the messages of tasks that failed later, and finally the output of the task that
-    failed first.
+    """From a status that is too large, texts are dropped in this order: the last lines of tasks
+    that failed later, older events, the messages of tasks that failed later, and finally the output
+    of the task that failed first.
     """
     status = Status(
         phase=Phase.FAILED,
@@ -382,5 +382,7 @@ def test_what_people_write_about_a_run_leaves_room_for_other_annotations() -> No
 
 
 def test_the_text_of_the_cases_has_characters_of_all_kinds() -> None:
-    """The text of the cases has a control character of six bytes, and a character of four bytes."""
+    """The text in the specs of SPECS has characters of each size: some take one, two, three or four
+    bytes, a control character takes six.
+    """
     assert {len(as_in_go(character).encode()) - 2 for character in TEXT} == {1, 2, 3, 4, 6}

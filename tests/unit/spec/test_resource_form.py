@@ -84,8 +84,9 @@ STATUS = Status(
 
 
 def test_a_spec_is_written_by_the_conventions() -> None:
-    """In the resource, a spec has quantities, seconds, times in RFC 3339, constants and references.
-    Parts of a second are rounded up, so that a run does not get less time than requested.
+    """In the resource, a spec is written by the conventions of Kubernetes: quantities, whole
+    seconds, times in RFC 3339, constants and references. Parts of a second are rounded up, so that
+    a run does not get less time than requested.
     """
     assert resource_form.write(Spec, HERE) == THERE
     back = {**HERE, "lifecycle": {**HERE["lifecycle"], "grace": 1}}

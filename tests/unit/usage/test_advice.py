@@ -124,7 +124,7 @@ def perturbed(seen: Recording, seed: int) -> tuple[Recording, dict[str, list[Att
 
 
 def _late(attempt: Attempt, dice: random.Random) -> list[Interval]:
-    """Return the intervals of an attempt as they are if some samples come late or the task is
+    """Return the intervals of an attempt as if some samples had come late or the task had been
     killed: some intervals are merged with the interval before, and sometimes the last interval is
     missing.
     """
@@ -485,7 +485,8 @@ def test_what_tasks_send_each_other_is_no_input() -> None:
     }
     sizes = ReplicaSet(chief=Replicas(count=1), worker=Replicas(count=2), ps=Replicas(count=1))
     assert codes(advise(a_run(sizes), samples, {}, cores=2)) == []
-    # Without `cores`, the tasks ran in pods; with `cores`, on one machine without a network.
+    # Without `cores`, the tasks ran in pods; with `cores`, they ran on one machine, so their
+    # traffic used no network.
     assert codes(advise(a_run(sizes), samples, {})) == ["AdviceServerNetwork"]
     samples["worker-0"] = samples["worker-1"] = attempt(cpu=0.4, received=6.2e7, sent=7e6)
     assert codes(advise(a_run(sizes), samples, {}, cores=2)) == ["AdviceInputNetwork"]

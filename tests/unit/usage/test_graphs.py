@@ -1,4 +1,6 @@
-"""Graphs of usage over time, which share one time axis: outliers first, steps and restarts."""
+"""Graphs of usage over time, all with the same time axis; outliers come first, and restarts are
+marked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Advice from the usage of earlier runs, which may be forged, for the next runs of a schedule."""
+"""Advice for the next runs of a schedule, from the reported usage of earlier runs, which a program
+may have forged.
+"""
 
 from __future__ import annotations
 
@@ -95,8 +97,8 @@ def judged(spec: Spec, samples: dict[str, list[Attempt]], **words: Any) -> Sched
 def test_memory_follows_the_peak_within_a_factor_of_two(
     memory: str, peak: int, value: str | None
 ) -> None:
-    """A lower or higher limit is advised as by `top`, but never less than half or more than double
-    the schedule's own value. A limit that fits is not changed.
+    """A schedule gets the memory limit that `top` advises, but never less than half or more than
+    double its own value. A limit that fits is not changed.
     """
     spec = spec_of(memory=memory)
     status = judged(spec, used("worker-0", memory=peak))
@@ -222,8 +224,9 @@ def test_an_update_of_the_schedule_ends_the_advice_on_what_it_changed() -> None:
 
 
 def test_the_newest_ended_run_is_looked_at_once() -> None:
-    """Failed attempts count; active and unknown runs do not. Without the option to take advice, no
-    run is examined.
+    """The newest run that has ended is examined, once. This may be a failed attempt that is being
+    retried, but not an active run or a run whose end is unknown. If the schedule takes no advice,
+    no run is examined.
     """
     rules = ScheduleRules(cron="@daily", advised=True)
 

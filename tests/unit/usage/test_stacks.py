@@ -20,8 +20,9 @@ QUEUE = """Thread 0x2 (most recent call first):
 
 
 def test_the_line_of_the_program_is_found() -> None:
-    """The innermost line of the program in its main thread counts, and whether it called
-    TensorFlow. Other threads, lines of libraries, and processes without a stack do not count.
+    """A task stands at the innermost line of its program in the main thread; the result also says
+    whether this line called TensorFlow. Other threads, lines of libraries, and processes without a
+    stack do not count.
     """
     stacks = {
         "worker-0": [TENSORFLOW],

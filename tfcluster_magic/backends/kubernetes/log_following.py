@@ -157,7 +157,7 @@ REPORT_AFTER = 3.0
 """Maximum seconds without an answer from a task; after this time the first notice names the task.
 """
 REPORT_AGAIN_AFTER = 30.0
-"""Minimum seconds between a notice and the next one, which names further tasks."""
+"""Minimum seconds between two notices; new unreadable tasks cause the second one."""
 OWN_PREFIX = "tfcluster: "
 """Prefix of lines that TFCluster itself adds to the output; the runtime in the tasks uses this
 prefix, too.

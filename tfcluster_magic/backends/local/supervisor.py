@@ -120,7 +120,7 @@ class StatusFileWriter:
         self._failed = False
 
     def put(self, status: Status, urgent: bool = False) -> None:
-        """Write `status` now; if it has to wait, the caller calls `put` again at the time `due`."""
+        """Write `status` at once if possible; otherwise the caller calls `put` again at `due`."""
         self._wanted = status
         if status == self._written:
             return

@@ -104,8 +104,8 @@ class SignInLimits:
     def begin(
         self, name: str, address: str, browser: str | None
     ) -> tuple[HashQueue, SignInAttempt]:
-        """Count a try. Return the queue for its password, and the try itself: if the password turns
-        out to be right, call its `right`.
+        """Count a try. Return the queue for its password, and the try itself. If the password turns
+        out to be right, call the method `right` of the try.
 
         Args:
             name: the account.

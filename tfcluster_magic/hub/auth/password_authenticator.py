@@ -151,7 +151,7 @@ class AccountsAuthenticator(Authenticator):
         return bool(user and user.admin) or name in self.admin_users
 
     async def _replace(self, handler: Any, name: str, stored: str) -> None:
-        """Make a new administrator with a weak password choose a stronger one.
+        """Require a stronger password of a new administrator whose password is weak.
 
         Raises:
             Finish: the request is answered: the browser is redirected to the page that sets a

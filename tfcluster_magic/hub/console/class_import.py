@@ -158,7 +158,7 @@ class ClassImport:
     Args:
         hub: the hub's API.
         address: the hub's address in the caller's browser, for links; ends with a slash.
-        policy: prepares namespaces.
+        policy: the site's policy, which also creates the namespaces of users.
         refusal: returns why a user would get no notebook and therefore gets no account; empty if
             they would get one.
     """

@@ -1,9 +1,9 @@
 """The console as a service of the hub: how it starts, and who may open it.
 
 The service's token has only the scopes that the console's pages need, and gives no access to files.
-Only administrators may open the pages. A console that fails to start must not stop the hub. For
-this, the hub has two services: an external one with the console's address, and one without an
-address that runs the console's process.
+Only administrators may open the pages. A console that fails to start must not stop the hub. The hub
+therefore has two services for the console: an external service, which the hub does not start, has
+the console's address; a service without an address runs the console's process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ servers.
 """
 OWNER, STATE = "TFCLUSTER_CONSOLE_OWNER", "TFCLUSTER_CONSOLE_STATE"
 ARCHIVES = "TFCLUSTER_CONSOLE_ARCHIVES"
-"""Variable with the folder of archives. By default, it is in the state folder."""
+"""Variable with the folder of archives. By default, the folder is in the state folder."""
 PORT, TOKEN = "TFCLUSTER_CONSOLE_PORT", "TFCLUSTER_CONSOLE_TOKEN"
 TOKEN_FILE = "console_token"  # noqa: S105
 KEPT = ("TFCLUSTER_", "XDG_", "HOME", "LANG", "LC_", "USER", "LOGNAME")
@@ -55,7 +55,9 @@ PAGES = (
 too.
 """
 SHELL = "shell"
-"""Name of the service for `tfcluster admin`, run in a shell by the hub's owner."""
+"""Name of the service that `tfcluster admin` uses to call the console when the hub's owner runs the
+command in a shell.
+"""
 SHELL_TOKEN_FILE = "shell_token"  # noqa: S105
 KEY = "X-TFCluster-Hub-Key"
 """Header in which the hub sends its `home_key`."""
@@ -124,7 +126,7 @@ def run_as_service(environ: MutableMapping[str, str]) -> None:
     """Make JupyterHub's classes in this process act as the service that `register` registered."""
     base = environ.setdefault("JUPYTERHUB_BASE_URL", base_url(environ))
     for name in [each for each in environ if each.startswith("JUPYTERHUB_OAUTH_")]:
-        del environ[name]  # set for PROCESS, the service that runs this process
+        del environ[name]  # the hub set it for PROCESS, the service that runs this process
     environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = json.dumps([ACCESS])
     environ["JUPYTERHUB_SERVICE_NAME"] = CONSOLE
     environ["JUPYTERHUB_SERVICE_PREFIX"] = service_prefix(base)
@@ -137,11 +139,12 @@ def run_as_service(environ: MutableMapping[str, str]) -> None:
 
 
 def _hold(wanted: int) -> int:
-    """Bind a port until the hub ends, and return it: `wanted`, or a free one if that is taken.
+    """Bind a port and keep it bound until the hub ends; return it: `wanted`, or a free port if that
+    is taken.
 
-    No other account can take the port then, even while the console restarts. A program there would
-    receive administrators' requests. The console listens on the same port (SO_REUSEPORT). Raises
-    OSError.
+    No other account can then take the port, even while the console restarts. A program that had the
+    port would receive administrators' requests. The console listens on the same port
+    (SO_REUSEPORT). Raises OSError.
     """
     for port in (wanted, 0):
         one = socket.socket()
@@ -188,7 +191,7 @@ def _token(file: Path) -> str:
         token = state_files.read_bytes(file, most=4096).decode("ascii", "replace")
     except state_files.Unreadable as why:
         raise OSError(_("{file} cannot be read: {why}").format(file=file, why=why)) from None
-    if len(token) != 64:  # a full disk cut the file off
+    if len(token) != 64:  # incomplete, for example because the disk was full
         file.unlink()
         raise OSError(
             _("{file} was incomplete and has been deleted: start the hub again").format(file=file)

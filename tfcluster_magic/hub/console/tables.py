@@ -81,14 +81,15 @@ class Query(Model, frozen=True):
 
     @property
     def kept(self) -> bool:
-        """Whether the last reading of runs is enough if a new one takes long."""
+        """Whether rows of the last reading are good enough if a new reading takes long."""
         return self.chosen.get(KEPT.name) == ("true",)
 
 
 @dataclass(frozen=True)
 class TablePage(Generic[R]):
     """One page of the matching rows. `total` is the number of matching rows, and `all` the number
-    of all rows. `counts` has the number of rows for each choice of the filter that has `counted`.
+    of all rows. `counts` has the number of rows for each choice of the filter whose `counted` is
+    set.
     """
 
     items: tuple[R, ...]
@@ -103,7 +104,7 @@ class Table(Generic[R]):
 
     Args:
         columns: its columns.
-        filters: its filters; at most one of them has `counted`.
+        filters: its filters; `counted` is set in at most one of them.
         usual: the default sort column, with a leading `-` for descending.
         order: returns the key by which rows that are equal in the sort column are ordered.
     """
@@ -216,8 +217,8 @@ def _filtered(rows: list[R], word: Filter[R], query: Query) -> list[R]:
 
 
 KEPT: Filter[Any] = Filter("kept", choices=("true", "false"))
-"""The filter that says, for tables with runs, whether the last reading is enough if a new one takes
-long.
+"""A query parameter of tables with runs: whether rows of the last reading are good enough if a new
+reading takes long.
 """
 
 
@@ -361,7 +362,7 @@ def user_rows(
     has_claims: bool,
 ) -> list[UserRow]:
     """Return a row for everybody who is a hub user or has an account. With `has_claims`, folders
-    have a size even if the policy sets none.
+    are volume claims, which have a size even if the policy sets none.
     """
     known = {one.name: one for one in users}
     known |= {name: HubUser(name=name) for name in accounts.keys() - known.keys()}

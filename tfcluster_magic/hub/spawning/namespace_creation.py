@@ -153,8 +153,8 @@ async def ensure_namespace(
 ) -> None:
     """Return once the namespace exists, belongs to this user and is provisioned.
 
-    `tell` is called with each message about what the start waits for. `seconds` is the timeout for
-    tenancy.
+    `tell` is called with each message about what the start waits for. `seconds` limits the time to
+    wait for tenancy.
 
     Raises:
         NotProvisioned: the namespace belongs to somebody else, or was not ready in time.
@@ -215,7 +215,9 @@ async def prepare_namespace(reader: HubApi, tenant: Tenant) -> None:
 
 
 async def mark_removed(reader: HubApi, tenant: Tenant, *, with_data: bool) -> bool:
-    """Mark a deleted user's namespace for tenancy; return False if the user has no namespace."""
+    """Mark the namespace of a deleted user, so that tenancy removes the user's rights; return False
+    if the user has no namespace. `with_data` also marks the data for deletion.
+    """
     found = await reader.namespace(tenant.name)
     if found is None or tenant.whose(found):
         return False
@@ -255,7 +257,7 @@ def _too_late(tenant: Tenant, said: Mapping[str, str], seconds: float) -> str:
 
 
 class PrepareAPI(APIHandler):
-    """The namespace of one user."""
+    """Creates the namespace of one user."""
 
     @needs_scope("admin:users")
     async def post(self, name: str) -> None:

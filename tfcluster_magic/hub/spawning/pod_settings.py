@@ -99,8 +99,8 @@ def described(size: Size) -> str:
 
 
 def pull_policy(policy: HubPolicy) -> str | None:
-    """Return `Always` if any group has pull secrets, else None. With another policy, a node would
-    give everybody an image that it pulled with one group's secret.
+    """Return `Always` if any group has pull secrets, else None. With another pull policy, a node
+    would give everybody an image that it pulled with one group's secret.
     """
     every = (policy.default, *policy.grants.values())
     return "Always" if any(grant.image_pull_secrets for grant in every) else None

@@ -38,8 +38,8 @@ PodObject = Mapping[str, Any]
 
 
 def node_silent_since(pod: PodObject) -> float | None:
-    """Return when the node of a running notebook stopped answering, in Unix seconds; None if the
-    node answers.
+    """Return the time at which the node of a running notebook stopped answering, in Unix seconds;
+    None if the node answers.
     """
     every = (pod.get("status") or {}).get("containerStatuses") or ()
     ready = condition(dict(pod), "Ready")
@@ -131,7 +131,9 @@ Object = dict[str, Any]
 LOOK_SECONDS = 1.0
 """Poll interval while a pod starts, in seconds."""
 MARGIN_SECONDS = 5.0
-"""Seconds before the hub's own timeout at which a start is given up here, with a reason."""
+"""A start is given up this many seconds before the hub's own timeout, so that the user sees the
+reason.
+"""
 UNANSWERED = (ApiException, ClientError, asyncio.TimeoutError)
 
 
@@ -279,7 +281,7 @@ class TenantSpawner(LostNodeSpawner):
         self._say(_("Creating the pod of your notebook."))
 
     async def _look(self) -> None:
-        """Update `_trouble` while the pod starts; return when waiting is useless."""
+        """Update `_trouble` while the pod starts; return as soon as waiting is useless."""
         since: float | None = None
         while True:
             await asyncio.sleep(LOOK_SECONDS)

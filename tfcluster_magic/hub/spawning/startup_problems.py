@@ -37,7 +37,9 @@ NEW_SECONDS = 20.0
 
 
 class _NotebookRequest(PodContext):
-    """A request made on a page; its messages name no command-line option."""
+    """The facts about a notebook's pod. Messages advise a size to choose on the page, not a
+    command-line option.
+    """
 
     def option(self, name: str, value: str) -> str:
         return _("a size with {value} of {name}").format(name=name, value=value)

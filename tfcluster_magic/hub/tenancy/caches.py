@@ -31,7 +31,9 @@ CONTENT = {
     "NetworkPolicy": ("spec",),
     "PersistentVolumeClaim": (),
 }
-"""The fields of each kind that are compared. `must_grow` compares the size of a claim."""
+"""The fields of each kind that `is_as_wanted` compares. The size of a claim is compared by
+`must_grow`.
+"""
 
 
 def trim_object(found: Object) -> Object:
@@ -85,7 +87,9 @@ def mounted_at(found: Object) -> str:
 
 
 def must_grow(wanted: Object, found: Object) -> bool:
-    """Return whether a claim is smaller than the wanted size. A larger claim is not changed."""
+    """Return whether a claim is smaller than wanted and must be enlarged. A claim that is larger
+    than wanted keeps its size.
+    """
     return _size(found) < _size(wanted)
 
 
@@ -196,7 +200,7 @@ class TenancyCaches(InformerGroup):
 
     @property
     def synced(self) -> bool:
-        """Whether all first lists have arrived."""
+        """Whether every cache has its first list of objects."""
         return all(each.synced.is_set() for each in self.all)
 
     def there(self, namespace: str) -> dict[tuple[str, str], Object]:

@@ -144,7 +144,7 @@ class Tenancy:
 
     @property
     def synced(self) -> bool:
-        """Whether all first lists have arrived."""
+        """Whether every cache has its first list of objects."""
         return self.caches.synced and all(each.synced.is_set() for each in self._own)
 
     @property
@@ -189,7 +189,7 @@ class Tenancy:
             try:
                 self.accepted.publish()
                 digests = self._look_at_secrets(digests)
-            except Exception as error:  # noqa: BLE001 - no other thread publishes
+            except Exception as error:  # noqa: BLE001 - this thread must go on publishing
                 log.warning("the policy cannot be published: %s", error)
                 self._enough.wait(backoff_seconds(3))
 
@@ -279,8 +279,8 @@ class Tenancy:
         there = self.caches.there(name)
         problems = self._give_secrets(head, entitlement, there)
         secret = notification_secret.empty_secret({MANAGED_BY: MANAGER, HUB: self._home})
-        # The Secret is neither read nor watched. It is made when the digest changes, as after an
-        # upgrade.
+        # The Secret is neither read nor watched, so nobody notices if it is missing. It is created
+        # again when the digest changes, as after an upgrade.
         digest = _digest([*wanted, secret])
         if not removed and (head.get("annotations") or {}).get(PROVISIONED) != digest:
             problems += provisioning.make_secret(self._api, name, secret)

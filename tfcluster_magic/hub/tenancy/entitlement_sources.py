@@ -64,7 +64,9 @@ class AcceptedPolicy:
             log.warning("%s is not valid for this release: %s", ACCEPTED_POLICY_MAP, mistake)
 
     def publish(self) -> None:
-        """Publish the policy in force, and the mistake in the newest file. Raises ApiError."""
+        """Publish the policy in force, and the mistake in the newest policy if there is one. Raises
+        ApiError.
+        """
         with self._lock:
             written = self.informer.get(self._home, POLICY_MAP)
             data = {
@@ -159,7 +161,7 @@ class OverridesFollower:
         return self._overrides.get(user)
 
     def look(self, now: float) -> None:
-        """Report the users whose overrides have expired since the last call."""
+        """Call `changed` with each user whose override has expired since the last call."""
         with self._lock:
             since, self._looked_at = self._looked_at, now
             ended = [u for u, each in self._overrides.items() if since < each.until <= now]
@@ -230,9 +232,9 @@ def _of_config_map(found: Object | None) -> dict[str, Override]:
 # https://jupyterhub.readthedocs.io/en/stable/reference/rest-api.html (GET /groups)
 
 GROUPS_SECONDS = 10.0
-"""Poll interval in seconds."""
+"""Seconds between two readings of the groups."""
 NEW_USER_SECONDS = 1.0
-"""Poll interval in seconds while there is a new user."""
+"""Seconds between two readings of the groups while there is a new user."""
 ANSWER_SECONDS = 5.0
 GROUPS_PAGE = 200
 PAGINATION = "application/jupyterhub-pagination+json"

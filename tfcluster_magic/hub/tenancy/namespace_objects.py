@@ -89,7 +89,7 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 HUB = f"{labels.GROUP}/hub"
 """Label of tenants' namespaces and the objects in them; its value is their hub's namespace."""
 TASKS, NOTEBOOKS = "tfcluster-task", "tfcluster-notebook"
-"""Priority classes; quotas are scoped to them."""
+"""Names of the PriorityClasses of tasks and of notebooks, by which quotas select pods."""
 ACCOUNT = "notebook"
 USER_ROLE, SECRETS_ROLE = "tfcluster-user", "tfcluster-operator-secrets"
 NOTEBOOK = {labels.NOTEBOOK: "true"}

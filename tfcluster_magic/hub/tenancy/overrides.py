@@ -24,7 +24,7 @@ from .entitlements import (
 from .policy import PolicyMistake, parse_policy
 
 LONGEST = 366 * 86400.0
-"""Maximum seconds of an override; a longer change belongs in the policy."""
+"""Maximum duration of an override, in seconds; a longer change belongs in the policy."""
 MOST_REASON = 500
 PARTS = ("quota", "storage", "budget")
 _STORAGE = ("workspace", "data", "log")
@@ -110,7 +110,7 @@ def entitled(
 
 
 def next_end(overrides: Overrides, now: float) -> float | None:
-    """Return when the next override expires, in Unix seconds; None if none will."""
+    """Return the time at which the next override expires, in Unix seconds; None if none will."""
     return min((each.until for each in overrides.values() if each.until > now), default=None)
 
 

@@ -304,7 +304,7 @@ def _steps(path: str) -> Where:
     steps: list[Step] = []
     for found in _STEP.finditer(path):
         if found[1] is None and found[2] is None:
-            break  # `[...]`: msgspec does not name the key of a mapping
+            break  # msgspec writes `[...]` in place of the key of a mapping
         steps.append(found[1] if found[1] is not None else int(found[2]))
     return tuple(steps)
 

@@ -73,7 +73,7 @@ class StreamCloser:
             self._shut()
 
     def reach(self, response: urllib3.BaseHTTPResponse | None) -> None:
-        """Set the current stream; close it if this object was called before."""
+        """Set the stream to close; if this object was called before, close the stream at once."""
         with self._lock:
             self._response = response
             if self.made:
@@ -96,8 +96,10 @@ noticed.
 SILENCE = 10.0
 """A watch counts as dead after WATCH_SECONDS plus this many seconds without a byte."""
 FIRST_PAGE, PAGE = 50, 200
-"""Number of objects in the first page of a list, and the maximum number in each later page. Ref:
-api-concepts, "Retrieving large results sets in chunks".
+"""Number of objects in the first page of a list, and the maximum number in each later page.
+
+Ref:
+https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks
 """
 PAGE_BYTES = 8 * 1024 * 1024
 """Target size of a page: the number of objects is adapted so that a list of large objects is never
@@ -166,7 +168,7 @@ class Api:
     # -- verbs -------------------------------------------------------------------------------------
 
     def get(self, where: str, *, seconds: float = ANSWER_SECONDS, **query: object) -> Object:
-        """Return one object. Raises ApiError."""
+        """Return the object at the path `where`. Raises ApiError."""
         return self._json("GET", where, None, query, seconds)
 
     def dated(self, where: str, *, seconds: float = ANSWER_SECONDS) -> tuple[Object, float | None]:
@@ -188,7 +190,8 @@ class Api:
         **query: object,
     ) -> Listing:
         """Return all objects as of one moment. They are read in pages of some megabytes, and only
-        the results of `keep` stay in memory. Raises ApiError (410: start again).
+        the results of `keep` stay in memory. Raises ApiError; after status 410, the rest of the
+        list is no longer available, so call this again.
         """
         items: list[Object] = []
         limit = min(FIRST_PAGE, PAGE)
@@ -282,8 +285,8 @@ class Api:
     def lines(
         self, where: str, *, silence: float, cut: StreamCloser | None = None, **query: object
     ) -> Iterator[bytes]:
-        """Yield the lines of a streamed answer without line ends. `silence` limits the seconds
-        between bytes.
+        """Yield the lines of a streamed answer, without line breaks. `silence` is the maximum time
+        between two bytes, in seconds.
 
         Closing the iterator closes the connection; `cut` does so from another thread. Raises
         ApiError.

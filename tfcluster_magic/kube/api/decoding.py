@@ -171,9 +171,13 @@ _TOLD_BYTES = 16 * 1024
 is ignored.
 """
 _SHOWN = ("interpreter", *(f"program.{name}" for name in ("source", "entrypoint", "path", "url")))
-"""Texts that the operator's turns read; each has at most 4096 characters."""
+"""Fields of a spec with texts that the operator's turns read; each text has at most 4096
+characters.
+"""
 _PAYLOAD = {each.path for each in PAYLOAD if each.names[0] != "pods"}.difference(_SHOWN)
-"""Texts of any length that only the tasks need. They are read again when tasks are created."""
+"""Fields of a spec with texts of any length, which only the tasks need. They are not cached, but
+read again when tasks are created.
+"""
 _OF_ENDED_SPEC = ("mode", "replicas", "lifecycle", "stop")
 _OF_ENDED_STATUS = (
     *("phase", "reason", "completionTime", "releasedTime", "counts", "usage"),

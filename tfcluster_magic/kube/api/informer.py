@@ -28,8 +28,8 @@ and the next watch would start at once.
 """
 FORGOTTEN = 410
 TOO_LARGE = "ResourceVersionTooLarge"
-"""A cause in an error's details. It means that the server was restored to a state before our last
-version.
+"""A cause in the details of an API error. It means that the API server was restored to a state
+before the last version that we read.
 """
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class CacheUpdate:
 
     @property
     def object(self) -> Object:
-        """The newest known state."""
+        """The newest known state of the object."""
         found = self.old if self.new is None else self.new
         assert found is not None
         return found

@@ -80,8 +80,8 @@ NOTIFIED = f"{GROUP}/notifications"
 PORT = 2222
 """The port of TensorFlow servers in pods."""
 CLIENT_PORTS = (2230, 2249)
-"""First and last port at which In-Graph servers reach a notebook that drives them by a strategy.
-Each kernel of the notebook uses one port.
+"""First and last port at which In-Graph servers reach the notebook that drives them, if its program
+uses a `tf.distribute` strategy. Each kernel of the notebook uses one port.
 """
 CONTAINER = "tensorflow"
 
@@ -128,7 +128,9 @@ def host_name(run: str, task_type: TaskType, index: int) -> str:
 
 
 def run_labels(run: str, uid: str, task_type: TaskType | None = None) -> dict[str, str]:
-    """Return the labels of a run's object; without a uid, the labels of a printed manifest."""
+    """Return the labels of an object of a run. Without a uid, they are for a manifest that is
+    printed for kubectl.
+    """
     found = {
         "app.kubernetes.io/name": "tfcluster",
         "app.kubernetes.io/instance": run,

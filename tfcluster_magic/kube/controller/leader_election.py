@@ -165,7 +165,7 @@ class Leader:
         while not self._ending.wait(RENEW_SECONDS):
             try:
                 ours = self._try()
-            except Exception as error:  # noqa: BLE001 - whatever it is, nothing was renewed
+            except Exception as error:  # noqa: BLE001 - after any error, nothing was renewed
                 log.warning("the Lease is not renewed: %s", _error_text(error))
                 ours = self.leads()
             if not ours or not self.leads():

@@ -186,10 +186,10 @@ class RunnableController(Protocol):
         """Start the watches. If this raises ApiError, the caller calls it again."""
 
     def begin(self) -> None:
-        """Start acting."""
+        """Start acting on the watched objects."""
 
     def end(self) -> None:
-        """Stop."""
+        """Stop acting."""
 
     @property
     def synced(self) -> bool:

@@ -98,8 +98,8 @@ class WorkQueue(Generic[K]):
             self._changed.notify_all()
 
     def resting(self, key: K) -> int:
-        """Estimate how many other keys rest: the resting keys of this key's share (with this key),
-        times the number of shares, minus this key.
+        """Estimate how many keys besides this one rest, as if every share had as many resting keys
+        as the share of this key; this key counts as resting.
         """
         with self._changed:
             share = self._share(key)
@@ -111,7 +111,7 @@ class WorkQueue(Generic[K]):
             return len(self._waiting)
 
     def _next_share(self) -> Hashable:
-        """Return the next share below its maximum, or `_NONE`."""
+        """Return the next share that may have one more of its keys handled, or `_NONE`."""
         for share in self._ready:
             if not self._most or self._handled[share] < self._most:
                 return share
@@ -171,8 +171,9 @@ WORKERS = 8
 MOST_OF_ONE = WORKERS - 2
 """Maximum workers for one share at a time; the others are for other shares."""
 SHARE, LONGEST_REST = 0.05, 0.3
-"""Maximum fraction of a core that the turns of one constantly changing key use, and the key's
-longest pause in seconds. Hundreds of starting pods are thus handled together.
+"""Maximum fraction of a core that the turns of one constantly changing key use, and the longest
+pause of the key for this purpose, in seconds. While a run's hundreds of pods start, the pauses let
+one turn handle many changes.
 """
 CHANGING, LONGEST_OF_MANY = 50.0, 1.0
 """Maximum turns per second of all constantly changing keys, and the longest pause of such a key in

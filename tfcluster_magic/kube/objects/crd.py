@@ -163,9 +163,9 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
 
 
-# CEL rules between fields, with the messages of `launch.validation`. The models bound every list
-# and map that a rule iterates over: the API server estimates the highest cost of a rule and refuses
-# schemas above its limit.
+# CEL rules, most of them about several fields, with the messages of `launch.validation`. The models
+# bound every list and map that a rule iterates over: the API server estimates the highest cost of a
+# rule and refuses schemas above its limit.
 
 _MANY = ("volumes", "secrets")
 
@@ -208,8 +208,8 @@ def _under(folders: tuple[str, ...]) -> str:
 
 
 def _at_least(value: str, least: str) -> str:
-    """Return a CEL expression that is true if a quantity is at least `least`, or if `value` is no
-    quantity: other rules refuse such a value.
+    """Return a CEL expression that is true if `value` is at least `least`. The expression is also
+    true if `value` is not a quantity, because other rules refuse such a value.
     """
     return (
         f"!isQuantity(string({value})) || "
@@ -258,8 +258,9 @@ _PAYLOAD = " + ".join(_characters("self", row) for row in PAYLOAD)
 def policy_variables() -> dict[str, str]:
     """Return the variables of `k8s/base/admission.yaml` that count bytes, as CEL expressions.
 
-    They count the texts of the table `PAYLOAD` in the variable `spec`, the contents of files, the
-    sum of both, the overhead of base64, and labels and annotations before and after the change.
+    They count the bytes of these parts: texts, contents of files, both together, the overhead of
+    base64, and labels and annotations before and after the change. The table `PAYLOAD` lists the
+    fields with texts and files; the expressions read them from the variable `spec`.
     """
     root = "variables.spec"
     marks = (PayloadField("labels", Texts.MAP), PayloadField("annotations", Texts.MAP))
@@ -304,8 +305,8 @@ def _texts(where: str, row: PayloadField) -> Iterator[str]:
 
 
 def _as_text(where: str, part: PayloadField) -> str:
-    """Return a CEL expression for a part of an object as one text. Entries of a map are joined by
-    separators that are as long as their overhead.
+    """Return a CEL expression that joins a part of an object into one text. In a map, each
+    separator is as long as the characters that JSON adds around a text.
     """
     if part.kind is Texts.ONE:
         return where
@@ -456,7 +457,7 @@ SPEC_RULES = (
         "size",
     ),
 )
-"""Rules below `spec`."""
+"""Validation rules of `spec` and the fields in it."""
 
 _SIZES = [f"replicas.{each.value}.resources" for each in TaskType]
 _IS_QUANTITY = "isQuantity(string(self))"
@@ -580,12 +581,13 @@ def whole_object(kind: str, description: str, name: Object, spec: Object, status
 
 
 def add_spec_rules(spec: Object, *, is_template: bool = False) -> None:
-    """Add the rules between fields to the schema of a spec.
+    """Add our validation rules in CEL to the schema of a spec.
 
     Args:
         spec: the schema, which is changed.
-        is_template: whether the spec is a schedule's template. A template may change, and no
-            template comes from an earlier release with higher limits.
+        is_template: whether the spec is a schedule's template. The rules of a template also apply
+            to every change of it, because no template comes from an earlier release with higher
+            limits.
     """
     for rule in (*SPEC_RULES, *QUANTITY_RULES):
         made = replace(rule, is_for_new=False) if is_template else rule
@@ -665,7 +667,9 @@ _STATUS_OF_THE_RESOURCE: Mapping[str, Object] = {
         ),
     },
 }
-"""Status fields that only the resource has; see `custom_resource.write_status`."""
+"""Status fields of the custom resource that a run's record lacks; `custom_resource.write_status`
+writes them.
+"""
 
 
 def at_path(node: Object, where: str) -> Any:

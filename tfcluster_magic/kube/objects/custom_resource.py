@@ -157,8 +157,8 @@ def read_scheduled(head: Mapping[str, Any]) -> ScheduledRun | None:
 
 
 def read_launch_notes(head: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[Message, ...]]:
-    """Return the warnings and inferences of a launch. Anybody may have written these
-    annotations.
+    """Return the warnings and inferences of a launch. Anybody may have written these annotations,
+    so values of an unexpected type are ignored.
     """
     return tuple(_warned(head)), _inferred(head)
 
@@ -518,7 +518,7 @@ def _spec(found: Mapping[str, Any], told: list[str], *, is_launch: bool) -> Spec
     if isinstance(stop, Mapping) and isinstance(by := stop.get("by"), str):
         content["stop"] = {**stop, "by": by[:ASKER_LENGTH]}  # earlier releases allowed longer names
     try:
-        spec = msgspec.convert(content, Spec)  # fast enough for lists of thousands
+        spec = msgspec.convert(content, Spec)  # fast, because lists have thousands of runs
     except msgspec.ValidationError:
         known = _known(content, Spec, "spec", told)
         return validation.validate(known, is_launch=is_launch)
@@ -572,8 +572,8 @@ _PHASES = (
     ("running_at", Phase.RUNNING),
     ("started_at", Phase.STARTING),
 )
-"""The phases that replace an unknown phase: the first phase in this list whose field the status
-has.
+"""Replacements for a phase that this release does not know: the phase of the first field in this
+list that the status has.
 """
 _REASONS = {
     Phase.QUEUED: Reason.QUEUED,
@@ -607,8 +607,8 @@ def _newer(told: Sequence[str]) -> list[str]:
 
 
 def _warned(head: Mapping[str, Any]) -> list[str]:
-    """Return the warnings of the launch. The annotation may have any content, because anybody may
-    write it.
+    """Return the warnings of the launch. Anybody may write the annotation, so a value of an
+    unexpected type is ignored.
     """
     try:
         said = json.loads((head.get("annotations") or {}).get(WARNINGS, "[]"))
@@ -618,7 +618,7 @@ def _warned(head: Mapping[str, Any]) -> list[str]:
 
 
 def _with_unpinned(told: tuple[Message, ...], spec: Spec) -> tuple[Message, ...]:
-    """Return the messages; add messages that say why the program is not a snapshot, if so."""
+    """Return the messages; if the program is not a snapshot, add messages that say why."""
     more = snapshots.unpinned_messages(spec.program)
     return (*told, *(each for each in more if each not in told))
 

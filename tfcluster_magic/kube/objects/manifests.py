@@ -129,7 +129,7 @@ def render_template(cluster: TFCluster, policy: Policy, file: Path) -> str:
         raise _refused(str(file), str(error.strerror)) from None
     except UnicodeDecodeError:
         raise _refused(str(file), _("it is not UTF-8 text")) from None
-    except Exception as error:  # noqa: BLE001 - a template does what its author thought of
+    except Exception as error:  # noqa: BLE001 - a user's template may raise any error
         raise _refused(_where(error, file), _said(error)) from None
 
 

@@ -1,10 +1,10 @@
 """The Secret with a user's notification rules and deliveries on Kubernetes. Pure.
 
 Each user's namespace has one such Secret, `labels.NOTIFICATIONS`. The user writes the rules, with
-the URLs and secrets of receivers, and requests for tests. The notifier alone writes the deliveries,
-so that nobody can forge an event (k8s/base/admission-notifier.yaml). Patches carry the version that
-they are based on, so that a concurrent change is refused and not lost. No error contains a part of
-the content.
+the URLs and secrets of receivers, and requests to test a rule. The notifier alone writes the
+deliveries, so that nobody can forge an event (k8s/base/admission-notifier.yaml). Patches carry the
+version that they are based on, so that a concurrent change is refused and not lost. No error
+contains a part of the content.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ def read_deliveries(found: Object) -> Deliveries:
 
 
 def has_emptied_deliveries(found: Object) -> bool:
-    """Return whether the user emptied the deliveries. Events up to that time are then forgotten. A
-    Secret whose deliveries were never written lacks the key.
+    """Return whether the user emptied the deliveries. If so, the notifier forgets all events until
+    now. The key is then present and empty; a Secret whose deliveries were never written lacks the
+    key.
     """
     return (found.get("data") or {}).get(DELIVERIES_KEY) == ""
 

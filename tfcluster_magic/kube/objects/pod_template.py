@@ -164,7 +164,8 @@ def _described(cluster: TFCluster, policy: Policy, addresses: str) -> bytes:
         "home": policy.workspace_path if policy.workspace_claim else None,
     }
     if metadata.scheduled is not None and metadata.scheduled.advised is not None:
-        described["reportsUsage"] = True  # the operator does not read the volume of the samples
+        # The operator does not read the volume with the usage samples, so tasks report the samples.
+        described["reportsUsage"] = True
     return (json.dumps(described, ensure_ascii=False, indent=1) + "\n").encode()
 
 
@@ -191,7 +192,7 @@ def _check_size(spec: Spec, texts: Mapping[str, str], binaries: Mapping[str, str
 Object = dict[str, Any]
 
 FILES_VOLUME = "files"
-"""The volume of the ConfigMap."""
+"""Name of the volume with the files of the run's ConfigMap."""
 INDEX_REFERENCE = "$(JOB_COMPLETION_INDEX)"
 """Variable with the task's index, which the Job's controller sets."""
 PATIENCE = 2**31 - 1
@@ -380,7 +381,8 @@ def _mounts(
     ):
         if claim:
             found.setdefault(f"claim-{claim}", []).append(Mount(_claim(claim), path, reads))
-    if not policy.log_claim:  # the run's folder must exist, even if it is deleted with the pod
+    if not policy.log_claim:
+        # Tasks need the run's folder even if no claim keeps it after the end of the pod.
         found["log"] = [Mount({"emptyDir": {"sizeLimit": policy.log_size}}, policy.log_path)]
     for volume in asked.volumes:
         if volume.sub_path:
@@ -394,8 +396,8 @@ def _mounts(
 
 
 def _shared(cluster: TFCluster, policy: Policy) -> list[SharedClaim]:
-    """Return the namespace's shared claims, except those at a path at which the run mounts a volume
-    or secret of its own, and those to which the run writes.
+    """Return the shared claims of the namespace that the run mounts. Left out are claims at a path
+    at which the run mounts a volume or secret of its own, and claims to which the run writes.
     """
     asked = cluster.spec.pods or Pods()
     taken = {policy.data_path, policy.log_path, policy.workspace_path}

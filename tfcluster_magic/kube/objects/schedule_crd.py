@@ -63,7 +63,7 @@ TEMPLATE_RULES = (
     ),
     CelRule("", "!has(self.stop)", "a template cannot have this field: remove it", "stop"),
 )
-"""Rules below `spec.template.spec` that only templates have."""
+"""Validation rules of `spec.template.spec` that the spec of a TFCluster does not have."""
 SPEC_RULES = (
     CelRule(
         "",
@@ -82,7 +82,7 @@ SPEC_RULES = (
         "backfills[]", "self.startTime <= self.endTime", "use a time before endTime", "startTime"
     ),
 )
-"""Rules below `spec`."""
+"""Validation rules of the spec of a schedule, besides those of its template."""
 
 
 def schedule_crd() -> Object:
@@ -152,4 +152,6 @@ _STATUS_OF_THE_RESOURCE: Mapping[str, Object] = {
         ),
     },
 }
-"""Status fields that only the resource has; see `schedule_resource.write_status`."""
+"""Status fields of the custom resource that `ScheduleStatus` lacks;
+`schedule_resource.write_status` writes them.
+"""

@@ -188,10 +188,10 @@ _OWN_STATUS = (
     *("conditions", "observedGeneration", "observedCron", "observedTimeZone", "nextTime"),
     *("lastTime", "lastRun", "state", "takenRunTime", "takenBackfill"),
 )
-"""Status fields that only the resource has."""
+"""Status fields of the custom resource that `ScheduleStatus` lacks."""
 PROBLEM = "problem"
-"""Key of a cached schedule without its template; its value is the mistake in the schedule, or
-empty.
+"""Key that `trim` adds to a schedule in the cache. Its value is the mistake in the schedule, or
+empty. The template is checked for mistakes before it is left out of the cache.
 """
 # msgspec inspects a type at its first use, and msgspec 0.22 crashes when two threads do that at
 # once.
@@ -424,8 +424,8 @@ def _stored(at: float) -> float:
 
 
 def _begun(spec: ScheduleSpec, asked: BackfillRequest, now: float) -> Backfill:
-    """Return the backfill that starts for a request. A backfill with too many due times, or with
-    none, ends at once.
+    """Return the backfill that carries out the request `asked`. A backfill with too many due times,
+    or with none, ends at once.
     """
     times = CronTimes(spec.cron, spec.time_zone)
     end = min(asked.end, now)
@@ -597,7 +597,7 @@ def write_status(found: Mapping[str, Any], schedule: Schedule, now: float) -> Ob
 def _shown(
     found: Mapping[str, Any], schedule: Schedule, before: Mapping[str, Any], now: float
 ) -> Object:
-    """Return the fields for people and other tools."""
+    """Return the fields of the status that people and other tools read."""
     status, generation = schedule.status, found["metadata"].get("generation")
     made: Object = {"observedGeneration": generation} if generation else {}
     ran = [each for each in status.occurrences if each.run]

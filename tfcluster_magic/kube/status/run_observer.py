@@ -76,8 +76,8 @@ class RunObserver:
         return {t for t, job in jobs.items() if t not in self._asked and not is_suspended(job)}
 
     def set_back(self, tasks: Iterable[str], status: Status) -> None:
-        """Count these tasks as belonging to the previous attempt, because they end together with
-        the previous attempt of their group.
+        """Count the pods of these tasks as part of the previous attempt of their group, because
+        they end together with it.
         """
         for task in tasks:
             self._known[task].attempt = min(self._known[task].attempt, _wanted(task, status) - 1)

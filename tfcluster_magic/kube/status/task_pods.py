@@ -103,8 +103,9 @@ _QUIET = 4.0
 _SPEAKING = {"ContainerCreating", "PodInitializing", ""}
 
 SilentState = tuple[str, str, str]
-"""Key of a state: what to read (`Pod` for events, or `log`), task type, node. Pods of one state
-wait for the same thing.
+"""The state of a pod that waits without giving a reason: what to read to find the reason (`Pod` for
+the pod's events, `log` for its output), its task type, its node. Pods in the same state wait for
+the same thing.
 """
 
 
@@ -196,15 +197,19 @@ def needs_claims(pod: Object, now: float) -> bool:
 def representative_pods(
     tasks: Mapping[str, Object], answers: Mapping[str, Sequence[T]]
 ) -> list[Object]:
-    """Return the pods that have an answer; pass them to `answer_for_pod` as `others`."""
+    """Return the pods about which `answers` has an answer, such as events or lines of output; pass
+    them to `answer_for_pod` as `others`.
+    """
     return [pod for pod in tasks.values() if pod["metadata"]["uid"] in answers]
 
 
 def answer_for_pod(
     pod: Object, others: Iterable[Object], answers: Mapping[str, Sequence[T]]
 ) -> Sequence[T]:
-    """Return the answer about this pod; else about a pod in the same state; else about a pod of the
-    same type in this state on another node; else nothing. `others` are the pods with an answer.
+    """Return the answer (events or lines of output) about this pod. If there is none, return the
+    answer about a pod that waits in the same way: preferably in the same state, otherwise in a
+    state that differs only in the node. If there is none either, return nothing. `others` are the
+    pods with an answer.
     """
     own = answers.get(pod["metadata"]["uid"])
     if own is not None:

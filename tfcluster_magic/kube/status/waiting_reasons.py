@@ -48,8 +48,8 @@ _SIGN = re.compile(
 
 
 def quiet_in_output(lines: Sequence[str], until: float) -> Quiet | None:
-    """Return the quiet period of a running task that does nothing, from its last lines; None if it
-    works.
+    """Return the quiet period of a running task that does nothing, from its last lines of output;
+    None if it works.
 
     `runtime/task.py` prints the line `tfcluster: quiet since …`. `until` is the time at which the
     lines were read, in seconds since the epoch.
@@ -72,7 +72,7 @@ def quiet_in_output(lines: Sequence[str], until: float) -> Quiet | None:
 
 def oddity_in_output(task: str, lines: Sequence[str]) -> Message | None:
     """Return a message that says why a task with a closed port counts as started, from its last
-    lines; None if no line says so.
+    lines of output; None if no line says so.
     """
     for found in filter(None, map(_SIGN.search, reversed(lines))):
         said = found.groupdict()
@@ -147,7 +147,7 @@ class Question:
 
 @dataclass(frozen=True)
 class WaitingFacts:
-    """The facts other than pods, Jobs and their events.
+    """The facts that help to explain why tasks wait, besides the pods, the Jobs and their events.
 
     `claims` are by name, each with the message of its newest event as `said`; `lines` are last
     lines of output by pod uid; `free` has the free resources of each node, if known.
@@ -195,8 +195,8 @@ def explain_waiting(
 
 
 def _tasks_of(problem: PodProblem, found: dict[bytes, tuple[PodProblem, list[str]]]) -> list[str]:
-    """Return the tasks with this problem in `found`, a list to append to; add an empty list for a
-    new problem.
+    """Return the list of the tasks with this problem, for the caller to extend. If `found` does not
+    have the problem yet, add it with an empty list.
     """
     key = msgspec.json.encode(problem)
     return found.setdefault(key, (problem, []))[1]

@@ -1,7 +1,7 @@
 """Validation of untrusted data. The result is a `Spec`, or an error with every problem.
 
 Each problem has the field, its value and the rule that it breaks. Types and bounds come from
-`spec/` and are checked by `schema`; the rules between fields are in `rules`. Every user interface
+`spec/` and are checked by `schema`; rules about several fields are in `rules`. Every user interface
 uses this package, so a form, a YAML file and a command line get the same errors. The custom
 resource's schema repeats the rules for kubectl.
 """

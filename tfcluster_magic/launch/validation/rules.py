@@ -1,4 +1,4 @@
-"""The rules between the fields of a spec with a valid schema.
+"""The rules that a schema cannot express, such as rules about several fields of a spec.
 
 A rule returns problems and raises no errors. The rules for `pods` refuse invalid settings of pods,
 and mounts over folders that every task needs. These rules do not know the administrator's policy.
@@ -334,8 +334,8 @@ _RULES = (
 
 
 def check_rules(spec: Spec, *, is_launch: bool = True) -> list[Problem]:
-    """Return a problem for each rule between fields that a spec breaks. The spec must have a valid
-    schema. The size of the spec is checked only at launch, so that a run that another release
+    """Return a problem for each broken rule about several fields of a spec. The spec must have a
+    valid schema. The size of the spec is checked only at launch, so that a run that another release
     accepted continues.
     """
     rules = (*_RULES, _payload) if is_launch else _RULES

@@ -1,8 +1,8 @@
 """The actions that apply a lifecycle decision to the cluster: objects, Service, Jobs, pods.
 
 If requests for one kind of object are refused, the other kinds are still handled: tasks are stopped
-even if their Service cannot be changed. Obstacles are collected as text. This module decides
-nothing and writes no status.
+even if their Service cannot be changed. The reasons of refusals are collected as text
+(`RunActions.obstacle`). This module decides nothing and writes no status.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ReconcileContext:
     metrics: OperatorMetrics = field(default_factory=OperatorMetrics)
     write_limit: WriteRateLimit = field(default_factory=WriteRateLimit)
     cleanup_at: dict[str, float] = field(default_factory=dict)
-    """By the uid of an ended run: the time at which its leftovers are searched for."""
+    """By the uid of an ended run without Jobs: the time at which its leftovers are searched for."""
 
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
-"""An index of the runs for which other runs wait, and the turns that changes of these runs cause.
+"""An index that says which run waits for which other runs (`after`).
 
-A waiting run takes a turn only when a run that it waits for appears, ends, is released or is
-deleted. The index uses the cache and sends no requests.
+The index wakes a waiting run, so that it takes a turn, when a run that it waits for appears, ends,
+is released or is deleted. It uses the cache and sends no requests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Sight = SeenRun | None
 
 
 class AwaitedRuns:
-    """The index, by waiting run and by awaited run.
+    """The index of waiting and awaited runs, which can be looked up by either.
 
     Args:
         runs: the cache of all runs.
@@ -56,7 +56,8 @@ class AwaitedRuns:
                 self._awaited[key] = keys
                 for each, sight in sights.items():
                     self._waiting.setdefault(each, {})[key] = sight
-            # A change before the registration has caused no turn, so the states are compared again.
+            # If a state changed before this run was registered, the change has woken nobody, so
+            # compare the states again.
             if sights == {each: self._sight(each) for each in keys}:
                 return {each[1]: sight for each, sight in sights.items() if sight is not None}
 

@@ -1,7 +1,7 @@
 """The control loop over all runs of a Kubernetes cluster.
 
 `kube.controller.work_queue` is the loop itself, `run` holds one turn of one run, and `Scheduler`
-wires up admission, accounting and published options.
+connects admission, accounting and published options.
 """
 
 from __future__ import annotations
@@ -199,7 +199,8 @@ def _problem_text(problem: ApiError) -> str:
 
 
 class Scheduler:
-    """Admission, accounting and published options, wired up.
+    """The parts of the operator that decide which runs may start: admission, accounting of hours,
+    and published options.
 
     Args:
         api: the connection.
@@ -207,8 +208,8 @@ class Scheduler:
         home: the operator's own namespace, where NetworkPolicy enforcement is checked.
         caches: our own objects and the nodes.
         policy: the administrator's policy.
-        leads: whether this process may act.
-        wake: called with each run that a change belongs to.
+        leads: returns whether this process is the leader, which alone may act.
+        wake: called, after each change of an object, with the run to which the object belongs.
         unwatched: returns for how many seconds no operator acted before this one.
     """
 

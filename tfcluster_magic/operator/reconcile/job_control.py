@@ -34,9 +34,11 @@ from ...spec.names import parse_task
 def completed_jobs(
     cluster: TFCluster, status: Status, gone: Iterable[TaskType], *, unseen: float, now: float
 ) -> dict[TaskType, Object]:
-    """Return the missing Jobs whose tasks all succeeded, each in its presumed final state. `unseen`
-    is the number of seconds for which no operator acted before this one; 0 if this operator has
-    seen the Jobs.
+    """Return the missing Jobs whose tasks all succeeded, each in its presumed final state.
+
+    `unseen` is the number of seconds for which no operator acted before this one; 0 if this
+    operator has seen the Jobs. If it is longer than the TTL after which Kubernetes deletes ended
+    Jobs, missing Jobs of `types_served_by_ps` are presumed to have succeeded.
     """
     found = {}
     for task_type in gone:
@@ -110,8 +112,9 @@ class JobControl:
                 self._restart_unrelated(task_type, decision, seen)
                 self._set_suspended(job, task_type, suspend=True, attempt=0)
             elif over:
-                # This Job may create pods that no cache has yet. Running servers are released when
-                # the decision says so.
+                # Suspend this Job although it has no known task: it may have created pods that no
+                # cache has yet. A Job with running tasks, such as parameter servers, is suspended
+                # only when the decision says so.
                 counted = status.counts.get(task_type.value)
                 succeeded = 0 if counted is None else counted.succeeded
                 if task_type not in alive and not is_job_complete(job, succeeded):
@@ -142,8 +145,8 @@ class JobControl:
     def _restart_unrelated(
         self, task_type: TaskType, decision: Decision, seen: Observation
     ) -> None:
-        """Count tasks that stop only because their Job is suspended as the previous attempt, so
-        that their end is no failure.
+        """Mark the running tasks that the decision does not stop, but that end because their whole
+        Job is suspended. They count as a previous attempt, so that their end is no failure.
         """
         if decision.status.phase.is_final or decision.status.stop_at is not None:
             return
@@ -195,10 +198,10 @@ def report_deleted_pods(
 ) -> None:
     """Report the end of pods that are being deleted, if Kubernetes does not report it.
 
-    Pods on a lost node are marked as failed, because their kubelet will not report their end. A pod
-    that somebody deleted is marked as disrupted, so that its end does not count as a failure, even
-    if the operator does not observe the end. The Job replaces the pod 10 s after the pod's end in
-    either case. `going` has the types that are not being stopped, `away` the lost nodes. If a
+    Pods on a lost node are marked as failed, because the node's kubelet will not report their end.
+    A pod that somebody deleted is marked as disrupted, so that its end does not count as a failure,
+    even if the operator does not observe the end. The Job replaces the pod 10 s after the pod's end
+    in either case. `going` has the types that are not being stopped, `away` the lost nodes. If a
     report is refused, the other pods are still reported, and the next turn tries again. Raises
     ApiError if the API does not answer.
     """

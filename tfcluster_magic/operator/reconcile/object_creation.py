@@ -144,8 +144,8 @@ class ObjectCreator:
         *,
         asks: bool,
     ) -> bool:
-        """Return whether tasks that are not in `seen` may still appear. With `asks`, Jobs that are
-        not in `jobs` are read from the API. Raises ApiError.
+        """Return whether tasks that are not in `seen` may still appear. If `asks` is true, Jobs
+        that are not in `jobs`, the cached Jobs, are read from the API. Raises ApiError.
         """
 
         def find_job(task_type: TaskType) -> Object | None:
@@ -206,7 +206,7 @@ class ObjectCreator:
             if error.reason != "AlreadyExists" and error.status != 403:
                 raise
             found = self._find(cluster, wanted)
-            if found is None:  # the object was deleted just now, or never existed
+            if found is None:  # deleted just now, or the creation failed for another reason
                 raise
             return found
 
@@ -269,7 +269,7 @@ def _key(cluster: TFCluster) -> Key:
 
 ADDRESS_PAUSE = 1.0
 """Seconds without a new address after which the Service is created although some tasks have no
-address: these tasks may lack resources.
+address yet. These tasks may be waiting for resources for a long time.
 """
 ADDRESS_WAIT = 10.0
 """Maximum seconds from the first address to the creation of the Service."""

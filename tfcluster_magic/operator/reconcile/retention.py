@@ -31,8 +31,8 @@ from .object_creation import ObjectCreator, delete_owned, find_owned
 from .status_writer import StatusWriter
 
 OBJECTS_STAY = 3540.0
-"""Seconds from a run's end to the deletion of its objects: a minute less than the TTL of Jobs,
-because Jobs that still exist show that objects are left.
+"""Seconds from a run's end to the deletion of its objects. This is a minute less than the TTL after
+which Kubernetes deletes the Jobs, because existing Jobs show the operator that objects are left.
 """
 SPREAD = 3600.0
 """Seconds over which a new operator spreads its search for leftovers of runs without Jobs."""
@@ -74,8 +74,8 @@ def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float
 SPARE = 0.1
 """Fraction of the limit that is kept free for simultaneous launches."""
 SEEN_AFTER = 600.0
-"""Seconds for which the record of an ended run is kept for its readers, as long as half of `SPARE`
-is free.
+"""Seconds for which the record of an ended run is not deleted, so that users can read it, unless
+less than half of `SPARE` is free.
 """
 MOST_AT_ONCE = 20
 """Maximum number of records that one turn deletes, so that the turns of other runs need not wait
@@ -135,8 +135,8 @@ def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
     """Delete the leftovers of a run that has no Jobs, because the Jobs were refused or have been
     deleted.
 
-    Return the seconds until the search is due. Each operator searches once, at different times for
-    different runs.
+    Return the seconds until the search for leftovers is due. An operator searches once for each
+    run, at a random time in the hour after it sees the run first (`SPREAD`).
     """
     now = context.clock()
     due = context.cleanup_at.setdefault(uid, now + random.uniform(0.0, SPREAD))
@@ -152,8 +152,9 @@ def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
 
 
 def _tell_generation(context: ReconcileContext, found: Object) -> None:
-    """Report in the status that a change after the run's end, such as a stop, was observed; other
-    tools wait for this report. Raises ApiError, StatusConflict.
+    """Write `observedGeneration` into the status if the spec was changed after the run's end, for
+    example by a stop. Other tools wait until this field shows that the operator saw the change.
+    Raises ApiError, StatusConflict.
     """
     told = found["status"].get("observedGeneration")
     if told is not None and told != found["metadata"].get("generation"):
@@ -161,7 +162,7 @@ def _tell_generation(context: ReconcileContext, found: Object) -> None:
         whole = find_object(context.api, path("tfclusters", head["namespace"], head["name"]))
         if whole is None or whole["metadata"]["uid"] != head["uid"]:
             return
-        status = custom_resource.read_status(whole)  # caches keep only a part of ended runs
+        status = custom_resource.read_status(whole)  # the cache has only a part of an ended run
         StatusWriter(context.api, whole, context.metrics, context.write_limit).write(status, status)
 
 
@@ -196,9 +197,9 @@ def _remove_objects(context: ReconcileContext, key: Key, uid: str) -> None:
 
 # Orphans: leftovers of runs whose record was deleted. Kubernetes deletes a record's objects
 # together with the record, except if the deletion uses the orphan policy: then the objects have no
-# owner, and tasks would run for ever. The API is asked whether the run is really gone. Only Jobs
-# without an owner show orphans, and only objects with the run's name and uid are deleted. The run's
-# data stays. Ref:
+# owner, and tasks would run for ever. Orphans are found by their Jobs, which have no owner. Before
+# a deletion, the API is asked whether the run is really gone, and only objects with the run's name
+# and uid are deleted. The run's data stays. Ref:
 # https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents
 
 

@@ -134,8 +134,10 @@ class RunReconciler:
         return ObservedRun(cluster, own.pods, jobs, self._context.pod_groups.of(cluster))
 
     def _verdict(self, observed: ObservedRun, *, held: bool) -> Verdict | None:
-        """Return whether the run may begin; None once it has begun or must stop. `held` is true if,
-        by the cached record, the run waits for other runs; the launch queue uses the cached record
+        """Return whether the run may begin; None once it has begun or must stop.
+
+        `held` is true if the run waits for other runs according to the cached record. This counts
+        even if the newer status says otherwise, because the launch queue uses the cached record,
         too.
         """
         if self._status.phase is not Phase.QUEUED or self._cluster.spec.stop is not None:
@@ -181,7 +183,9 @@ class RunReconciler:
         return replace(seen, admitted=False, runs=runs, circle=circle)
 
     def _submitted(self, seen: Observation, observed: ObservedRun) -> Observation:
-        """Return the observation with the state of a run whose tasks wait to be bound together."""
+        """Return the observation of a run whose tasks wait until Volcano binds them all together,
+        with the reasons why they wait.
+        """
         earlier = self._earlier_run()
         explainer, pod_groups = self._context.explainer, self._context.pod_groups
         why = explainer.why(observed)

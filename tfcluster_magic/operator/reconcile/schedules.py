@@ -11,9 +11,10 @@ recorded the creation, and the run is deleted before the next operator starts. A
 turn only at its due times, when one of its runs ends, and when the schedule or a schedule that it
 waits for changes.
 
-If a schedule takes advice (`advised`), the usage of a run is examined when all its tasks are gone,
-or at the next launch if that comes first. If the advice would prevent a launch, the run is launched
-without the advice.
+If a schedule is `advised`, its next run gets the CPU, memory and other options that suit the usage
+of its last run. That usage is examined when all tasks of the last run are gone, or at the next
+launch if that comes first. If the advised options would prevent a launch, the run is launched
+without them.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ from .usage_reports import UsageReports
 
 RESOURCE = "tfclusterschedules"
 LONGEST_SLEEP = 60.0
-"""Maximum seconds until the clock is read again, because the system clock may be set."""
+"""Maximum seconds for which a schedule waits before it reads the clock again, because the system
+clock may be set to another time.
+"""
 AGAIN = 0.05
 """Seconds until a turn is repeated after another client changed the schedule."""
 NAME_TRIES = 5
@@ -113,10 +116,11 @@ class ScheduleController:
         namespace: the namespace of the schedules; empty for all.
         runs: the cache of all runs.
         pods: the cache of the pods of all tasks.
-        leads: whether this process may act.
+        leads: returns whether this process is the leader, which alone may act.
         last_number: returns the highest number of a deleted run, by namespace and name.
-        why_not: returns, for a namespace, a spec and a changed spec, the reason why only the
-            changed spec would be refused or have to wait; None if there is none.
+        why_not: called with a namespace, a spec and the spec with advised options. Returns the
+            reason why the second spec would be refused or have to wait, but not the first; None if
+            there is no such reason.
         clock: the time.
     """
 
@@ -304,7 +308,8 @@ class ScheduleController:
                 return self._rest(wake_at)
         self._idle.pop(key, None)  # if this turn fails, the next turn must not be skipped
         found = schedule_resource.whole(cached)
-        find = functools.cache(lambda name: self._find(key[0], name))  # read once per turn
+        # This turn reads each other schedule once.
+        find = functools.cache(lambda name: self._find(key[0], name))
         schedule = self._checked(key, schedule_resource.read(found, now), find)
         if schedule.status.problem:
             found = self._write(key, found, schedule, now)
@@ -313,15 +318,15 @@ class ScheduleController:
         return self._follow(key, found, schedule, now, find)
 
     def _checked(self, key: Key, schedule: Schedule, find: FindSchedule) -> Schedule:
-        """Return the schedule. If it waits for itself, directly or through other schedules, its
-        status has a problem.
+        """Return the schedule. If it waits for itself, directly or through other schedules, add a
+        problem to its status.
         """
         rules = schedule.rules
         if not rules.after:
             with self._lock:
                 if not any(key in each for each in self._awaiting.values()):
                     return schedule
-        self._await(key, [each.schedule for each in rules.after])  # first, to miss no change
+        self._await(key, [each.schedule for each in rules.after])  # first, to miss no later change
         loop = circle_of(key[1], rules, find)
         if not loop or schedule.status.problem:
             return schedule
@@ -424,9 +429,9 @@ class ScheduleController:
     # -- runs --------------------------------------------------------------------------------------
 
     def _judged(self, key: Key, schedule: Schedule, turn: ScheduleTurn) -> ScheduleStatus:
-        """Return the status of a turn, with the advice from the usage of the newest ended run. The
-        usage is examined once the run's tasks are gone or the next run is about to be launched.
-        Raises ApiError.
+        """Return the status of a turn, with new advice (options for the next run) if the usage of
+        the newest ended run can be examined now: once the run's tasks are gone, or when the next
+        run is about to be launched. Raises ApiError.
         """
         status = turn.status
         run = run_to_judge(schedule.rules, status)
@@ -560,7 +565,9 @@ class ScheduleController:
             now = self._clock.now()
             if error.reason == "AlreadyExists":
                 there = find_object(self._api, path("tfclusters", *run))
-                if there is None:  # deleted just now; the watch will show whether it was ours
+                if there is None:
+                    # The run was deleted just now. The next turn knows from the watch whether it
+                    # was the run of this due time.
                     raise ScheduleConflict from None
                 if not _is_launch(there, body):
                     after = 1 + _number_of(occurrence.run)
@@ -569,9 +576,8 @@ class ScheduleController:
                 occurrence = _as_launched(
                     occurrence, custom_resource.read_scheduled(there["metadata"])
                 )
-            elif (
-                error.unanswered or error.status == 409
-            ):  # 409: for example, the quota changed at the same time
+            elif error.unanswered or error.status == 409:
+                # 409 is a conflict, for example if the quota changed at the same time: try again.
                 raise
             else:
                 why = self._refusal(key, error)
@@ -579,7 +585,7 @@ class ScheduleController:
                 told = Message("ScheduleNotLaunched", {"why": why})
                 occurrence = replace(occurrence, advice=None)
                 if error.status in (401, 403, 404) and not _is_denied(error):
-                    # an exceeded quota or a missing right, which may change
+                    # a later try may succeed: a quota is exceeded, or a right is missing
                     return no_room(status, occurrence, told, now), True
                 return failed(schedule.rules, status, occurrence, told, now), True
         now = self._clock.now()

@@ -1,5 +1,5 @@
-"""Pure rules with which the operator completes an observation or a decision. They concern waiting
-runs, tasks that may do nothing, and the time of a success.
+"""Pure rules for what the operator adds to an observation or a status: the reason why a run waits,
+the tasks that do nothing, obstacles, and the time of a success.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def tasks_that_may_be_quiet(cluster: TFCluster, status: Status, seen: Observatio
 
 
 def quiet_pause(cluster: TFCluster, status: Status, seen: Observation) -> float:
-    """Return the seconds until the logs of these tasks are checked again."""
+    """Return the seconds until the logs of tasks that may do nothing are checked again."""
     if not tasks_that_may_be_quiet(cluster, status, seen):
         return QUIET_PAUSE
     ended = [each for each in seen.tasks.values() if each.exit is not None]

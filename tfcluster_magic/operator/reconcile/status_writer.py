@@ -47,7 +47,8 @@ class StatusWriter:
         self._slot: float | None = None
 
     def refresh(self, found: Object) -> None:
-        """Take the version of `found`, the cached state, if it is newer than our last write.
+        """If `found`, the cached object, is newer than our last write, base the next write on its
+        version.
 
         Raises:
             StatusConflict: the cached state is newer, and another client has changed its status.
@@ -128,12 +129,12 @@ def _end_counts(status: Status) -> list[tuple[int, int, int]]:
 # together, eleven writes for each user were a fifth of the API server's work.
 
 SECONDS_A_WRITE, SECONDS_A_TASK = 0.2, 0.001
-"""The cost of a write, in seconds of the rate limit: a constant part, and a part for each task of
-the run. This allows five writes of small runs per second, or one write of a run of 800 tasks.
+"""Seconds that the rate limit reserves for one write: a constant part, and a part for each task of
+the run. This allows five writes a second for small runs, or one for a run of 800 tasks.
 """
 BURST, LONGEST_WAIT = 1.0, 10.0
-"""Maximum cost, in seconds of the rate limit, of the writes that are allowed at once after a pause;
-maximum seconds for which a write is delayed.
+"""BURST: after a pause, writes whose reserved seconds sum up to this number are allowed at once.
+LONGEST_WAIT: maximum seconds for which a write is delayed.
 """
 
 

@@ -30,8 +30,9 @@ class UsageReports:
 
     Args:
         pods: the cache of the tasks' pods.
-        follows: returns whether the reports of a run are kept after its pods are deleted; the pods
-            of parameter servers are deleted at the end of a run.
+        follows: returns whether the reports of a run are kept after its pods are deleted. They must
+            be kept for runs of schedules, because the pods of parameter servers are deleted when
+            their run ends.
     """
 
     def __init__(self, pods: Informer, follows: Callable[[Key], bool]) -> None:

@@ -4,7 +4,7 @@ One run is admitted at a time, and its resources are reserved until its record s
 two launches never share the last free resources. A run that can never begin is refused with every
 problem at once. A waiting run gets the reason why it waits and its place in the launch queue. A
 brief change of the published options does not cause the refusal of a waiting run. This module
-writes nothing, and no run waits for another run's API requests.
+writes nothing, and the decision on one run does not wait for the API requests of another run.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ returns the run's CPU cores.
 
 
 class Admission:
-    """Decides on queued runs.
+    """Decides which queued runs may begin, must wait, or are refused.
 
     Args:
-        snapshotter: the current state and the reservations.
-        cluster_state: reads quotas once more before a run is admitted.
+        snapshotter: the current runs and nodes, and the reservations of admitted runs.
+        cluster_state: reads the quotas from the API just before a run is admitted.
         enforced: whether NetworkPolicies are enforced; None if unknown.
         spent: returns the reasons why the user's budget does not allow the run; None if unknown.
     """
@@ -147,8 +147,9 @@ class Admission:
         return Refused(never) if never else Held()
 
     def why_not_changed(self, namespace: str, own: Spec, changed: Spec) -> Message | None:
-        """Return the reason why the spec `changed` would be refused, or have to wait for resources,
-        if the spec `own` would not; None if the change makes no difference.
+        """Return the reason why a run with the spec `changed` would be refused or have to wait for
+        resources, while a run with the spec `own` would not. Return None if there is no such
+        difference.
         """
         if not self._snapshotter.settled:
             return Message("OperatorLooksAround")
@@ -168,7 +169,9 @@ class Admission:
         return sum(count * demand.requests.get(CPU, 0.0) for count, demand in asked.values())
 
     def _doubt(self, cluster: TFCluster, never: tuple[Problem, ...]) -> Verdict:
-        """Refuse an impossible run; if it was possible before, let it wait for a while."""
+        """Refuse a run that can never start. If it was found possible earlier, let it wait for
+        `PATIENCE` before the refusal, because the published options may be wrong for a while.
+        """
         namespace, uid = cluster.metadata.owner, cluster.metadata.uid
         since = self._doubted.setdefault(uid, time.monotonic())
         if uid in self._new or time.monotonic() >= since + PATIENCE:
@@ -192,9 +195,10 @@ class Admission:
             return waits
         if not self.pace.is_due(namespace):
             return Waiting(Message("LaunchPace", {"count": AT_ONCE}))
-        # Cached quotas may be outdated, so read them from the API. The reservations are counted
-        # first: a pod created in between is counted twice, never missed. No other run of the
-        # namespace is admitted in between, because this run is first in the queue.
+        # Cached quotas may be outdated, so read them from the API. Count the reservations before: a
+        # pod that is created between the two steps then counts twice, as reserved and in the quota,
+        # and is never missed. No other run of the namespace is admitted between the two steps,
+        # because this run is first in the queue.
         counted = self._snapshotter.reservations(namespace)
         quotas = self._cluster_state.quotas_now(namespace)
         with self._lock:
@@ -212,9 +216,9 @@ class Admission:
         return uses_gangs(self._snapshotter.policy_of(cluster.metadata.owner))
 
     def _short(self, cluster: TFCluster, there: LaunchFacts) -> Verdict | None:
-        """Return the verdict Waiting if resources are missing; None if the run fits. A run that
-        another thread has just admitted is not checked, because its own reservation would count
-        against it.
+        """Return the verdict Waiting if resources are missing; None if the run fits. If another
+        thread has just admitted this run, return that verdict: in a check, the run's own
+        reservation would count as used by others.
         """
         if cluster.metadata.uid in self._snapshotter.admitted:
             return self._granted(cluster)
@@ -269,9 +273,8 @@ def _held_by_pace(place: int) -> Waiting:
 
 def _short(asked: DemandByType, there: LaunchFacts) -> list[Shortage]:
     place = there.place
-    if not there.policy.nodes_are_fixed or uses_gangs(
-        there.policy
-    ):  # Volcano, or new nodes, may make room
+    if not there.policy.nodes_are_fixed or uses_gangs(there.policy):
+        # Ignore the free resources of nodes: nodes may be added, or Volcano finds nodes itself.
         place = replace(place, nodes=None)
     return shortages(asked, place)
 

@@ -53,9 +53,9 @@ class LaunchQueue:
 
 
 def is_waiting_run(found: Object) -> bool:
-    """Return whether a run, by its record, waits in the launch queue: it has not begun, is not
-    stopped or deleted, and waits for no other run. The caller must check whether the run has been
-    admitted already.
+    """Return whether a run waits in the launch queue according to its record: it has not begun, is
+    not stopped or deleted, and waits for no other run. The caller must also check that the run was
+    not admitted since its record was written.
     """
     if phase_of(found) != Phase.QUEUED.value or found["metadata"].get("deletionTimestamp"):
         return False
@@ -94,9 +94,9 @@ def phase_of(found: Object) -> str:
 AT_ONCE = 30
 """Maximum number of runs of one namespace that may begin at once after a pause."""
 EVERY = 1.0
-"""Seconds after which one more run may begin."""
+"""Seconds between two further runs of a namespace, once `AT_ONCE` runs have begun."""
 NEARLY = 6
-"""The pace counts as delaying the queue while fewer runs than this may begin at once."""
+"""Threshold: `is_holding` returns True while fewer runs than this may begin at once."""
 
 
 class LaunchPace:

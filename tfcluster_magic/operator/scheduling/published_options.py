@@ -40,8 +40,8 @@ WRITES_A_SECOND = 50.0
 ANEW = 600.0
 """Seconds after which all ConfigMaps are written again, which undoes changes by other clients."""
 _STEPS = ((1 / 4, 8), (1 / 16, 32), (0.0, 128))
-"""Pairs: if more than this fraction of the total is free, the free amount is rounded to this number
-of steps.
+"""Pairs of a free fraction of a resource and a number of steps. The first pair whose fraction is
+exceeded counts: the free amount is rounded down to a multiple of the total divided by the steps.
 """
 
 log = logging.getLogger(__name__)
@@ -53,8 +53,8 @@ class OptionsPublisher(BackgroundThread):
     Args:
         namespace: the only namespace to publish in; empty for all tenants' namespaces.
         enforced: whether NetworkPolicies are enforced; None if unknown.
-        leads: whether this process may write.
-        hours: returns the hours of a namespace as text.
+        leads: returns whether this process is the leader, which alone may write.
+        hours: returns, as JSON, the used hours and the budget of a namespace.
         home: the operator's own namespace, where its Lease is.
     """
 
@@ -162,7 +162,8 @@ class OptionsPublisher(BackgroundThread):
             self._refused[namespace] = str(error)
             return False
         self._refused.pop(namespace, None)
-        self._cluster_state.note_write(namespace, forbidden=False)  # saves a request at launch
+        # This write shows that the operator may write here, so the next launch need not ask.
+        self._cluster_state.note_write(namespace, forbidden=False)
         self.writes += 1
         return True
 

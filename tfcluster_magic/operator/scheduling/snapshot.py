@@ -45,7 +45,7 @@ from .launch_queue import LaunchQueue, QueuedRun, in_order, is_waiting_run, phas
 from .volcano import PodGroups
 
 MAX_AGE = 0.5
-"""Seconds for which a snapshot is reused."""
+"""Seconds for which a snapshot is used before a new one is made."""
 _HOLDS = (Phase.STARTING.value, Phase.RUNNING.value)
 _ENDED = ("Succeeded", "Failed")
 
@@ -91,7 +91,7 @@ class Snapshotter:
     @property
     def settled(self) -> bool:
         """Whether each kind of object has been listed once or is known to be forbidden. Before
-        that, resources of nodes that are not listed yet would count as missing.
+        that, runs would be refused because nodes that are not listed yet seem not to exist.
         """
         nodes = self._caches.nodes
         settled = self._cluster_state.settled and self.pod_groups.known
@@ -236,7 +236,7 @@ class Snapshotter:
     def _reserved_for(self, found: Object) -> Reservation | None:
         """Return the reservation of a run; None if it waits or is over."""
         head, queued = found["metadata"], phase_of(found) == Phase.QUEUED.value
-        # A queued run with Jobs was left to Volcano, which finds nodes for it.
+        # A queued run with Jobs was left to Volcano, which finds nodes for it, so reserve no nodes.
         made = queued and self._has_jobs(head)
         if phase_of(found) in _HOLDS or made or (queued and head["uid"] in self.admitted):
             return self._reservation(found, on_nodes=not made)
@@ -254,7 +254,9 @@ class Snapshotter:
         return any(owner_uid(job) == head["uid"] for job in jobs)
 
     def _reservation(self, found: Object, *, on_nodes: bool) -> Reservation | None:
-        """Return the reservation of a run; `on_nodes`: reserve resources of nodes too."""
+        """Return the reservation of a run, of nodes' resources only if `on_nodes` is true. Return
+        None if its spec is invalid.
+        """
         spec = self._spec(found)
         if spec is None:
             return None
@@ -362,8 +364,8 @@ class Reservation:
 def without_reserved(
     found: tuple[NodeCapacity, ...] | None, reservations: Mapping[str, Sequence[Reservation]]
 ) -> tuple[NodeCapacity, ...] | None:
-    """Return the nodes with less free resources: those that admitted runs have reserved but do not
-    use yet are subtracted.
+    """Return the nodes, with the free resources that are left once the pods of admitted runs that
+    have no node yet are placed.
     """
     groups = [
         EqualTasks(t, count, {**reservation.demands[t].requests, PODS: 1.0})

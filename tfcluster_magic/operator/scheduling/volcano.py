@@ -2,8 +2,8 @@
 
 Volcano may be installed or removed at any time. A PodGroup that was deleted while pods wait for it
 is created again. Finished tasks are subtracted from the minimum size of a PodGroup, so that a
-restarted task can be bound without them. Volcano's decisions are visible in the pods, so this
-module admits no run.
+restarted task can be bound without them. This module does not admit runs, because the operator
+sees in the pods of a run that Volcano has bound them to nodes.
 
 Ref: https://volcano.sh/en/docs/podgroup/
 """
@@ -46,7 +46,7 @@ class PodGroups(InformerGroup):
     Args:
         api: the connection.
         namespace: the namespace to watch; empty for all.
-        wake: called with each run that a change belongs to.
+        wake: called, after each change of a PodGroup, with the run to which the PodGroup belongs.
     """
 
     def __init__(self, api: Api, namespace: str, wake: Callable[[Key], None]) -> None:
@@ -84,7 +84,7 @@ class PodGroups(InformerGroup):
         together.
         """
         others = [each.text for each in why if each.reason != UNSCHEDULABLE]
-        if others:  # such as refused pods, which Volcano does not see
+        if others:  # reasons that Volcano does not know, such as pods that the API refused
             return Message("TasksLack", {"why": others[0]})
         if not self.available:
             return Message("VolcanoGone")

@@ -12,7 +12,8 @@ sitecustomize that Python would have found otherwise. Standard library only, Pyt
 import os
 import sys
 
-# Modules, each with its class whose __init__ has the default that is shortened.
+# Modules of TensorFlow, each with a class whose __init__ has the parameter _PARAMETER. Its default
+# is changed from _DEFAULT to _SHORT seconds.
 _PATIENT = {
     "tensorflow.python.training.session_manager": "SessionManager",
     "tensorflow.python.training.supervisor": "Supervisor",

@@ -43,7 +43,9 @@ def _number(value):
 
 
 class _Report:
-    """The newest call of `progress`, and the file in the run's folder for the reports."""
+    """The arguments of the newest call of `progress`, and the file in the run's folder that has
+    them.
+    """
 
     def __init__(self):
         folder, task = os.environ.get("TFCLUSTER_OUTPUT_DIR"), os.environ.get("TFCLUSTER_TASK")
@@ -61,7 +63,9 @@ class _Report:
         self.lock, self.writing = threading.Lock(), threading.Lock()
 
     def note(self, step, total, metrics):
-        """Store a call. A thread writes it, so that a hanging volume does not delay the program."""
+        """Keep the arguments of a call of `progress` in memory. A thread writes them to the file,
+        so that a hanging volume does not delay the program.
+        """
         if not self.path:
             return
         with self.lock:
@@ -73,7 +77,7 @@ class _Report:
         self.wanted.set()
 
     def follow(self):
-        """Write each new call, at most one in `_PACE` seconds."""
+        """Write the newest call after each new one, at most once in `_PACE` seconds."""
         while True:
             self.wanted.wait()
             self.wanted.clear()
@@ -87,7 +91,9 @@ class _Report:
         last.join(2.0)
 
     def write(self):
-        """Replace the file by the newest call, if there is one."""
+        """Write the arguments of the newest call to the file, unless they have been written
+        already.
+        """
         with self.writing:
             with self.lock:
                 newest, self.newest = self.newest, None
@@ -123,7 +129,7 @@ class _Report:
         }
 
     def replace(self, content):
-        """Write the file in one step."""
+        """Replace the file by one with `content`, so that readers never see a partial file."""
         if content is None:
             return
         os.makedirs(os.path.dirname(self.path), exist_ok=True)

@@ -1,4 +1,4 @@
-"""Reports that the operator does not answer, which never come while it answers."""
+"""Reports that the operator does not answer; while it answers, no such report may appear."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def renew(server: KubeServer, where: str = LEASE, ago: float = 0.0) -> None:
 
 
 def launched(server: KubeServer, name: str = "digits-1", **status: Any) -> None:
-    """Create a run."""
+    """Create the object of a run, with these fields in its status."""
     cluster, _dash, run = name.rpartition("-")
     body = custom_resource.write(cluster, int(run), Spec(mode=Mode.IN_GRAPH))
     told = resource_form.write(Status, status)
@@ -145,8 +145,8 @@ def test_the_clock_of_the_client_counts_for_nothing(
 def test_nobody_is_blamed_whose_lease_cannot_be_read(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """If the Lease is missing or may not be read, or if the API server gives no times, no outage is
-    reported. A healthy operator is not blamed for a run that ends slowly.
+    """If the Lease is missing or may not be read, or if the API server's responses have no time, no
+    outage is reported. A healthy operator is not blamed for a run that ends slowly.
     """
     launched(server)
     run = laptop.get("digits-1")
@@ -235,8 +235,8 @@ def test_the_operator_says_where_its_lease_is(
 def test_a_namespace_that_is_served_later_is_looked_at_then(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """Until an operator has served a namespace, the operator's state is unknown; the client asks
-    for the Lease's place until the operator has published this place.
+    """Until an operator has served a namespace, the operator's state is unknown. The client keeps
+    asking where the Lease is until the operator has published this.
     """
     where = path("configmaps", NAMESPACE, labels.OPTIONS)
     options = server.objects.pop(where)

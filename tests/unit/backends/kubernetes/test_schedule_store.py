@@ -71,7 +71,8 @@ def desk(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
 
 def test_every_verb_works_as_on_one_machine(desk: Desk) -> None:
     """Create, list, show, pause, resume, run-now, update, history, backfill and delete work. The
-    user's account writes only the spec, and each request is visible at once.
+    user's account writes only the schedule's spec, and the user sees each change at once, even
+    before the operator has read it.
     """
     verbs, server = desk.manager.schedules, desk.world.server
     made = verbs.create(

@@ -176,8 +176,8 @@ def test_a_snapshot_is_launched_and_track_reads_anew(scheduler: ClusterManager) 
 
 
 def test_a_name_that_another_run_has_is_passed_over(scheduler: ClusterManager) -> None:
-    """A run that the user launched by hand under the recorded name does not count as the schedule's
-    run.
+    """If the user has launched a run by hand under the name that the schedule would use next, that
+    run does not count as the schedule's run; the schedule uses the next number.
     """
     scheduler.schedules.create("nightly", "quick.sh", cron=YEARLY, workers=1)
     own = scheduler.launch("quick.sh", name="nightly", workers=1)

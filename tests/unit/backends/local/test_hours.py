@@ -97,7 +97,9 @@ def test_a_writer_that_is_killed_leaves_nothing(
 
 
 def test_what_runs_counts_until_now(backend: LocalBackend, launch: Launch) -> None:
-    """An active run counts until now without a write to the ledger; its used hours are unknown."""
+    """The allocated hours of an active run are counted until now, without a write to a file; its
+    used hours are unknown.
+    """
     run = launch(SLEEP, resources=TWO, worker=1)
     deadline = time.monotonic() + 90
     while not backend.hours().days:

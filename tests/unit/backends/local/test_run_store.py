@@ -40,7 +40,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def record(store: Store, cluster: str = "digits", **status: object) -> RunFolder:
-    """Record a run, ended or not."""
+    """Record a run, which is Running unless `status` says otherwise."""
     run, folder = store.allocate(cluster, Path("/nonexistent"))
     metadata = Metadata(name=f"{cluster}-{run}", cluster=cluster, run=run, uid="u", created_at=1.0)
     folder.write_status(Status(**{"phase": Phase.RUNNING, "reason": Reason.RUNNING, **status}))  # type: ignore[arg-type]

@@ -23,7 +23,9 @@ TOTAL = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def run_now(manager: ClusterManager, number: int) -> Occurrence:
-    """Run the schedule, and return the due time when it is settled."""
+    """Run the schedule now, and return the due time of its run `number` once that run's result is
+    final.
+    """
     manager.schedules.run_now("nightly")
 
     def settled() -> Occurrence | None:
@@ -38,9 +40,9 @@ def run_now(manager: ClusterManager, number: int) -> Occurrence:
 def test_the_second_run_has_the_memory_that_the_first_one_used(
     scheduler: ClusterManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The advice on a scheduled run is shown before the next run is launched, and afterwards in the
-    next run's record and status and in the history. A run that a user launches by hand does not
-    count.
+    """The advice on a scheduled run is shown before the next run is launched. Afterwards, it is
+    shown in the next run's record and status, and in the schedule's history. A rerun that a user
+    launches by hand does not report the advice.
     """
     monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
     Path("rest.py").write_text("import time\ntime.sleep(1)\n")

@@ -95,8 +95,8 @@ def test_a_link_ends_with_its_day(store: AccountStore, clock: Clock) -> None:
 
 
 def test_a_newer_link_replaces_an_older_one(store: AccountStore) -> None:
-    """A newer link deletes the password; otherwise, someone who knows the password could change
-    it.
+    """A newer link replaces the older link and deletes the account's password; otherwise, someone
+    who knows that password could sign in and change it.
     """
     store.redeem(store.invite("ada"), STORED)
     kept = store.invite("ada", keep=True)

@@ -79,8 +79,8 @@ def test_ipv4_addresses_of_a_dual_stack_socket_count_alone(tries: SignInLimits) 
 
 
 def test_whose_password_is_guessed_gets_in(tries: SignInLimits, clock: Clock) -> None:
-    """Guesses at an account block the guesser's address at once, and soon all new browsers; a
-    browser that has signed in before has its own limit.
+    """Wrong guesses at an account block the guesser's address at once, and soon every browser that
+    has never signed in. A browser that has signed in before has its own limit.
     """
     for _ in range(3):
         tries.begin("ada", "10.0.0.1", None)

@@ -45,8 +45,9 @@ class Proxy:
 
 @pytest.mark.parametrize("runs", [True, False])
 def test_a_spawner_hears_that_the_data_goes(runs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The spawner that JupyterHub asks to delete a user gets the request to delete the data, also
-    if the notebook was running and JupyterHub therefore made a new spawner.
+    """The spawner that JupyterHub asks to delete a user is told to delete the user's data, too.
+    This is also true if the notebook was running, in which case JupyterHub makes a new spawner for
+    the deletion.
     """
     for name in ("stopped", "deleted"):
         monkeypatch.setattr(Keeping, name, [])

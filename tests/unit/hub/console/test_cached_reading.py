@@ -1,4 +1,6 @@
-"""Shared cached readings, which are read one at a time and are never older than a known change."""
+"""Cached readings that callers share: only one reading is in progress at a time, and after a change
+that the console knows of, no caller gets an older reading.
+"""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ PLANS = [
 )
 def test_schedules_are_filtered_and_sorted(given: dict[str, str], fits: list[str]) -> None:
     """Sorted by `next`, the schedule that is due soonest comes first; sorted by `last`, the
-    schedule that was due most recently. Each state is counted.
+    schedule that was due most recently. The page has the number of schedules in each state.
     """
     found = SCHEDULES.page(PLANS, SCHEDULES.query({key: [text] for key, text in given.items()}))
     assert [f"{one.owner}/{one.name}" for one in found.items] == fits

@@ -1,4 +1,4 @@
-"""The objects of tenants, and their repair."""
+"""The Kubernetes objects of each tenant, which tenancy creates and repairs."""
 
 from __future__ import annotations
 

@@ -91,8 +91,8 @@ def test_the_group_of_a_user_decides_and_changes_live(world: World) -> None:
 
 
 def test_a_group_joined_just_before_the_first_notebook_decides_it(world: World) -> None:
-    """A class that signs in at once gets the storage class and quota of its new group, because a
-    claim would keep a wrong class forever.
+    """Students who sign in right after they joined a group get the storage class and quota of this
+    group. Otherwise, their claims would keep a wrong storage class forever.
     """
     begun(world)
     world.hub.groups["vision"] = []

@@ -51,7 +51,7 @@ def test_the_namespace_is_the_one_that_the_spawner_makes(user: str) -> None:
 def test_a_prefix_that_no_namespace_can_begin_with_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The configured prefix is checked before use."""
+    """An invalid prefix for the names of namespaces, from the environment, is refused."""
     monkeypatch.setenv(namespace_objects.PREFIX_VARIABLE, "team-a-")
     assert namespace_objects.namespace_prefix() == "team-a-"
     for wrong in ("Team-", "team", "-", "x" * 20 + "-"):

@@ -53,8 +53,8 @@ def test_an_override_lies_over_the_group_word_by_word() -> None:
 
 
 def test_a_limit_that_says_the_default_is_one() -> None:
-    """A storage limit also limits a folder of this machine, even if it equals the default size;
-    without a limit, or with null, the folder is unlimited.
+    """A storage limit also limits a folder of this machine, even if it equals the default size of a
+    claim. Without a limit, or with null, the folder is unlimited.
     """
     policy = parse_policy(
         """
@@ -117,8 +117,8 @@ def test_overrides_are_the_same_after_writing() -> None:
 
 
 def test_a_notebook_is_told_what_its_user_may_have(tmp_path: Path) -> None:
-    """Without a policy, the file of a user has no limits; otherwise, it has the limits of the
-    group, or during an override the limits of the override.
+    """Without a policy, the file of a user has no limits. With a policy, it has the limits of the
+    user's group; during an override, it has the limits of the override.
     """
     now = [NOW]
     told = Allowances(tmp_path, clock=lambda: now[0])
@@ -143,7 +143,7 @@ def test_a_policy_with_a_mistake_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After a mistake in the policy, the old policy stays, and the log names the line of the
-    mistake. At the start, a mistake is an error.
+    mistake. If the policy has a mistake when the hub starts, this is an error.
     """
     told = Allowances(tmp_path)
     file = tmp_path / "policy.yaml"

@@ -19,7 +19,7 @@ RECORDED = sorted((DATA / "pods").glob("*.json"))
 
 
 def decoded(shape: decoding.Shape, found: dict[str, Any]) -> dict[str, Any]:
-    """Return an object as a watch sends it."""
+    """Return the parts of `found` that remain if a watch sends it."""
     event = shape.event.decode(json.dumps({"type": "ADDED", "object": found}))
     kept: dict[str, Any] = event.object
     return kept
@@ -40,8 +40,8 @@ def test_a_pod_is_kept_as_one_that_was_read_whole(file: Path) -> None:
 
 
 def test_init_containers_count_as_before() -> None:
-    """The requests of a pod depend on its sidecars, its overhead, and the amounts of the pod
-    itself.
+    """The parts that caches keep give the same requests as the whole pod, including its sidecars,
+    its other init containers and its overhead.
     """
     small, large = ({"resources": {"requests": {"cpu": cpu}}} for cpu in ("100m", "2"))
     spec = {

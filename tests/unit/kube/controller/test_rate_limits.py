@@ -30,8 +30,8 @@ def test_a_run_alone_is_written_at_once() -> None:
 
 
 def test_many_runs_have_a_place_each() -> None:
-    """Sixty runs that change together get different write times, in order and within the maximum; a
-    large run takes the time of several runs.
+    """Of sixty runs that change together, some are written at once and the others one after the
+    other, none later than after the maximum wait. A large run takes the time of several small runs.
     """
     clock = Clock()
     pace = WriteRateLimit(clock)
@@ -48,8 +48,8 @@ def test_many_runs_have_a_place_each() -> None:
 
 
 def test_the_more_change_the_longer_each_rests() -> None:
-    """A single key rests in proportion to the duration of its turn; many changing keys share a
-    number of turns per second.
+    """After a turn, a single run rests in proportion to the CPU time of the turn; if many runs
+    change, together they get a fixed number of turns per second.
     """
     assert rest_seconds(0.0, 0) == 0.0
     assert rest_seconds(0.001, 0) == 0.019
@@ -70,9 +70,9 @@ def test_keys_that_rest_are_counted() -> None:
 
 
 def test_a_key_rests_for_others_of_its_own_share() -> None:
-    """Fifty runs in fifty namespaces rest as long as fifty runs in one namespace. Next to a
-    namespace with hundreds of changing runs, a run of another namespace rests as if there were only
-    one other run.
+    """The rest of a run after its turn depends on the number of resting runs: with fifty runs in
+    fifty namespaces, it is as long as with fifty runs in one namespace. Next to a namespace with
+    hundreds of changing runs, a run of another namespace rests as if there were only one other run.
     """
     work: WorkQueue[tuple[str, int]] = WorkQueue(lambda key: key[0])
 

@@ -1,4 +1,6 @@
-"""The work queue: timers of a key, and turns of the shares."""
+"""The work queue: the timers of its keys, and its shares (such as namespaces), which are served in
+turn.
+"""
 
 from __future__ import annotations
 

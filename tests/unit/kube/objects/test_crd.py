@@ -149,7 +149,7 @@ def test_durations_times_and_amounts_say_their_unit() -> None:
     kept = {path for path, node in nodes(SCHEMA, "") if "x-kubernetes-int-or-string" in node}
     assert {path.rsplit(".", 1)[-1] for path in kept} == {
         *("cpu", "memory", "size"),
-        *(each.value for each in TaskType),  # the fields of `usage.cores`
+        *(each.value for each in TaskType),  # `usage.cores` has a field for each type
     }
     lifecycle = SPEC["properties"]["lifecycle"]["properties"]
     durations = {name for name, node in lifecycle.items() if "In seconds." in node["description"]}

@@ -156,8 +156,8 @@ def conditions(status: Status, generation: int = 1, before: Any = None) -> dict[
     ],
 )
 def test_conditions_say_where_a_run_is(phase: Phase, started: float | None, true: set[str]) -> None:
-    """In every phase, a run has all four conditions, each with the status for which other tools
-    wait. A stopped run counts as ended without success.
+    """In every phase, a run has all four conditions, and each is True in exactly the phases in
+    which other tools expect it. A stopped run counts as ended without success.
     """
     status = Status(phase=phase, reason=Reason.RUNNING, started_at=started, message="it is so")
     told = conditions(status, 3)

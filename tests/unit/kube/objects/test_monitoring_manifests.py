@@ -40,13 +40,13 @@ def panels(file: str) -> list[dict[str, Any]]:
 
 
 def rules() -> list[dict[str, Any]]:
-    """Return every rule."""
+    """Return every rule for Prometheus: recording rules and alerts."""
     groups = yaml.safe_load((MONITORING / "rules.yaml").read_text())["groups"]
     return [rule for group in groups for rule in group["rules"]]
 
 
 def queries() -> Iterator[tuple[str, str]]:
-    """Yield each query with its place."""
+    """Yield the place and the text of each query: its dashboard and panel, or its rule."""
     for file in DASHBOARDS:
         for panel in panels(file):
             yield from ((f"{file}: {panel['title']}", each["expr"]) for each in panel["targets"])

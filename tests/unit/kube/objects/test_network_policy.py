@@ -112,8 +112,8 @@ def test_an_ordinary_network_has_no_exceptions() -> None:
 
 
 def test_dns_servers_are_pods_or_single_addresses() -> None:
-    """By default, the DNS servers are the pods of kube-dns. A cache on the node is an address.
-    OpenShift's pods have another port, so they get a rule of their own.
+    """By default, the DNS servers are the pods of kube-dns. A DNS cache that runs on each node is
+    given as a single address. OpenShift's pods have another port, so they get a rule of their own.
     """
     (rule,) = network_policy.dns_rules(DEFAULT_DNS)
     assert rule["to"] == [

@@ -1,5 +1,5 @@
-"""Fields of a spec, none of which can set what no user may choose: accounts, nodes, privileges,
-namespaces.
+"""The reach of a spec: none of its fields can set what a user may not choose, such as the service
+account, the node, privileges or the namespace of a pod.
 """
 
 from __future__ import annotations

@@ -236,8 +236,8 @@ def test_no_value_becomes_structure(text: str) -> None:
 
 
 def test_tasks_find_one_another(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From task.json, the runtime computes the same addresses and output folder as the objects
-    have, and which tasks open a port.
+    """From task.json, the runtime computes the same addresses and output folder that the run's
+    objects have, and it agrees with them on which tasks open a port.
     """
     monkeypatch.syspath_prepend(str(RUNTIME))
     from task_config import TaskConfig

@@ -1,4 +1,4 @@
-"""Values in templates, which the YAML output gives back unchanged."""
+"""Values that templates print: a reader of the printed YAML gets them back unchanged."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ def test_what_templates_print_is_read_again(value: object) -> None:
 
 
 def test_values_of_a_template_are_its_own() -> None:
-    """A template's text is read once, and no value of one rendering occurs in another, neither
-    after a change of the caller's objects nor by a text that looks like the mark of a value.
+    """A template's text is read once. No value of one rendering occurs in another: neither after
+    the caller has changed its objects, nor through a text that looks like the internal mark of a
+    value.
     """
     words = {"metadata": {"name": "\ue0000"}, "selector": {"a": "\ue0001"}, "port": 7}
     made = templates.render_object("kubernetes/service.yaml.j2", **words)

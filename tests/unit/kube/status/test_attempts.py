@@ -87,8 +87,8 @@ def test_a_restarted_operator_judges_no_end_twice() -> None:
 
 
 def pod(name: str, number: int) -> Object:
-    """Return a recorded pod of the only task; pod `number` is created whole seconds after the pod
-    before.
+    """Return a recorded pod of the only task, created at second `number` of a minute, so that a
+    higher number means a newer pod.
     """
     made = recorded(name, uid=f"pod-{number}")
     made["metadata"]["creationTimestamp"] = f"2026-11-21T20:15:{number:02}Z"

@@ -60,8 +60,8 @@ def test_causes(name: str, asked: bool, cause: Cause, code: int | None) -> None:
 
 
 def test_a_pod_holds_what_it_asks_for_from_its_node_on() -> None:
-    """The hours of a pod count its requested cores from its binding to a node on; both values stay
-    known after the pod is gone. A pod without a node has no hours.
+    """The hours of a pod count its requested cores from the time at which it is bound to a node.
+    These cores and this time stay known after the pod is gone. A pod without a node has no hours.
     """
     watching = observer(2)
     pods = [recorded("running"), recorded("unschedulable", index=1)]

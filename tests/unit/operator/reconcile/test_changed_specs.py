@@ -1,5 +1,5 @@
-"""Records that became invalid because their spec was changed, and started runs, which a stricter
-policy does not end.
+"""Records that became invalid because their spec was changed; and runs that have started, which a
+stricter policy does not end.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ that counts these bytes refuses it.
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_run_that_an_earlier_release_took_goes_on(world: World, restarted: bool) -> None:
-    """Limits that a release has lowered apply only to launches: an upgraded operator accepts a
-    running run as it is, also after a stop with a long `by`.
+    """Limits that a release has lowered apply only to launches. An upgraded operator accepts a
+    running run as it is, even after a stop whose `by` is longer than the new limit.
     """
     up(world, ps=1, reclaim_after=0.0)
     if restarted:
@@ -114,7 +114,7 @@ def test_a_wrong_checksum_fails_a_run_at_once(world: World) -> None:
 
 def test_a_program_that_is_no_snapshot_is_told(world: World) -> None:
     """If a run's program is a path without a checksum, the status warns that the program may
-    change, and says how to avoid that. Text in the record causes no warning.
+    change, and says how to avoid that. A program whose text is in the record causes no warning.
     """
     where = {"program": {"path": "digits/train.py"}}
     world.server.put(f"{RUNS}/digits-1", {"spec": where})
@@ -137,8 +137,8 @@ def test_a_program_that_is_no_snapshot_is_told(world: World) -> None:
 def test_a_program_by_hand_says_what_runs_without_its_text(
     world: World, program: dict[str, Any]
 ) -> None:
-    """Caches keep no program, but at each turn, and by each operator, a run with a hand-written
-    program is still read as a run with this program.
+    """Caches keep no program. Nevertheless, at each turn and by each operator, a run with a
+    hand-written program is read as a run with this program.
     """
     spec = {"program": program, "replicas": {"worker": {"count": 1}}}
     world.server.put(f"{RUNS}/digits-1", {"spec": spec})

@@ -19,8 +19,8 @@ def began(world: World, ago: float, name: str = "digits-1") -> None:
 
 
 def test_a_success_that_nobody_saw_is_one(world: World) -> None:
-    """A run whose Jobs Kubernetes deleted, as it does an hour after a success, has succeeded; its
-    message says that the time of its end was not observed.
+    """Kubernetes deletes Jobs an hour after their success. If no operator saw this success, the run
+    has succeeded nevertheless, and its message says that the time of its end was not observed.
     """
     up(world, ps=1)
     world.rest()

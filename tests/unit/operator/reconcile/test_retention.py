@@ -1,5 +1,5 @@
-"""The operator's deletions after the time of a run has passed; the operator deletes only the run's
-own objects.
+"""Deletion of finished runs by the operator after their retention time; the operator deletes only
+objects of the run itself.
 """
 
 from __future__ import annotations

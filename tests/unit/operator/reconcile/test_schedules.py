@@ -145,8 +145,9 @@ def test_an_operator_that_was_killed_after_the_note_is_followed_by_another(
 
 
 def test_a_run_that_is_deleted_at_once_is_not_launched_again(world: ScheduledWorld) -> None:
-    """If a user deletes a run before the status records its creation, and changes the schedule
-    meanwhile, the run is not launched again, even if the response to the creation was lost.
+    """A user deletes a run before the schedule's status records its creation, and changes the
+    schedule meanwhile. The run is not launched again, even if the response to its creation was
+    lost.
     """
     posts: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The tasks for which the operator waits, which it adds to a decision of the lifecycle."""
+"""The rule by which the operator decides whether a run still waits for a task."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Recorder:
         self.written: list[Any] = []
 
     def patch(self, _where: str, operations: list[Any]) -> dict[str, Any]:
-        """Record a status."""
+        """Record the status that is written; return the object, as the API does."""
         self.written.append(operations[-1]["value"])
         head = {**HEAD, "resourceVersion": str(len(self.written) + 1)}
         return {"metadata": head, "status": operations[-1]["value"]}

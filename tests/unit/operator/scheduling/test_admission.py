@@ -28,7 +28,7 @@ __all__ = ["there"]  # a fixture of another module
 
 def test_two_launches_never_both_take_the_last_room(there: Place) -> None:
     """If two users launch at the same time and the nodes can take only one of the runs, only one is
-    admitted. A repeated decision is the same.
+    admitted. If the operator decides again, the decisions are the same.
     """
     for user in ("alice", "bob"):
         there.run(user, "digits-1", 2, 3)
@@ -157,7 +157,7 @@ def _forbidden(path: str) -> Any:
 
 def test_a_namespace_that_is_closed_to_the_operator(there: Place) -> None:
     """In a namespace that the operator may not use, a launch waits, and its message has the command
-    for the missing label or binding. Once that exists, the launch starts.
+    for the missing label or binding. Once the label or binding exists, the launch starts.
     """
     there.run("team", "a-1", 1, 1)
     there.server.may = lambda asked: asked["namespace"] != "team"
@@ -199,8 +199,8 @@ def test_what_was_published_asks_for_no_right(there: Place) -> None:
 
 
 def test_network_policies(there: Place) -> None:
-    """Launches wait for the check of NetworkPolicies. They are refused if NetworkPolicies are not
-    enforced, unless the administrator accepts this.
+    """Launches wait until the operator has checked whether NetworkPolicies are enforced. They are
+    refused if NetworkPolicies are not enforced, unless the administrator accepts this.
     """
     there.run("alice", "a-1", 1, 1)
     there.begin()

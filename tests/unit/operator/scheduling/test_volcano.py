@@ -1,4 +1,6 @@
-"""Runs whose tasks Volcano binds together, which are Queued until then, with Volcano's message."""
+"""Runs whose tasks Volcano binds to nodes together; until then, the runs are Queued with Volcano's
+message.
+"""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
     most_bytes = MOST_BYTES
 
     def initialize(self, console: Console) -> None:
-        """Store the objects that all routes share."""
+        """Store the console, which all routes share."""
         self.console = console
 
     def set_default_headers(self) -> None:
@@ -178,8 +178,8 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
 
     @property
     def by_shell(self) -> bool:
-        """Whether the caller is the shell of the hub's owner. Always False on Kubernetes, where an
-        administrator may have made a service with this name.
+        """Whether the caller is the command `tfcluster admin` of the hub's owner. Always False on
+        Kubernetes, where an administrator may have made a service with this name.
         """
         user = self._hub_auth_user_cache
         return user.get("kind") == "service" and user["name"] == SHELL and OWNER in os.environ
@@ -195,7 +195,7 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
 
 
 class NoSuchPath(ConsoleHandler):
-    """Any other path."""
+    """A path that no other route serves."""
 
     async def prepare(self) -> None:
         """Answer 404 without authorisation."""
@@ -215,7 +215,7 @@ async def write_audit(
 
 
 class ChosenObject(Model, frozen=True):
-    """A run or schedule to change. If `uid` is set, it is changed only if it has this uid."""
+    """A run or schedule to change. If `uid` is set, the object must have this uid."""
 
     owner: str
     name: str
@@ -236,7 +236,7 @@ async def change_each(
     needs_reason: bool = True,
 ) -> None:
     """Call `change` with each object and the reason, and answer with the result for each, in the
-    order of the request. The audit log records each as the action `what`.
+    order of the request. The audit log records each change as the action `what`.
 
     Raises:
         InvalidRequest: the reason is missing or too long, or there are no or too many objects.
@@ -275,8 +275,8 @@ async def change_each(
 
 def is_known(handler: ConsoleHandler, asked: tables.Query, seen: CachedRuns) -> bool:
     """Return whether the caller has the answer to this query already. If so, answer 304; otherwise
-    set the ETag of the answer. Rows of the last reading never count as known, because the caller
-    has to request them again.
+    set the ETag of the answer. If `seen` is an outdated reading (it has a `note`), return False,
+    because the caller has to request current rows soon.
     """
     handler.set_header("Cache-Control", "no-cache")
     if seen.note:

@@ -62,11 +62,11 @@ class LeakToRemove(Model, frozen=True):
 
 
 class Clusters(ConsoleHandler):
-    """Everyone's runs, in pages."""
+    """Everyone's runs, a page for each request."""
 
     async def get(self) -> None:
-        """Answer with the matching rows and the time of the reading; 304 if the caller has them
-        already.
+        """Answer with the matching rows and the time at which they were read; 304 if the caller has
+        them already.
         """
         asked = tables.RUNS.query(query_words(self))
         cache = self.console.run_cache
@@ -105,7 +105,7 @@ class Logs(ConsoleHandler):
     is_audited = True
 
     async def get(self, owner: str, name: str) -> None:
-        """Answer with the lines."""
+        """Answer with the last log lines of the task."""
         task = self.get_query_argument("task")
         lines = tables.row_limit(self.get_query_argument("lines", str(LINES)))
         entries = await write_audit(self, "logs", [(owner, f"{name} {task}")])

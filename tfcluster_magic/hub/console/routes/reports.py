@@ -102,7 +102,7 @@ class HoursCsvRoute(HoursRoute):
 
 
 def _of_group(days: HoursByDay, group: str) -> HoursByDay:
-    """Return `days` after moving the hours without a group to `group`."""
+    """Return a copy of `days` in which the hours without a group belong to `group`."""
     found: HoursByDay = {}
     for day, groups in days.items():
         named = {name: clusters for name, clusters in groups.items() if name}
@@ -132,7 +132,7 @@ class StorageRoute(ConsoleHandler):
     """Everyone's folders, the fullest first."""
 
     async def get(self) -> None:
-        """Answer with the matching rows, and the data that could not be read."""
+        """Answer with the matching rows, and the users whose storage could not be read."""
         asked = STORAGE.query(query_words(self))
         console, now = self.console, time.time()
         filled, users, policy, overrides = await asyncio.gather(
@@ -166,7 +166,9 @@ class AuditRoute(ConsoleHandler):
     """The audit log, newest first."""
 
     async def get(self) -> None:
-        """Answer with a page; `next` is the `before` of the following page."""
+        """Answer with one page of the log. To get the following page, the caller passes `next` of
+        the answer as the parameter `before`.
+        """
         limit = row_limit(self.get_query_argument("limit", "100"))
         said = self.get_query_argument("before", "")
         before = int(said) if said.isascii() and said.isdigit() and len(said) < 16 else None
@@ -178,7 +180,7 @@ class AuditExport(ConsoleHandler):
     """The audit log as JSON lines."""
 
     async def get(self) -> None:
-        """Answer with every line of all files."""
+        """Answer with the lines of all files of the audit log."""
         await write_audit(self, "export audit log", [("", "")])
         self.set_header("Content-Type", "application/jsonl")
         self.set_header("Content-Disposition", 'attachment; filename="audit.jsonl"')

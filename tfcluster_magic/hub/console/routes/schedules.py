@@ -53,11 +53,11 @@ class ResumeRequest(Model, frozen=True):
 
 
 class EveryonesSchedules(ConsoleHandler):
-    """Everyone's schedules, in pages."""
+    """Everyone's schedules, a page for each request."""
 
     async def get(self) -> None:
-        """Answer with the matching rows and the time of the reading; 304 if the caller has them
-        already.
+        """Answer with the matching rows and the time at which they were read; 304 if the caller has
+        them already.
         """
         asked = tables.SCHEDULES.query(query_words(self))
         look = await self.console.run_cache.look(kept=asked.kept)

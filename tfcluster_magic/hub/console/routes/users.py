@@ -41,7 +41,7 @@ class UsersPage(ConsolePage):
 
 
 class Users(ConsoleHandler):
-    """All users, in pages."""
+    """All users, a page for each request."""
 
     async def get(self) -> None:
         """Answer with the matching rows, and the users whose clusters could not be read."""
@@ -85,7 +85,7 @@ class ImportRequest(Model, frozen=True):
 
 
 class ImportUsers(ConsoleHandler):
-    """Imports a class."""
+    """Imports the users of a class."""
 
     async def get(self) -> None:
         """Answer with the number of lines done and in total; 0 of 0 while nothing is imported."""
@@ -93,8 +93,8 @@ class ImportUsers(ConsoleHandler):
         self.reply({"done": progress.done, "total": progress.total})
 
     async def post(self) -> None:
-        """Import the class and answer with the result of each line. With `dryRun`, answer with the
-        plan for each line instead.
+        """Import the users of the class and answer with the result of each line. With `dryRun`,
+        answer with the plan for each line instead.
         """
         asked = validation.read_model(self.body(), ImportRequest)
         lines = class_import.read_class(asked.csv, asked.group)
@@ -155,8 +155,8 @@ class Links(ConsoleHandler):
     """Creates links that invite people or reset passwords."""
 
     async def post(self) -> None:
-        """Answer with a link for each name; after an error, no link is made. `leftAlone` lists the
-        people who have a password and keep it. Raises HasPassword if all of them keep it.
+        """Answer with a link for each name; in case of an error, make no link. `leftAlone` lists
+        the people who have a password and keep it. Raises HasPassword if all of them keep it.
         """
         asked = validation.read_model(self.body(), LinksRequest)
         if not 0 < len(asked.names) <= MOST_AT_ONCE:

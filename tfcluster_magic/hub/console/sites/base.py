@@ -152,7 +152,9 @@ class Site(Protocol):
         """Return every recorded run, and every schedule, of everyone."""
 
     async def still(self, seen: SiteRuns, /) -> SiteRuns:
-        """Return an earlier reading without people who are no longer users of the hub."""
+        """Return the earlier reading `seen` without the rows of people who are no longer users of
+        the hub.
+        """
 
     async def runs_of(self, owner: str, /) -> SiteRuns:
         """Return every run of a user of the hub; read no other user's runs."""
@@ -184,22 +186,22 @@ class Site(Protocol):
         """Return the last log lines of a task. Raises NotFound."""
 
     async def hours(self) -> SiteHours:
-        """Return the hours of everyone's runs, including those without a record."""
+        """Return the hours of everyone's runs, including runs whose records were deleted."""
 
     async def storage(self) -> SiteStorage:
         """Return how full everyone's folders are. Slow."""
 
     async def pack(self, owner: str, out: int, tell: Callable[[str], None]) -> None:
-        """Write a user's data to the file descriptor `out`; call `tell` with what the packing waits
-        for. Raises NotFound if there is no such user or no data, OSError if `out` cannot be
-        written.
+        """Write a user's data to the file descriptor `out`; call `tell` with each message about
+        what the packing waits for. Raises NotFound if there is no such user or no data, OSError if
+        `out` cannot be written.
         """
 
     def why_no_notebook(self, name: str) -> str:
         """Return why a user of this name would get no notebook; empty if they would get one."""
 
     async def leaks(self) -> SiteLeaks:
-        """Return all leaks."""
+        """Return everything that runs and removed users left behind."""
 
     async def remove(self, owner: str, leak: str) -> None:
         """Remove a leak if it still is one. Raises NotFound."""

@@ -3,7 +3,7 @@
 One list and one watch for each kind fill a cache (`kube/api/informer`), so that listing runs and
 schedules makes no request. Everything else asks the API server. A change names the uid of its
 object, so that it affects no other object of the same name. Requests have timeouts and threads of
-their own; while one hangs, pages show what they had.
+their own; while a request hangs, pages show the data that was read before.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _of_node(api: Api, node: str, missed: list[Missed]) -> dict[tuple[str, str],
 # -- site
 
 FIRST_SECONDS = 10.0
-"""Maximum seconds to wait for the first lists."""
+"""Maximum seconds to wait until the caches have their first lists of objects."""
 WITHIN_SECONDS = 60.0
 """Timeout of one operation on the API server, in seconds."""
 OPTIONS_FRESH = 60.0
@@ -248,7 +248,9 @@ class KubernetesSite:
 
     @property
     def synced(self) -> bool:
-        """Whether all first lists have arrived, except that of schedules, which may be missing."""
+        """Whether every cache has its first list of objects, except the cache of schedules, whose
+        kind the cluster may lack.
+        """
         return all(each.synced.is_set() for each in self.needed)
 
     @property
@@ -402,7 +404,9 @@ class KubernetesSite:
             raise BackendUnavailable(text.format(**words)) from None
 
     def _published(self, namespace: str) -> Options | None:
-        """Return the options of a namespace; the newest known ones if none can be read there."""
+        """Return the launch options that the operator published in a namespace; if they cannot be
+        read, the options that were read last from any namespace.
+        """
         where = path("configmaps", namespace)
         for found in self._api.every(where, fieldSelector=f"metadata.name={labels.OPTIONS}").items:
             with contextlib.suppress(KeyError, msgspec.MsgspecError):
@@ -460,7 +464,7 @@ class KubernetesSite:
         schedule changes meanwhile.
         """
         namespace = self._namespace(owner)
-        if not names.is_valid(name):  # the name must not lead to another API path
+        if not names.is_valid(name):  # could lead to another API path
             raise _unknown_schedule(name)
         where = path(kubernetes_schedules.RESOURCE, namespace, name)
         found = find_object(self._api, where)
@@ -487,12 +491,13 @@ class KubernetesSite:
         return kubernetes_schedules.trim_schedule(found, known, time.time())
 
     def _meant(self, namespace: str, name: str, uid: str, fresh: bool = False) -> Object:
-        """Return a run as `trim_run` does, from the cache unless `fresh`. Raises NotFound, Conflict
-        if the run does not have `uid`, or ApiError.
+        """Return the requested run, in the form of `trim_run`; if `fresh`, read it from the API
+        server, not from the cache. Raises NotFound, Conflict if the run does not have `uid`, or
+        ApiError.
         """
         found = None if fresh else self.clusters.get(namespace, name)
         if found is None:  # launched a moment ago, or deleted
-            # The name must not lead to another API path.
+            # An invalid name could lead to another API path.
             possible = re.fullmatch(labels.RUN_PATTERN, name)
             told = find_object(self._api, path("tfclusters", namespace, name)) if possible else None
             if told is None:
@@ -529,7 +534,8 @@ class KubernetesSite:
         return mine[0]
 
     def _wait(self) -> None:
-        """Wait for the first lists; without them, objects cannot be attributed to users.
+        """Wait until the caches have their first lists: without them, objects cannot be attributed
+        to users.
 
         Raises:
             BackendUnavailable: the lists take too long, or the API server refuses.

@@ -1,10 +1,10 @@
 """Packs a user's claims into an archive, by a Job in the user's namespace that sends the data.
 
-The pod meets Pod Security `restricted` and the user's quotas. It uses the quota of the user's
-notebook, which has been stopped. It mounts the claims read-only and has no API token.
+The pod meets Pod Security `restricted` and the user's quotas. The user's notebook has been stopped,
+so the pod can use the notebook's quota. It mounts the claims read-only and has no API token.
 k8s/hub/admission-console.yaml lets the console create only such Jobs. If the pod does not start,
-the error has the reason. The Job is always deleted at the end. An incomplete answer is an error;
-`archives` verifies the content. The functions block, so call them in a thread.
+the error has the reason. The Job is always deleted at the end. It is an error if the pod does not
+send all data; `archives` verifies the content. The functions block, so call them in a thread.
 """
 
 from __future__ import annotations
@@ -168,13 +168,14 @@ def is_of(pod: Object, uid: str) -> bool:
 Tell = Callable[[str], None]
 
 EVERY = 0.5
-"""Poll interval in seconds."""
+"""Seconds between two checks of the pod of an archive."""
 PATIENCE = 300.0
-"""Maximum seconds until a pod starts, or an earlier one ends."""
+"""Maximum seconds until the pod starts; also until the pod of an earlier archive has ended."""
 QUOTA_SECONDS = 30.0
-"""Maximum seconds until the ending notebook releases its quota."""
+"""Maximum seconds to wait while a quota refuses the pod: a notebook that is ending still uses it.
+"""
 ANSWERS = 30.0
-"""Maximum seconds until a running pod listens."""
+"""Maximum seconds until the program in a running pod accepts connections."""
 _CONNECT = 10.0
 _BLOCK = 1024 * 1024
 CONSOLE = "app=tfcluster-console"
@@ -183,7 +184,8 @@ CONSOLE = "app=tfcluster-console"
 def pack_claims(
     api: Api, home: str, namespace: str, pool: Pool, out: int, tell: Tell, port: int = PORT
 ) -> None:
-    """Write an archive of a user's claims to `out`; call `tell` with what the packing waits for.
+    """Write an archive of a user's claims to `out`; call `tell` with each message about what the
+    packing waits for.
 
     Raises:
         NotFound: there is nothing to pack.
@@ -248,7 +250,7 @@ def _clear(api: Api, namespace: str) -> None:
 
 
 def _up(api: Api, namespace: str, job: Object, tell: Tell) -> Object:
-    """Return the pod of a Job once it runs. Raises Conflict."""
+    """Wait until the pod of a Job runs, and return it. Raises Conflict."""
     began, told = time.monotonic(), ""
     while True:
         pod = _pod(api, namespace, job)

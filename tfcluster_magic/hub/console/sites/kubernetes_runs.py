@@ -30,7 +30,9 @@ from .base import Leak, SiteRun, run_row
 
 Object = dict[str, Any]
 OTHERS = "namespace:"
-"""Prefix of the owner of runs in a namespace that belongs to no user of this hub."""
+"""If a namespace belongs to no user of this hub, the owner of its runs is this prefix with the name
+of the namespace.
+"""
 
 
 class _Spec(TypedDict, total=False):
@@ -119,7 +121,9 @@ def trim_namespace(found: Object) -> Object:
 
 
 def user_of(namespace: Object, prefix: str) -> str:
-    """Return the user that a namespace names; empty if that user's namespace has another name."""
+    """Return the user in a namespace's annotation; empty if a namespace of this user would have
+    another name.
+    """
     head = namespace["metadata"]
     user = str((head.get("annotations") or {}).get(labels.USER, ""))
     return (

@@ -22,7 +22,9 @@ NOT_SUSPENDED: Object = {"spec": {"suspend": None, "suspension": None}}
 
 
 def trim_schedule(found: Object, known: Object | None, now: float) -> Object:
-    """Return a TFClusterSchedule as its row; `known` is the cached object, if any."""
+    """Return a TFClusterSchedule for the cache, with a table row in place of its content; `known`
+    is the schedule's previous state in the cache, if any.
+    """
     trimmed = schedule_resource.trim(found, known)
     read = schedule_resource.read(schedule_resource.whole(trimmed), now)
     problem = schedule_resource.PROBLEM

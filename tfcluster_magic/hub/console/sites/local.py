@@ -1,9 +1,9 @@
 """One machine as a site of the console: a reader process for each person with runs.
 
-Root opens nobody's folders: each reader runs under its person's account. A reader starts on demand
-and ends a minute after the last request. If a home directory hangs, only the rows of its owner stay
-outdated, and the answer says so. A reader's rows are validated, and the reader's person becomes
-their owner, whatever the rows say.
+Root never opens a person's folders: each reader runs under its person's account. A reader starts on
+demand and ends a minute after the last request. If a home directory hangs, only the rows of its
+owner stay outdated, and the answer says so. A reader's rows are validated, and the reader's person
+becomes their owner, whatever the rows say.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class ReaderClient:
         self._listing: asyncio.Task[None] | None = None
 
     def list(self) -> asyncio.Task[None]:
-        """Start to read the runs and schedules, or return the reading in progress."""
+        """Return the task that reads the runs and schedules: the one in progress, or a new one."""
         if self._listing is None or self._listing.done():
             self._listing = asyncio.ensure_future(self._list())
         return self._listing

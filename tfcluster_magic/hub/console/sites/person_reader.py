@@ -297,7 +297,8 @@ def _is_free(path: Path) -> bool:
 def answer_requests(asked: BinaryIO, out: BinaryIO) -> None:
     """Answer requests until the console ends."""
     paths.state_dir()
-    # Start no clock: it would need the person's limits, which are not in this environment.
+    # Start no clock process for schedules: it would need the person's limits, which are not in
+    # this environment.
     os.environ[NO_CLOCK] = "1"
     reader, decoder = RunsReader(), msgspec.json.Decoder(ReaderRequest)
     for line in asked:

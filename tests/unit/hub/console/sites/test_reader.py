@@ -76,8 +76,8 @@ def owners(seen: SiteRuns) -> list[str]:
 
 
 def test_a_page_has_the_rows_of_the_last_look_at_once(clock: Clock) -> None:
-    """A page with `kept` shows the last rows, with their age, until the new rows arrive; other
-    callers wait.
+    """A page, which reads with `kept`, gets the last rows at once, with their age, until the new
+    rows arrive; callers without `kept` wait for the new rows.
     """
 
     async def look(slow: Slow, found: RunCache) -> None:
