@@ -17,7 +17,7 @@ pytestmark = pytest.mark.cluster
 
 AFTER = {
     "ps-0": "its variables are gone",
-    "worker-1": "the client goes on, or opens a new session",
+    "worker-1": "the client in the notebook goes on, or has to open a new session",
 }
 
 

@@ -204,7 +204,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "options": (
         "tfcluster_magic.cli.runs",
-        mark("the launch options, and what fits now"),
+        mark("show the launch options, and what fits now"),
     ),
     "hours": (
         "tfcluster_magic.cli.runs",

@@ -518,7 +518,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "RestoreVariables": mark(
             "its variables are gone: initialise or restore them in the notebook"
         ),
-        "ClientGoesOn": mark("the client goes on, or opens a new session"),
+        "ClientGoesOn": mark("the client in the notebook goes on, or has to open a new session"),
         "OthersGoOn": mark("the others go on meanwhile"),
         "NothingSaved": mark(
             "no checkpoint was found, so training starts from the beginning unless the program "

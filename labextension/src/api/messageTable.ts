@@ -181,7 +181,7 @@ export const TEXTS: Readonly<
   RestartTogether: "All workers restart together",
   RestartAlone: "It is restarted",
   RestoreVariables: "its variables are gone: initialise or restore them in the notebook",
-  ClientGoesOn: "the client goes on, or opens a new session",
+  ClientGoesOn: "the client in the notebook goes on, or has to open a new session",
   OthersGoOn: "the others go on meanwhile",
   NothingSaved: "no checkpoint was found, so training starts from the beginning unless the program saved its state elsewhere",
   ResumesFrom: "training resumes from {place}",

@@ -67,7 +67,11 @@ def test_the_commands_of_tasks_show_the_python(python: Path) -> None:
         (None, 0o755, "there is no such file"),
         ("", 0o644, "it is not executable"),
         ("#!/bin/sh\necho 'cannot find libpython' >&2; exit 127\n", 0o755, "cannot find libpython"),
-        ("#!/bin/sh\necho tfcluster-modules: json\n", 0o755, "this Python has no TensorFlow"),
+        (
+            "#!/bin/sh\necho tfcluster-modules: json\n",
+            0o755,
+            "has no TensorFlow: install TensorFlow with",
+        ),
     ],
 )
 def test_a_python_that_cannot_run_tasks_is_refused(
