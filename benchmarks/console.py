@@ -2,8 +2,10 @@
 
 If root runs this benchmark, each user has a system account with their clusters; otherwise all
 clusters belong to the account that runs the hub. One cluster in ten is running, and its record is
-read on every refresh. A page is opened after a pause without visitors. `cold` waits until no reader
-process is left, and measures the time to cached rows and the time to fresh rows.
+read on every refresh. Before a page is opened, the benchmark waits, so that the rows in the
+console's cache are old. The row `console_cold` is measured after a longer pause, when no process
+that reads users' folders is left. Its value is the time until the stored rows are visible; its note
+has the time until fresh rows have replaced them.
 """
 
 from __future__ import annotations
@@ -156,13 +158,13 @@ def _typed(context: BrowserContext, at: str, quick: bool) -> tuple[list[float], 
         page.wait_for_timeout(3000 if quick else 10_000)
         api = [one for one in asked if "/services/admin/api/" in one]
         table = [one for one in api if one.endswith(("api/clusters", "api/users"))]
-        ratio = len(api) / max(1, len(table))  # requests before a letter is typed
+        ratio = len(api) / max(1, len(table))  # only requests made before the first letter is typed
         found = []
         page.locator("#filter").focus()
         for letter in LETTERS:
             page.keyboard.type(letter)
             found.append(_read(page, "__filtered"))
-            page.wait_for_timeout(700)  # so that rows have another age at each letter
+            page.wait_for_timeout(700)  # the cached rows then have another age at each letter
         return found, ratio
     finally:
         page.close()

@@ -10,7 +10,7 @@ of Keras, because it uses none.
 import argparse
 import os
 
-# Without this, TensorFlow logs many errors when the cluster that it is connected to ends.
+# When a cluster ends, TensorFlow would log many errors in every connected program; this hides them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import digits

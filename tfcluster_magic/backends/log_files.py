@@ -132,7 +132,7 @@ class TaskLog:
         """Number of bytes that are read together, and kept until their lines are yielded."""
 
     def seek_last(self, lines: int) -> None:
-        """Move to the beginning of the last `lines` lines for which `counts` is true."""
+        """Make the next `read` begin with the last `lines` lines for which `counts` is true."""
         path = self._find()
         if path is None or (fd := _open(path)) is None:
             return
@@ -256,7 +256,7 @@ def lines_backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
 # -- the last line of each task --------------------------------------------------------------------
 
 _LAST_BYTES = 16 * 1024
-"""Number of bytes at the end of a log in which its last line is searched."""
+"""Number of bytes at the end of a log in which `last_lines` looks for the last line."""
 
 
 def last_lines(

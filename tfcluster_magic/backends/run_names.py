@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 def choose_name(wanted: str, given: bool, active: Mapping[str, TFCluster]) -> str:
     """Return `wanted` if no active run has this name. Otherwise, if the name is derived (`given` is
-    false), return the next free name of `wanted-b`, `wanted-c`, ...
+    false), return the first of `wanted-b`, `wanted-c`, … that no active run has.
 
     Raises:
         NameTaken: the user chose the name (`given`), and its newest run (in `active`) has not
@@ -118,8 +118,8 @@ def still_has_tasks(cluster: TFCluster) -> Conflict:
 
 
 def is_record_expired(cluster: TFCluster, now: float) -> bool:
-    """Return whether an ended run's record is older than its retention. A run whose (damaged)
-    release time is before its launch does not expire.
+    """Return whether the record of an ended run was kept as long as the run's `keepFor` says. If
+    the release time is damaged and lies before the launch, the time of the launch counts.
     """
     released = cluster.status.released_at
     if released is None:

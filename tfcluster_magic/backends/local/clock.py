@@ -205,7 +205,9 @@ class Clock:
         return min(wakes, default=float("inf"))
 
     def _outcome(self, occurrence: Occurrence) -> RunOutcome:
-        """Return the outcome, so far, of the run of a due time."""
+        """Return the outcome of the run that was launched for a due time. The outcome may change
+        while the run is active.
+        """
         cluster, number = names.parse_ref(occurrence.run)
         folder = self._runs.folder(cluster, number or 0)
         stamp, at = _stamps(folder), time.monotonic()

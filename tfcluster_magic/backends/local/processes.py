@@ -92,8 +92,8 @@ def run_of(pid: int) -> str:
 
 
 def uids_of(tasks: Path) -> set[str]:
-    """Return the uids of the runs whose tasks write their exit status to the folder `tasks`, for a
-    run whose record is unreadable.
+    """Return the uids of the runs that have tasks which write their exit status to the folder
+    `tasks`. Used if the record of a run is unreadable, and therefore its uid is unknown.
     """
     place = _EXIT_VARIABLE + os.fsencode(tasks) + b"/"
     found: set[str] = set()

@@ -45,8 +45,9 @@ class StartQueue:
 
     @contextmanager
     def room(self, status: Status) -> Iterator[Message | None]:
-        """Yield what the run still waits for; None if it can start, with its GPUs assigned. Within
-        the context, no other run can reserve resources.
+        """Yield None if the run can start now; its GPUs are then assigned. Otherwise yield a
+        message that says what it still waits for. Within the context, no other run can reserve
+        resources.
         """
         with ExitStack() as held:
             try:

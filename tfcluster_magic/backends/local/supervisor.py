@@ -205,8 +205,8 @@ class RecordingHeader(Model, frozen=True):
 
 
 class RecordedStep(Model, frozen=True):
-    """One decision, made at `now` (epoch seconds) from the observation `seen` and the `stop`
-    requested by then.
+    """One decision and its input: the time `now` (epoch seconds), the observation `seen`, and the
+    stop request `stop`, which is None if nobody had asked for a stop.
     """
 
     now: float
@@ -276,7 +276,7 @@ REMOVED = mark("its record was removed")
 PATROL_INTERVAL = 5.0
 """Seconds after which the supervisor takes a turn even if nothing happened. A turn then finds that
 the run's folder was removed, or that a client wrote a stop request and died: no event reports this.
-Also, Linux refuses timeouts of several weeks.
+The interval also limits the supervisor's sleep, because Linux refuses timeouts of several weeks.
 """
 
 
@@ -334,7 +334,7 @@ class Supervisor:
         text = msgspec.json.encode({**described, "addresses": addresses})
         state_files.write(folder.task_file, text)
         self._integrity.remember(folder.task_file, text)
-        with contextlib.suppress(FileNotFoundError):  # there are no GPUs
+        with contextlib.suppress(FileNotFoundError):  # a run without GPUs has no such file
             self._integrity.remember(folder.gpus_file, state_files.read_bytes(folder.gpus_file))
         self._status = replace(self._status, addresses=addresses)
 
@@ -353,7 +353,8 @@ class Supervisor:
             self._sleep(decision.wake_at)
 
     def _turn(self) -> Decision:
-        """Decide and act; repeat at once if a task was started."""
+        """Take one turn: decide what to do, and do it. Repeat this at once if a task was started.
+        """
         while True:
             decision = self._wait() if self._queue is not None else self._decide(self._observe())
             self._task_group.end(decision.stop)

@@ -1,4 +1,5 @@
-"""Events that end a supervisor's sleep, and its steady clock.
+"""The events that end a supervisor's sleep, and the steady clock by which a supervisor measures
+time.
 
 Events are an ended child, SIGTERM, a task's report and a line in the pipe `control`. No event is
 missed while the supervisor is busy. This module owns the pipes, the FIFO and the signal handlers.
