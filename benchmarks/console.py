@@ -43,7 +43,9 @@ FIRST, FILTER = 1000.0, 200.0
 """Goals in milliseconds: until the first rows are visible, and from a keystroke to matching rows.
 """
 OLD, UNUSED = 4.0, 65.0
-"""Seconds after which the cached rows are refreshed, and after which the cache is empty."""
+"""Seconds without visitors after which the console reads the stored rows again for the next
+visitor, and after which it has ended all processes that read users' folders.
+"""
 LETTERS = "student12"
 POLICY = "default: {quota: {cpu: 2}}\ngroups: {ml101: {quota: {cpu: 4}}}\n"
 SLEEP = "import time\ntime.sleep(3600)\n"

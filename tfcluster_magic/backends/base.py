@@ -138,7 +138,9 @@ class KubectlPlace:
 
 
 class ClockService(NamedTuple):
-    """The service that starts the clock of schedules on this machine."""
+    """The service that starts, on this machine, the clock process that launches the runs of
+    schedules.
+    """
 
     file: Path
     """The service's unit file."""

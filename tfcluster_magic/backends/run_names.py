@@ -108,7 +108,7 @@ def tasks_of(cluster: TFCluster, wanted: Sequence[str]) -> list[str]:
 
 
 def still_has_tasks(cluster: TFCluster) -> Conflict:
-    """Return the error for deleting a run that still has tasks."""
+    """Return the error that is raised if the user deletes a run that still has tasks."""
     left = [t for t, c in cluster.status.counts.items() if c.running or c.starting]
     return Conflict(
         _("{name} still has tasks ({left}): end it first with `tfcluster stop {name}`").format(

@@ -41,7 +41,7 @@ class Interrupted(Exception):
 
 
 class Terminal:
-    """A shell: results go to stdout, notes to stderr.
+    """The terminal of a command in a shell: results go to stdout, notes to stderr.
 
     Attributes:
         program: the command that the user typed, for messages.

@@ -162,7 +162,9 @@ class PodLog:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether a pod was deleted before its log was read to the end, and no copy exists."""
+        """Whether a pod was deleted before its log was read to the end, and there is no copy of the
+        log.
+        """
         return self._copy is None and any(
             not pod.read and (pod.gone or not pod.here) for pod in self._pods.values()
         )
@@ -177,7 +179,7 @@ class PodLog:
 
     @property
     def is_copied(self) -> bool:
-        """Whether the lines come from the copy, because the pod is deleted."""
+        """Whether the lines come from the copy of the log in /log, because the pod is deleted."""
         return self._copy is not None
 
     @property
@@ -231,8 +233,8 @@ class PodLog:
             asked *= 4
 
     def read(self, most: int | None = None, last: bool = False) -> Iterator[LogLine]:
-        """Yield every new line; stop after `most` bytes and set `behind`. With `last`, also yield a
-        line of the copy that has no end yet.
+        """Yield every new line; stop after `most` bytes and set `behind`. With `last`, also yield
+        the last line of the copy in /log if its newline is missing.
         """
         if self._copy is not None:
             yield from self._rest

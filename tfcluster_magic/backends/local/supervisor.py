@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 
 class FolderIntegrity:
-    """Checks and repairs of one run's folder; `lock_fd` holds the run's lock."""
+    """The guard of one run's folder: it detects that the folder is lost, and repairs damaged files.
+    `lock_fd` is the descriptor that holds the run's lock.
+    """
 
     def __init__(self, folder: RunFolder, uid: str, lock_fd: int) -> None:
         """Open the folder. Raises OSError, Unreadable."""
@@ -197,7 +199,7 @@ def _ended_counts(status: Status) -> list[tuple[int, int, int]]:
 
 
 class RecordingHeader(Model, frozen=True):
-    """The initial state of a recording."""
+    """The first line of a recording, with the state of the run before the first decision."""
 
     name: str
     spec: Spec
@@ -353,8 +355,7 @@ class Supervisor:
             self._sleep(decision.wake_at)
 
     def _turn(self) -> Decision:
-        """Take one turn: decide what to do, and do it. Repeat this at once if a task was started.
-        """
+        """Take one turn: decide what to do, and do it; repeat at once if a task was started."""
         while True:
             decision = self._wait() if self._queue is not None else self._decide(self._observe())
             self._task_group.end(decision.stop)

@@ -326,8 +326,8 @@ def show_page(
     row: Callable[[dict[str, Any]], Sequence[str]],
     none: str,
 ) -> None:
-    """Print one page of a console table and the number of other rows; print `none` if the table is
-    empty.
+    """Print one page of a table of the console, and the number of rows that are on other pages;
+    print the text `none` if the page has no rows.
     """
     if form != "table":
         terminal.emit(document(told, form))
