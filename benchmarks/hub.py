@@ -58,7 +58,9 @@ class Times:
 
 
 def sign_ins(quick: bool) -> list[Row]:
-    """Measure 100 of 500 users signing in within a minute, and then 40 notebook starts."""
+    """Measure the hub while 100 of its 500 users sign in within a minute, and then while 40
+    notebooks start.
+    """
     known, count, spawns = (60, 20, 2) if quick else (KNOWN, SIGN_INS, SPAWNS)
     plain, beside = asyncio.run(_measured(False, known, count, 0))
     ours, memory = asyncio.run(_measured(True, known, count, spawns))

@@ -21,7 +21,9 @@ COMMAND = str(Path(sys.executable).with_name("tfcluster"))
 
 
 class Workbench:
-    """A state folder, a home folder, and a manager that uses them."""
+    """The folders of one benchmark (a state folder and a home folder), and a manager that uses
+    them.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

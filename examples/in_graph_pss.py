@@ -4,7 +4,7 @@
 
 Variables live on the parameter servers. The client schedules steps, and whichever worker is free
 runs the next one. If a worker is lost, only its step runs again. The program works with any version
-of Keras, because it uses none.
+of Keras, because it does not use Keras.
 """
 
 import argparse

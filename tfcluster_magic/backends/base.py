@@ -128,8 +128,8 @@ class SeenTask:
 class KubectlPlace:
     """A namespace in which kubectl creates a run's objects, without the operator.
 
-    `policy` is the operator's policy for the namespace. `missing` are sentences that say what keeps
-    a run's objects from working in the namespace.
+    `policy` is the operator's policy for the namespace. Each sentence in `missing` says what would
+    keep a run's objects in this namespace from working.
     """
 
     namespace: str
@@ -385,7 +385,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def bounded(self) -> HoursAccount | None:
-        """Return what `hours` returns if the user has a budget; None if there is no budget."""
+        """If the user has a budget, return the same account as `hours`; otherwise return None."""
 
     @abc.abstractmethod
     def create(self, request: LaunchRequest) -> TFCluster:

@@ -96,8 +96,8 @@ class RecordedTimes:
         return bool(self._records)
 
     def _is_same(self, file: BinaryIO) -> bool:
-        """Return whether the last record that was read is still at its place. It may not be,
-        because a task removes records from a large file.
+        """Return whether the last record that was read is still at its place. The record may have
+        moved, because a task removes old records from a large file.
         """
         if self._last is None:
             return self._place == 0
@@ -235,7 +235,7 @@ def lines_backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
     """Yield the lines before the offset `at`, newest first, each with its offset. The file's first
     line, which no newline precedes, is not yielded.
 
-    A line without an end (a progress bar, binary) comes in parts, as in `TaskLog.read`.
+    A long line without an end (a progress bar, binary data) comes in parts, as in `TaskLog.read`.
     """
     begun = b""
     while at > 0:

@@ -22,7 +22,7 @@ from ..spec import TFCluster, names
 
 MOST_RUNS = 999_999_999
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
-"""The numbers that `names.parse_ref` accepts: `01` is not a run."""
+"""Pattern of the run numbers that `names.parse_ref` accepts; `01` is not a run number."""
 
 
 def choose_name(wanted: str, given: bool, active: Mapping[str, TFCluster]) -> str:

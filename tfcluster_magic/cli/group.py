@@ -44,8 +44,8 @@ _CLICK_MESSAGES = (
 
 
 def translated_click_message(text: str) -> str:
-    """Translate a message of click. Each known message is matched as a pattern, which finds the
-    values in `text`.
+    """Translate a message of click. Each known message is a pattern; it finds the values in `text`,
+    which are then put into the translation.
     """
     if current_language() == ENGLISH:
         return text

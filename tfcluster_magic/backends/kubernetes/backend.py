@@ -75,8 +75,8 @@ def read_record(found: Object) -> TFCluster | None:
 
 # -- launching -------------------------------------------------------------------------------------
 # A launch is one POST, whose answer may be lost. An annotation identifies the launch, so that a run
-# whose POST had no answer is recognized and not created twice. If a field is missing in the
-# cluster's CRD, the API server refuses the launch instead of dropping the field.
+# whose POST had no answer is recognized and not created twice. If the cluster's CRD lacks a field
+# of the run, the API server refuses the launch instead of dropping the field.
 # Ref: https://kubernetes.io/docs/reference/using-api/api-concepts/#field-validation
 
 LAUNCH_ANNOTATION = f"{labels.GROUP}/launch"

@@ -132,8 +132,8 @@ def exceeded_record_limit(error: ApiError) -> int | None:
 
 
 def too_many_records(known: Sequence[TFCluster], limit: int) -> PreflightRefused:
-    """Return the error for a namespace that has the maximum number of records. It names the runs
-    whose records count.
+    """Return the error for a namespace that has the maximum number of records. The error names the
+    runs whose records count towards this maximum.
     """
     active = [each.metadata.name for each in known if each.status.released_at is None]
     ended = [each for each in known if each.status.released_at is not None]
@@ -238,7 +238,7 @@ class OperatorStatus:
         else:
             if not silent:
                 self._away = None
-            elif self._away is None:  # keep the first time, because later ones may differ by 1 s
+            elif self._away is None:  # keep the first result: later ones may differ by 1 s
                 self._away = time.time() - silent, self._place
         self._not_before = time.monotonic() + rest
 

@@ -43,7 +43,7 @@ class LogCursor:
     """
 
     def move(self, line: StampedLine) -> None:
-        """Move to `line`, which follows the marked line."""
+        """Move the mark to `line`, the line after the marked line."""
         stamp, text = line
         self.same = self.same + 1 if stamp == self.stamp else 1
         self.stamp, self.length = stamp, len(text)
@@ -86,7 +86,7 @@ def position_after(lines: Sequence[str], given: Sequence[str]) -> int | None:
 # -- the log ---------------------------------------------------------------------------------------
 
 _SILENCE = 10.0
-"""Seconds without a byte after which a request for a log fails."""
+"""A request for a log fails if no byte arrives for this many seconds."""
 _RECENT = 2000
 """Maximum lines of an ordinary request (`tailLines`), which asks for new lines. With `sinceTime`
 alone, a kubelet would read the whole file.

@@ -351,7 +351,7 @@ def _launch(
     for _name in range(_MOST_NAMES):
         if not run:
             run = names.run_name(cluster, backend.next_number(cluster))
-            note(lambda status: launched(status, occurrence, run, now(), created=False))  # noqa: B023 - called by `note`
+            note(lambda status: launched(status, occurrence, run, now(), created=False))  # noqa: B023 - `note` calls it at once
         try:
             occurrence = replace(occurrence, advice=_create(backend, schedule, occurrence, run))
         except NameTaken:  # another launch took the name first

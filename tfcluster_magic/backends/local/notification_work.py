@@ -92,7 +92,7 @@ class NotificationWatch:
         return self._due(attempts.pending(kept), wakes) if self._rules else ([], None)
 
     def begins(self, rule: str) -> None:
-        """Record that a child for this rule starts now."""
+        """Record that a process which sends the messages of this rule starts now."""
         self._began[rule] = time.monotonic()
 
     def _due(self, found: Sequence[Delivery], wakes: list[float]) -> tuple[list[str], float]:

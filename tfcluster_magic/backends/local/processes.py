@@ -18,7 +18,7 @@ UID_VARIABLE = "TFCLUSTER_RUN_UID"
 TASK_VARIABLE = "TFCLUSTER_TASK"
 _EXIT_VARIABLE = b"TFCLUSTER_TERMINATION_LOG="
 SUPERVISOR = os.path.join("backends", "local", "__main__.py").encode()
-"""The end of the path of the file that a supervisor runs."""
+"""The end of the path of the file that every supervisor runs; supervisors are recognized by it."""
 
 
 @dataclass(frozen=True)

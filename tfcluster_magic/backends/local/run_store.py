@@ -440,7 +440,7 @@ class Store:
         return _run_folder(self.runs_dir, cluster, run)
 
     def numbers(self, cluster: str) -> list[int]:
-        """Return the run numbers of a cluster that have a folder, newest first."""
+        """Return the numbers of those runs of a cluster that have a folder, newest first."""
         return sorted(run_names.run_numbers(self.runs_dir / cluster), reverse=True)
 
     def folders(self) -> Iterator[RunFolder]:
@@ -510,8 +510,8 @@ class Store:
     def remove(self, folder: RunFolder, *, results: bool = False) -> None:
         """Remove a run's folder in such a way that no reader ever sees only a part of it.
 
-        The run's hours and number are kept. Unless `results` is set, the files that its program
-        wrote into the program's own folder are kept, too.
+        The run's hours and number are kept in the ledger of hours. Unless `results` is set, the
+        files that its program wrote into the program's own folder are kept, too.
         """
         cluster = folder.load()
         output = cluster.status.paths.get("output") if cluster is not None else None

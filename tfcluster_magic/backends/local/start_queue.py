@@ -32,7 +32,9 @@ class StartQueue:
         self._store = Store(folder.path.parents[2])
 
     def awaited(self, after: Iterable[Dependency]) -> dict[str, SeenRun]:
-        """Return the runs named in `after` that exist, by the names in `after`."""
+        """Return the existing runs among those that `after` names; the keys are the names in
+        `after`.
+        """
         found = {}
         for each in after:
             name, number = names.parse_ref(each.run)

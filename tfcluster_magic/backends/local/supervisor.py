@@ -98,7 +98,7 @@ class FolderIntegrity:
         except OSError:
             return
         fresh = self._folder.lock()
-        if fresh is not None:  # otherwise a reader holds the lock for a moment
+        if fresh is not None:  # otherwise a process that reads the run holds it
             lost_supervisor.write_boot_id(fresh)
             os.close(self._lock_fd)
             self._lock_fd = fresh

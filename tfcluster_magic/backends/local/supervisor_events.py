@@ -52,7 +52,7 @@ _MOST_READ = 1 << 20
 
 
 class TaskReport(msgspec.Struct):
-    """One line of the report pipe, from a task's `task.py`."""
+    """One report of a task: a line that the task's `task.py` wrote into the report pipe."""
 
     task: str
     attempt: int

@@ -491,7 +491,7 @@ class TaskGroup:
         for task in self._alive():
             if task.pid is not None and task.kill_at is not None and now >= task.kill_at:
                 task.killed = True
-                # kill again then, for processes that started in the meantime
+                # kill again after a second, because more processes may have started in the meantime
                 task.kill_at = now + 1.0
                 members = processes.tree(task.pid)
                 processes.kill({*members, *processes.of_run(self._uid, task.name)})
