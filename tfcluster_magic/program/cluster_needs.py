@@ -22,7 +22,7 @@ from .tree import Tree
 
 @dataclass(frozen=True)
 class Evidence:
-    """A line that shows that a program needs tasks of a type.
+    """A line of a program that shows that the program needs tasks of one type, such as `ps`.
 
     `code` is the code of the message about the line (`UsesName`, ...), `name` the name in the line,
     and `certain` whether the program cannot train without such a task.
@@ -280,14 +280,16 @@ class _Uses:
 
     @staticmethod
     def _keep(found: dict[str, Evidence], name: str, evidence: Evidence) -> None:
-        """Keep the evidence of the file that was read first; of this file, the first line."""
+        """Record the evidence for a name. If a name has several lines, the file that was read first
+        wins, and in this file the first line.
+        """
         known = found.get(name)
         if known is None or (known.path == evidence.path and evidence.line < known.line):
             found[name] = evidence
 
 
 def _type_names(node: ast.AST) -> set[str]:
-    """Return the task types that an expression has as constants."""
+    """Return the task types in an expression: a constant, or a tuple, list or set of constants."""
     elements = node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]
     return {
         str(each.value)

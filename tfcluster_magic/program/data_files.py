@@ -91,8 +91,8 @@ def files_beside(
         tree: all files that are already copied.
         limit_bytes: maximum bytes that the copied files and their names take in a record.
         source: the program as the user named it.
-        unnamed_bytes: maximum bytes of all copied files up to which files that the program does
-            not name are copied; `limit_bytes` if None.
+        unnamed_bytes: a file that the program does not name is copied only if all copied files
+            together then have at most this many bytes. None: `limit_bytes`.
     """
     named = _mentions(root, code)
     sizes, left_out = _sizes_of_named(root, named, source)
@@ -146,7 +146,9 @@ def _is_shared(root: Path) -> bool:
 
 
 def _sizes_of_others(root: Path) -> dict[str, int]:
-    """Return the sizes of the files directly in `root` that may be copied without being named."""
+    """Return the files directly in `root` that may be copied although the program does not name
+    them: their sizes in bytes, by name.
+    """
     found: dict[str, int] = {}
     try:
         with os.scandir(root) as entries:
@@ -199,8 +201,8 @@ def _texts(path: str, file: File) -> Iterator[tuple[str, int]]:
 
 
 def _path_in(root: Path, text: str) -> str | None:
-    """Return the path in `root` that a text names: an existing file or folder, else the existing
-    folder with which the text begins; None if there is neither.
+    """Return the path in `root` that a text names, if it exists. Else return the first folder of
+    the path if this folder exists, and None if it does not.
     """
     if not 0 < len(text) < 256 or text.startswith(("/", "~")) or "://" in text or "\n" in text:
         return None

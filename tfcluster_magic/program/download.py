@@ -376,8 +376,8 @@ def _zip_entries(content: bytes, source: object) -> Iterator[ArchiveEntry]:
 
 def _tar_entries(content: bytes, source: object, limit_bytes: int) -> Iterator[ArchiveEntry]:
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as plain:
-        # The stream has headers and padding in addition to the files. It is limited, because a
-        # header may claim any size.
+        # The limit is above `limit_bytes`, because a tar stream has headers and padding in addition
+        # to the files. A limit is needed, because a header may claim any size for its file.
         bounded = _BoundedStream(plain, limit_bytes + 4096 * MAX_FILES)
         with tarfile.open(fileobj=bounded, mode="r|") as archive:
             for info in archive:

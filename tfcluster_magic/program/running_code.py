@@ -73,7 +73,9 @@ class RunningCode:
         return id(definition) in self._reached
 
     def definitions(self) -> Iterator[tuple[str, Definition]]:
-        """Yield the functions and classes of all files that are imported or started, run or not."""
+        """Yield the functions and classes of all files that are imported or started, whether they
+        run or not.
+        """
         for module in self._modules.values():
             for definition in module.definitions.values():
                 yield module.path, definition
@@ -215,8 +217,8 @@ def _roots(root: str) -> Sequence[str]:
 
 
 def _learn_names(module: _Module) -> None:
-    """Record the names that a file gives to functions, classes and imports, and those that it gives
-    by an assignment of another name, such as `flags = tf.app.flags`.
+    """Record the names that a file gives to functions, classes and imports, and those that it
+    assigns to an existing name, such as `flags = tf.app.flags`.
     """
     top_level = list(_top_level(module.tree.body))
     for statement in top_level:

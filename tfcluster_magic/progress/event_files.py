@@ -1,9 +1,9 @@
 """TensorFlow's event files: the record format, and the training progress in a file's scalars.
 
 The reader returns a record only if both of its checksums are right. It waits for the rest of an
-unfinished last record, and continues at the next whole record after damaged bytes. It keeps the
-offset in one file and a bounded history of steps, epochs and losses. It does not import TensorFlow,
-raises no error for the content of a file, and keeps no file open.
+unfinished last record, and continues at the next whole record after damaged bytes. For each file,
+it remembers the offset up to which it has read, and a bounded history of steps, epochs and losses.
+It does not import TensorFlow, raises no error for the content of a file, and keeps no file open.
 
 Ref: TFRecord framing and `Event`, `Summary`, `TensorProto` in TensorFlow's
 core/lib/io/record_writer.h, core/util/event.proto, core/framework/{summary,tensor}.proto.

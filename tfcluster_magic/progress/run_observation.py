@@ -84,8 +84,8 @@ class RunReader:
     """All sources of one run's progress.
 
     The program's reports by `tfcluster.progress` take precedence over its event files, and these
-    over its printed lines. If the event files count, but show no total number of steps, the total
-    is taken from the lines.
+    over its printed lines. If the progress is taken from the event files, but they have no total
+    number of steps, the total is taken from the printed lines.
     """
 
     def __init__(self, cluster: TFCluster, output: str, logs: str | None) -> None:
@@ -130,12 +130,13 @@ class RunReader:
 
 
 class Observer:
-    """Finds the progress and the silent tasks of runs. Use one observer for each manager, so that
-    each file is read only once.
+    """An observer that finds the progress and the silent tasks of runs. Use one observer for each
+    manager, so that each file is read only once.
 
     Args:
-        unseen: returns why a folder of runs' output cannot be read here (`Backend.unseen`): then
-            files at the same path on this machine do not belong to the run.
+        unseen: a function that returns why this machine cannot read a run's output folder; None if
+            it can (`Backend.unseen`). If it cannot, files at the same path on this machine do not
+            belong to the run.
     """
 
     def __init__(self, unseen: Callable[[str], str | None] = _all_readable) -> None:

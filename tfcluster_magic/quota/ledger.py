@@ -228,7 +228,9 @@ ORDERS: tuple[Order, ...] = get_args(Order)
 
 
 class HoursRow(Model, frozen=True, omit_defaults=False):
-    """Hours of a window; `used`, `measured` and the difference are None if not measured."""
+    """The hours of one row of a usage table (see `hours_rows`). `unused` is `measured` less `used`;
+    all three are None if usage was not measured.
+    """
 
     key: str
     cpu: float
@@ -354,7 +356,9 @@ def add_runs(days: HoursByDay, runs: Iterable[AccountedRun], now: float) -> Hour
 
 
 def daily_sums(days: HoursByDay) -> DailyHours:
-    """Return the CPU- and GPU-hours by day, as budgets count them."""
+    """Return the CPU- and GPU-hours of each day, summed over groups and clusters, because a budget
+    counts only the sums.
+    """
     found = {}
     for day, groups in days.items():
         every = [held for clusters in groups.values() for held in clusters.values()]

@@ -1,4 +1,5 @@
-"""The verbs of notifications, `manager.notifications`. Each is a method here and a command.
+"""Actions on notification rules, such as add and test: `manager.notifications`. Each action is a
+method here and a command.
 
 manager.notifications.add("team", on=["failed"], webhook="https://hooks.slack.com/services/…")
 manager.notifications.test("team")
@@ -36,10 +37,10 @@ from ..spec.quantities import DURATION_RULE, parse_duration
 
 
 class NotificationVerbs:
-    """The verbs of notifications of one backend.
+    """The actions on the notification rules of one backend.
 
     Args:
-        backend: where the runs are.
+        backend: stores the rules and has the runs about which messages are sent.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -134,7 +135,7 @@ class NotificationVerbs:
         return [rule.public for rule in self._backend.notifications().rules()]
 
     def remove(self, name: str) -> None:
-        """Remove a rule; its pending messages are given up. Raises NotFound."""
+        """Remove a rule. Its messages that wait for delivery are not sent. Raises NotFound."""
         self._backend.notifications().remove(name)
 
     def test(self, name: str) -> PublicRule:

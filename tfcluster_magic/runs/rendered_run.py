@@ -52,8 +52,8 @@ class TaskPlace:
 def task_place(
     cluster: TFCluster, interpreter: str, data_dir: str, log_dir: str, cpus: int
 ) -> TaskPlace:
-    """Return the place of the tasks of `cluster`. For a plan, which copies no program, the
-    program's folder is a placeholder.
+    """Return the folders and programs that the tasks of `cluster` use on this machine. For a plan,
+    which copies no program, the program's folder is a placeholder.
     """
     paths = cluster.status.paths
     logs = paths.get("logs")

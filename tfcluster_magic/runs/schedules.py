@@ -437,8 +437,8 @@ class ScheduleVerbs:
     def _launch_of(
         self, cluster: str, words: LaunchWords, track: bool
     ) -> Iterator[ScheduledLaunch]:
-        """Yield the launch with these arguments. Its snapshot is deleted if the `with` block
-        fails.
+        """Yield the launch that a schedule stores for these arguments. Its snapshot is deleted if
+        the `with` block fails.
         """
         backend = self._backend
         asked = {key: value for key, value in asdict(words).items() if key != "options"}
@@ -536,7 +536,7 @@ def _judge_rules(given: Mapping[str, Any]) -> tuple[ScheduleRules | None, list[P
     for cron, zone in ((given.get("cron", "@daily"), "UTC"), ("@daily", given["time_zone"])):
         try:
             CronTimes(str(cron), str(zone))
-        except InvalidRequest as error:  # noqa: PERF203 - the next pair is checked, too
+        except InvalidRequest as error:  # noqa: PERF203 - a wrong time zone is added, too
             problems += error.problems
     if problems:
         return None, problems

@@ -121,8 +121,8 @@ class RunWatcher:
             self._drop(self._ended, name, uid)
 
     def undeleted(self, cluster: TFCluster, why: str) -> None:
-        """Record why a run could not be deleted, for display; empty while the deletion is being
-        tried.
+        """Record why a run could not be deleted, so that views can show it. `why` is empty while
+        the deletion is being tried.
         """
         name, uid = cluster.metadata.name, cluster.metadata.uid
         with self._lock:

@@ -67,7 +67,7 @@ class LineTimes:
         log was truncated to `offset`.
         """
         if self._unknown is None:
-            # The clock may be set back.
+            # If the clock was set back, the difference is negative.
             if offset >= self._end and 0 <= stamp - self._stamp < TIMES_STEP:
                 return
         elif time.monotonic() < self._next_try:

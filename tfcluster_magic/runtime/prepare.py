@@ -151,7 +151,7 @@ def make_folder(folder: str, owner: str, patience: float, say: Callable[[str], N
 
 
 OWN_PREFIX = ".tfcluster-"
-"""Prefix of our own folders in an output folder."""
+"""Prefix of the folders that TFCluster itself creates in an output folder."""
 OWNER_MARK = OWN_PREFIX + "run-"
 
 
