@@ -110,7 +110,7 @@ class _Uses:
     @property
     def replaces_tf_config(self) -> tuple[str, int] | None:
         """The file and line that set TF_CONFIG before reading it, so that the program replaces the
-        addresses of the launch. None if there is none, or if the program gets the addresses by
+        addresses of the launch. None if no line does this, or if the program gets the addresses by
         flags.
         """
         if "worker_hosts" in self.flags or "ps_hosts" in self.flags:

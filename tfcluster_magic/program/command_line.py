@@ -276,8 +276,8 @@ _WRITTEN_FOLDERS = ("log_path", "log_dir", "logdir", "output_dir")
 
 
 def _judged(flag: Flag, helps: Sequence[ast.expr]) -> Flag:
-    """Return the flag, marked as left out if its help describes another folder than the one that
-    would be passed. `helps` are the expressions that contain the help text.
+    """Return the flag. It is marked as left out if its help text describes another folder than the
+    one that TFCluster would pass. `helps` are the expressions that contain the help text.
     """
     if flag.is_address or flag.key in _WRITTEN_FOLDERS:
         return flag

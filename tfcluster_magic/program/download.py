@@ -254,7 +254,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
                     target=target
                 ),
             )
-        known = 307 if code == 308 else code  # Python 3.10 does not know 308
+        known = 307 if code == 308 else code  # Python 3.10 does not know status 308
         return super().http_error_302(req, fp, known, msg, headers)  # type: ignore[arg-type]
 
     http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
@@ -354,7 +354,7 @@ def unpack_archive(archive: bytes, *, source: object, limit_bytes: int) -> dict[
             tree[path] = File(content, executable)
     except (
         tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError,
-        RuntimeError, NotImplementedError,  # zipfile: encrypted, unknown compression
+        RuntimeError, NotImplementedError,  # from zipfile: encrypted, unknown compression
     ) as error:  # fmt: skip
         raise program_refusal(
             source, _("the archive cannot be unpacked: {why}").format(why=error)

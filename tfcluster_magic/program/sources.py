@@ -275,9 +275,9 @@ def source_name(source: str, cwd: Path) -> str:
 
 
 def _with_packages(needed: ImportClosure, beside: OnDisk, files: Tree) -> tuple[Tree, list[str]]:
-    """Return `files` together with all files of the packages that the program needs, and the paths
-    below the packages that were skipped. Raise InvalidRequest if these files are more than the
-    limit of a program.
+    """Return `files` together with all files of the packages that the program needs, and a list of
+    the paths in these packages that were skipped. Raise InvalidRequest if these files are more than
+    the limit of a program.
     """
     sizes = {path: len(file.content) for path, file in files.items()}
     skipped: list[str] = []

@@ -319,7 +319,7 @@ class ClusterManager(LoggingConfigurable):
         Raises:
             InvalidRequest: the request is invalid; every problem is named.
             PreflightRefused: the launch does not fit; the message names the numbers of tasks that
-            would.
+                would.
             NameTaken: a run of this name is active.
         """
         said: dict[str, Any] = {"cell": cell, "name": name, "sha256": sha256, **options}
@@ -375,7 +375,8 @@ class ClusterManager(LoggingConfigurable):
         return request_rerun(old, runs=self.backend.list, **words)
 
     def advised_options(self, cluster: TFCluster) -> dict[str, int | float | str]:
-        """Return the launch options that advice on a run changes, as new values by key.
+        """Return the launch options that a run should have according to the advice on it: the new
+        values, by the keys of the options that change.
 
         Raises:
             Conflict: no advice on the run changes an option (the message says why), or its output
@@ -697,8 +698,8 @@ class ClusterManager(LoggingConfigurable):
             self.boards.forget(name, output)
 
     def _let_waiting_know(self, name: str) -> None:
-        """Wait, before the record of the run `name` is deleted, until the runs that wait for it
-        have seen its end.
+        """Wait until the runs that wait for the run `name` have seen its end. This is called before
+        the record of `name` is deleted.
         """
         for run in self.waiting_for([name]):
             deadline = time.monotonic() + SIGHT_TIMEOUT
@@ -759,7 +760,7 @@ class ClusterManager(LoggingConfigurable):
         return self.boards.open(self.boards.view(*refs))
 
     def render(self, cluster: TFCluster) -> str:
-        """Return as YAML the record of a run or plan, and the commands and variables of its tasks
+        """Return a run or a plan as YAML: its record, and the commands and variables of its tasks
         on this machine.
         """
         from .rendered_run import render_run, task_place

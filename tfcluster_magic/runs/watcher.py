@@ -84,7 +84,7 @@ class RunWatcher:
 
     @property
     def problem(self) -> TFClusterError | None:
-        """Why no changes are received; None while all is well."""
+        """The error because of which no changes are received; None while changes are received."""
         problem = self._problem
         if (
             problem is None

@@ -219,7 +219,8 @@ def task_exit(
 
 
 def exit_status(cause: str, child: ChildExit) -> int:
-    """Return the exit status of our own process: the child's code, or 128 + the child's signal.
+    """Return the exit status with which this process ends, PID 1 of the task: the child's code, or
+    128 + the child's signal.
 
     After a stop, the status is 128 + SIGTERM (or SIGKILL if the child was killed), even if the
     child's code is 0: with status 0, a Job would count the task as done and not start it again.
