@@ -36,7 +36,9 @@ class Evidence:
 
     @property
     def message(self) -> Message:
-        """The reason as a clause: `line 12 of train.py uses replica_device_setter`."""
+        """The reason why the program needs such tasks, as a clause: `line 12 of train.py uses
+        replica_device_setter`.
+        """
         return Message(self.code, {"line": self.line, "file": self.path, "name": self.name})
 
 
@@ -45,7 +47,7 @@ class Findings:
     """Launch settings found in a program's text.
 
     Attributes:
-        flags: the program's flags, both passed and left out.
+        flags: the program's flags, both those that are passed and those that are left out.
         wanted: for each type that the program needs besides workers, the line that shows the need.
         replaces_tf_config: file and line that overwrite TF_CONFIG, if any.
         unclear: a line that uses a strategy with parameter servers, if the program also has one

@@ -419,8 +419,8 @@ def _of_script(tree: Tree, entry: str) -> list[Flag]:
 
 
 def _commands(tree: Tree, path: str) -> Iterator[tuple[int, str]]:
-    """Yield the commands of a script with their lines, without comments; continued lines are
-    joined.
+    """Yield the commands of a script, each with its line number. Comments are left out, and
+    continued lines are joined.
     """
     joined, begins = "", 0
     for number, line in enumerate(tree[path].content.decode("utf-8", "replace").splitlines(), 1):

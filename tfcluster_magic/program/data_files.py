@@ -87,7 +87,7 @@ def files_beside(
 
     Args:
         root: the folder of the program.
-        code: the program's files, in which names of data files are searched.
+        code: the program's files, whose text is searched for names of data files.
         tree: all files that are already copied.
         limit_bytes: maximum bytes that the copied files and their names take in a record.
         source: the program as the user named it.
@@ -188,7 +188,7 @@ def _mentions(root: Path, code: Mapping[str, File]) -> dict[str, _Mention]:
 
 
 def _texts(path: str, file: File) -> Iterator[tuple[str, int]]:
-    """Yield the strings of a Python file, or the words of a script, each with its line."""
+    """Yield the strings of a Python file, or the words of a script, each with its line number."""
     module = parse_file(path, file)
     if module is not None:
         for node in ast.walk(module):
@@ -218,8 +218,8 @@ def _path_in(root: Path, text: str) -> str | None:
 def _sizes_of_named(
     root: Path, named: Mapping[str, _Mention], source: object
 ) -> tuple[dict[str, int], dict[str, _LeftOut]]:
-    """Return the sizes of the named files and of the files below named folders, and the named files
-    and folders that are left out.
+    """Return two dicts by path: the sizes in bytes of the files that the program names, alone or by
+    the name of their folder; and the named files and folders that cannot be copied.
     """
     sizes: dict[str, int] = {}
     left_out: dict[str, _LeftOut] = {}

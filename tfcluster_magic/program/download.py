@@ -261,7 +261,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 class Deadline:
-    """A deadline that shuts the sockets of a download, so that no read can outlast it."""
+    """A deadline at which the sockets of a download are shut down: no read can outlast it."""
 
     def __init__(self, seconds: float) -> None:
         self.passed = False
@@ -271,7 +271,7 @@ class Deadline:
         self._timer.start()
 
     def watch(self, sock: socket.socket) -> None:
-        """End reads of `sock` at the deadline."""
+        """End all reads from `sock` when the deadline passes."""
         self._sockets.append(sock)
         if self.passed:
             self._pass()

@@ -1,4 +1,5 @@
-"""Static inspection of a program: syntax trees, the distributed runtime, and imported files.
+"""Static inspection of a program: its syntax trees, whether it uses TensorFlow's distributed
+runtime, and the files that it imports.
 
 The program is never run or imported, and nothing outside of the given folder is read. In doubt,
 `uses_distributed_runtime` returns False: a wrong True would make a run wait for a port that never
@@ -64,7 +65,7 @@ def parse_file(path: str, file: File) -> ast.Module | None:
 
 
 def script_text(path: str, file: File) -> str | None:
-    """Return a script without its comment lines; None if the file is not a script."""
+    """Return the text of a script without its comment lines; None if the file is not a script."""
     if not path.endswith((".sh", ".py")) and not file.content.startswith(b"#!"):
         return None
     text = file.content.decode("utf-8", "replace")

@@ -167,7 +167,9 @@ class RunningCode:
                 return
 
     def _reach_name(self, module: _Module, name: str) -> None:
-        """Follow a full name to the function or class of the program that it names, if any."""
+        """If a full name is that of a function or class of the program, record that code that runs
+        names it.
+        """
         for _step in range(_MOST_ALIASES):
             first, _dot, _rest = name.partition(".")
             if first in module.definitions:
@@ -295,7 +297,7 @@ def _running_nodes(
 
 
 def _taken(node: ast.If, is_entry: bool) -> Sequence[ast.stmt] | None:
-    """Return the branch of an `if` that runs; None if either branch may run."""
+    """Return the statements of the branch that an `if` runs; None if either branch may run."""
     test = node.test
     if isinstance(test, ast.Constant):
         return node.body if test.value else node.orelse

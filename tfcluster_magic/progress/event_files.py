@@ -28,7 +28,7 @@ CHECKED_BYTES = 64 << 10
 whole.
 """
 RECORDS = 400
-"""Maximum records that one `read` decodes, the newest ones."""
+"""Maximum records that one `read` decodes; if there are more, it decodes the newest."""
 CANDIDATES = 4096
 """Maximum positions that one `read` tries when it searches for the start of a record."""
 
@@ -252,7 +252,8 @@ def _summary_value(data: bytes) -> tuple[str, float | None]:
     return tag, scalar
 
 
-# dtype -> its struct format, and the field with its values if `tensor_content` (4) is empty
+# For each dtype of a TensorProto: the struct format of a value, and the number of the field that
+# has the values if the field `tensor_content` (4) is empty.
 _DTYPES: dict[int | bytes | None, tuple[str, int]] = {1: ("<f", 5), 2: ("<d", 6)}
 
 

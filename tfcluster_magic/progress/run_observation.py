@@ -1,5 +1,5 @@
-"""Observation of a running cluster from other sources than its record: its progress, and silent
-tasks.
+"""Observation of a running cluster beyond what its record says: its training progress, and tasks
+that are silent.
 
 The observer reads the files that the tasks write (event files, logs, reports) and the totals in the
 program's arguments, and only if this machine sees those files. It raises no errors for their
@@ -25,7 +25,8 @@ from ..spec.names import task_name
 from .printed_progress import LOGS_READ, PrintedLogs, ReportedProgress
 from .run_progress import Progress, ProgressReader
 
-# The argument names that users write for totals (`-` is replaced by `_`), and the unit of each.
+# Patterns of the names that users give to the arguments for totals (after `-` is replaced by `_`),
+# and the unit of each total.
 _TOTAL_PREFIX = r"((num|nb|n|max|total|global)_?)?((train|training)_?)?"
 _TOTAL_ARGUMENTS = (
     (re.compile(_TOTAL_PREFIX + r"steps_per_epoch$"), "steps_per_epoch"),
@@ -35,7 +36,9 @@ _TOTAL_ARGUMENTS = (
 
 
 class Totals(NamedTuple):
-    """The total steps and epochs of a program; None if its arguments do not have them."""
+    """The total steps and the total epochs of a program; each is None if the program's arguments do
+    not have it.
+    """
 
     steps: int | None = None
     epochs: int | None = None
@@ -44,8 +47,8 @@ class Totals(NamedTuple):
 def totals_from_arguments(arguments: Sequence[str]) -> Totals:
     """Return the totals in arguments such as `--max_steps 800`, `--train-steps=800`, `--epochs 3`.
 
-    The last argument of a kind counts. If there is no number of steps, it is `--epochs` times
-    `--steps_per_epoch`.
+    If a total is given several times, the last one counts. Without a total number of steps, it is
+    computed as `--epochs` times `--steps_per_epoch`.
     """
     found: dict[str, int] = {}
     for argument, after in zip(arguments, [*arguments, ""][1:], strict=True):

@@ -1,8 +1,8 @@
 """Budgets of CPU- and GPU-hours within a window of days, and the remaining hours. Pure.
 
 The window is the last `days` days (UTC). It moves by whole days. So it is known on which day used
-hours leave the window and no longer count. Client and control plane compute the same answer. The
-hours are counted by `ledger`.
+hours leave the window and no longer count. A user's client and the control plane both compute the
+remaining hours with this module, so they agree. The hours are counted by `ledger`.
 """
 
 from __future__ import annotations

@@ -183,9 +183,9 @@ HoursByDay = dict[str, dict[str, dict[str, Hours]]]
 
 
 class AccountedRun(Model, frozen=True):
-    """A run as the ledger needs it. `gpus` is the number of GPUs of one task, by type. `until` is
-    when the run released all resources. `metered` is a pair for the time in which usage was
-    measured: the CPU seconds that were used, and those that were requested.
+    """The data of a run from which the ledger counts its hours. `gpus` is the number of GPUs of one
+    task, by type. `until` is when the run released all resources. `metered` is a pair for the time
+    in which usage was measured: the CPU seconds that were used, and those that were requested.
     """
 
     cluster: str
@@ -245,7 +245,7 @@ LEDGER_DECODER = msgspec.json.Decoder(Ledger)
 
 
 def accounted_run(cluster: TFCluster, group: str = "") -> AccountedRun | None:
-    """Return a run in the form that the ledger needs; None if the run never used any resources."""
+    """Return the data of a run that the ledger needs; None if the run never used any resources."""
     spec, held = cluster.spec, cluster.status.usage
     if held is None:
         return None
@@ -383,8 +383,8 @@ def hours_rows(
     order: Order = "reserved",
 ) -> list[HoursRow]:
     """Return the hours from the day `first` to the day `last`, summed by user, group, cluster or
-    day (`by`). Days are in their order. Other rows are sorted by reserved hours, or with the
-    `order` "unused" by the reserved hours that measurements show as unused, the most first.
+    day (`by`). Days are in chronological order. Other rows are sorted by reserved hours, or with
+    the `order` "unused" by the reserved hours that measurements show as unused, the most first.
 
     The key of a cluster includes its user, because two users may use the same name. If there is
     only one user, whose name is empty, the key has only the cluster.
@@ -452,7 +452,9 @@ def _bound_days(days: HoursByDay, now: float) -> HoursByDay:
 def _largest_clusters(
     groups: dict[str, dict[str, Hours]], most: int
 ) -> dict[str, dict[str, Hours]]:
-    """Return the same hours; only the `most` largest clusters keep their names."""
+    """Return the same hours. Only the `most` largest clusters keep their names; the hours of the
+    others are summed for each group under an empty name.
+    """
     named = [(held.cpu + held.gpu, g, c) for g, cs in groups.items() for c, held in cs.items() if c]
     if len(named) <= most:
         return groups

@@ -531,8 +531,8 @@ class ClusterManager(LoggingConfigurable):
         return runs[0]
 
     def follow(self, ref: str) -> Iterator[TFCluster | None]:
-        """Yield the run, then the run after each change, until no task is left. `None` is yielded
-        at least every 0.5 s.
+        """Yield the record of a run, and again after each change, until no task is left. `None` is
+        yielded at least every 0.5 s.
         """
         return self.backend.watch(self.status(ref).metadata.name)
 

@@ -37,8 +37,9 @@ TEMPLATE = "local.yaml.j2"
 class TaskPlace:
     """The folders and programs of this machine that a task uses.
 
-    `program_dir` is the folder of the snapshot, `guard` the library that keeps TensorFlow on
-    loopback, and `cpus` the number of cores that a task without a limit may use.
+    `program_dir` is the folder of the snapshot, `guard` the library that makes TensorFlow listen
+    only on the loopback address, and `cpus` the number of cores that a task without a limit may
+    use.
     """
 
     interpreter: str

@@ -49,7 +49,7 @@ from ..spec.spec import ASKER_LENGTH, STOP_LENGTH
 if TYPE_CHECKING:
     from ..launch.planning import (
         DryRun,
-    )  # only for annotations, because it imports the planning of launches
+    )  # not at run time, because this import is slow and only annotations need it
 
 MOST_SCHEDULES = 1000
 """Maximum schedules of one user."""
@@ -617,7 +617,9 @@ def _locked(name: str, pause: Pause) -> NotAllowed:
 
 
 def _moment(times: CronTimes, flag: str, said: str | datetime) -> float:
-    """Return a typed time; without an offset it is in the schedule's time zone."""
+    """Return a time that the user typed, in seconds since 1970. A time without a UTC offset is in
+    the schedule's time zone.
+    """
     try:
         at = datetime.fromisoformat(said) if isinstance(said, str) else said
         return (at if at.tzinfo else at.replace(tzinfo=times.zone)).timestamp()

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from process import EventLoop
 
-# Maximum seconds for which names may stay unresolved, or the copy of checkpoints unfinished.
+# Maximum seconds to wait for the addresses of host names, and for the end of the copy of
+# checkpoints.
 PATIENCE = 600.0
 QUIET_SECONDS = 2.0
 # Seconds after which the errors of RECOVERING count as permanent. A volume returns these errors

@@ -235,8 +235,8 @@ class EventLoop:
             signal.signal(number, lambda _number, _frame: None)
 
     def on_fd(self, fd: int, events: int, callback: Callable[[], None]) -> None:
-        """Set the callback for a descriptor. `run` calls it at the poll() events `events`, and at
-        errors and hang-ups.
+        """Set the callback for a descriptor. `run` calls it when poll() reports one of the events
+        in the mask `events`, an error or a hang-up.
         """
         self._fds[fd] = callback
         self._poll.register(fd, events)

@@ -76,7 +76,7 @@ def touching(port: int) -> list[Socket]:
 
 
 def visible() -> bool:
-    """Return whether this system has the tables of sockets."""
+    """Return whether this system has the kernel's tables of sockets (/proc/net/tcp)."""
     return os.path.exists(TABLES[0])
 
 

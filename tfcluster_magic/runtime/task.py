@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# That a port opens causes no event, so the port is polled: (until this second, at this interval).
+# No event says that a port has opened, so the port is polled. Each pair has the second until which
+# it applies and the seconds between two polls.
 READY_PACE = ((5.0, 0.02), (60.0, 0.1), (float("inf"), 1.0))
 # The supervisor or kubelet kills this process at the end of the grace period. The program is killed
 # this many seconds earlier, so that its exit can be reported.
@@ -51,7 +52,8 @@ COPY = 2.0
 # The line "quiet since …" in a pod's log is repeated after TensorFlow has repeated a note this
 # often, because the operator reads only the last twenty lines of the log.
 REPEAT_QUIET = 8
-# Maximum seconds of the search for a program's last writes.
+# Maximum seconds to wait, after the program's end, until the files that it wrote last are found,
+# and until its last usage sample is written.
 LAST_LOOK = 2.0
 # Maximum folders in a termination message, and maximum characters of each.
 MOST_TOLD, MOST_TOLD_CHARS = 4, 250

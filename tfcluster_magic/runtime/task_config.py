@@ -35,7 +35,7 @@ PRIVATE = (
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
 # Maximum bytes of a task.json.
 MOST_BYTES = 8 << 20
-# The folder of these files, or the zip in a pod.
+# The folder of the runtime's modules; in a pod, the zip that contains them.
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
