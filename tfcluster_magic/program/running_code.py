@@ -167,8 +167,8 @@ class RunningCode:
                 return
 
     def _reach_name(self, module: _Module, name: str) -> None:
-        """If a full name is that of a function or class of the program, record that code that runs
-        names it.
+        """Record that running code uses `name`, if this full name is that of a function or class of
+        the program.
         """
         for _step in range(_MOST_ALIASES):
             first, _dot, _rest = name.partition(".")

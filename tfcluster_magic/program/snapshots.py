@@ -45,8 +45,9 @@ from .tree import (
 )
 
 INLINE_BYTES = PAYLOAD_BYTES
-"""Maximum bytes of a program, with the names of its files, that is stored in the record. A smaller
-program is stored outside, too, if the environment and the arguments leave too little space.
+"""Maximum bytes of a program, with the names of its files, that is stored in the record. A larger
+program is stored in the workspace, and so is a smaller one if the environment and the arguments
+leave too little space in the record.
 """
 
 

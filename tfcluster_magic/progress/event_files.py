@@ -412,7 +412,7 @@ class TrainingScalars:
         self.written_rate: float | None = None
 
     def add(self, event: LoggedEvent) -> None:
-        """Record one event."""
+        """Add the scalars of one event."""
         if not math.isfinite(event.wall):
             return
         if event.checkpoint:

@@ -98,7 +98,7 @@ run see that it has ended.
 
 
 class Until(enum.Enum):
-    """The goal of a wait."""
+    """The state of a run for which `ClusterManager.wait` waits."""
 
     READY = "all tasks are up"
     END = "the run has ended"
@@ -495,7 +495,9 @@ class ClusterManager(LoggingConfigurable):
     # -- reading -----------------------------------------------------------------------------------
 
     def options(self) -> Options:
-        """Return what a launch can ask for, and what fits now."""
+        """Return the options that a launch may use on this backend, and the resources that are free
+        now.
+        """
         return self.backend.options()
 
     def hours(self) -> ledger.HoursAccount:

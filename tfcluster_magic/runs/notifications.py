@@ -140,7 +140,7 @@ class NotificationVerbs:
         self._backend.notifications().remove(name)
 
     def test(self, name: str) -> PublicRule:
-        """Send a message to the receiver of a rule now, once.
+        """Send one test message to the receiver of a rule now.
 
         Raises:
             NotFound: there is no such rule.

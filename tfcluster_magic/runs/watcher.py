@@ -52,7 +52,9 @@ class WatchedRun:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The sentences to show with the record."""
+        """The sentences that views show with the record: about an outage, a failed deletion and
+        silent tasks.
+        """
         return tuple(text for text in (self.outage, self.undeleted, self.silent) if text)
 
     @property
