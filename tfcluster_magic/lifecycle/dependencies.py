@@ -114,8 +114,8 @@ def awaited_since(status_awaited: Sequence[AwaitedRun]) -> float:
 
 
 def _found(known: AwaitedRun | None, found: SeenRun | None) -> SeenRun | None:
-    """Return `found`, which has the name of an awaited run. Return None if its uid shows that it is
-    a later run of that name, not the recorded awaited run.
+    """Return the awaited run `found` if it is the run that was recorded as awaited (`known`), or if
+    no run was recorded yet. Return None if its uid shows that it is a later run of the same name.
     """
     if known is not None and found is not None and found.uid != known.uid:
         return None
@@ -125,7 +125,8 @@ def _found(known: AwaitedRun | None, found: SeenRun | None) -> SeenRun | None:
 def _is_done(dependency: Dependency, found: SeenRun) -> bool:
     if found.phase is Phase.SUCCEEDED:
         return True
-    ended = found.phase.is_final and found.released  # its last task may still write its files
+    # Until its tasks are gone (`released`), a run in a final phase may still write files.
+    ended = found.phase.is_final and found.released
     return dependency.until is AwaitedOutcome.END and ended
 
 

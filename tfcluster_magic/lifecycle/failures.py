@@ -25,8 +25,9 @@ code 0.
 
 
 def record_failures(turn: Turn) -> None:
-    """Record each new end without success of a task that the run needs (not of evaluators). The
-    first one opens the window in which failures are collected.
+    """Record each task that the run needs and that has ended without success since the last turn.
+    Evaluators are not recorded here. The first failure opens the window in which failures are
+    collected.
     """
     ledger: list[TaskFailure] = list(turn.get("failures"))
     known = {(f.task, f.attempt) for f in ledger}
@@ -99,7 +100,9 @@ NEVER_RUNS = (
     "ProgramOfNoKind",
     "ProgramRedirected",
 )
-"""Reasons why a task did not start that would recur at every attempt."""
+"""Codes of the reasons why a task did not start. With one of these reasons, every further attempt
+would fail in the same way.
+"""
 
 
 def _never_runs(task_exit: TaskExit) -> bool:
@@ -120,7 +123,7 @@ def _heal(turn: Turn, fresh: Sequence[TaskFailure], healed: bool) -> bool:
     if not (disrupted or healed) or any(f.exit.cause is Cause.OOM for f in fresh):
         return False
     if any(_failed_before(f, ledger) for f in collateral):
-        return False  # the task failed the same way before, so the disruption is not the reason
+        return False  # the task's last attempt failed in the same way: a restart does not help
     if disrupted and (not healed or any(_failed_before(f, ledger) for f in disrupted)):
         if turn.get("heals") >= turn.spec.lifecycle.heals:
             return False

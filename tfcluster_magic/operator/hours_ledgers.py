@@ -53,13 +53,13 @@ class NamespaceLedger:
     version: str = ""
     open: dict[str, AccountedRun] = field(default_factory=dict)
     text: tuple[Ledger, HoursAccount, str] | None = None
-    """The ledger and the account from which the text in the published options was made last, and
-    this text.
+    """The cached result of `published_text`: the ledger and the account from which the text was
+    made, and the text.
     """
 
 
 class Accountant(BackgroundThread):
-    """Keeper of all ledgers.
+    """A thread that records the hours of runs in the ledgers, and reads the ledgers for budgets.
 
     Args:
         api: the connection.

@@ -26,8 +26,8 @@ RECORD = "tfcluster-enforcement"
 """The ConfigMap that keeps the last answer."""
 SELECTOR = f"app.kubernetes.io/component={RECORD}"
 AGAIN = {True: 6 * 3600.0, False: 300.0, None: 20.0}
-"""Seconds until the next check, if policies are enforced (True), are not enforced (False), or if
-the answer is unknown (None).
+"""Seconds until the next check, by the answer of the last check: policies are enforced (True), are
+not enforced (False), or it is unknown whether they are (None).
 """
 AFTER_A_FAILURE = 60.0
 """Seconds until the next check after a failed check; until then, the last answer stays valid."""

@@ -30,7 +30,7 @@ RETRY_WITHOUT_METRICS = 600.0
 
 
 class UsageSampler(BackgroundThread):
-    """CPU seconds by run.
+    """A thread that measures how many CPU seconds each run uses.
 
     Args:
         api: the connection.

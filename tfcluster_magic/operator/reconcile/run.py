@@ -1,8 +1,8 @@
 """The reconciliation of one run: observe, decide, write, act.
 
-The status is written before the action, so that the record says what an operator that was killed
-was about to do. An error leaves the record unchanged, and an extra turn changes nothing. The work
-queue never gives one run to two workers at the same time.
+The status is written before the action. So if the operator is killed between the two, the record
+says what it was about to do. An error leaves the record unchanged, and an extra turn changes
+nothing. The work queue never gives one run to two workers at the same time.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ LOOK_AGAIN = 60.0
 TRY_AGAIN = 5.0
 """Seconds between turns while the API refuses a change of a Job."""
 ASK_AGAIN = 1.0
-"""Seconds between turns while tasks are not up or an obstacle exists, because the reason may become
-known.
+"""Seconds between turns while tasks are not up or an obstacle exists. The turns are frequent
+because the reason may become known at any time.
 """
 
 log = logging.getLogger(__name__)
