@@ -63,10 +63,10 @@ class RoomFacts:
     """The facts that decide whether a run fits now.
 
     Attributes:
-        now: the time.
+        now: the time, in seconds since 1970.
         room: the capacity of this machine.
         free_gpus: the GPU devices that the run may get; None if there is no driver.
-        held: the runs that still use resources, each with its amounts.
+        held: the runs that still use resources, each with the amounts that it uses.
         limits: the hub's limits; None if there are none.
         account: the user's budget and the hours used until now; empty without a budget.
     """
@@ -334,8 +334,8 @@ def check_fit(spec: Spec, room: AvailableResources) -> Preflight:
 def _shortage(
     spec: Spec, scarce: _ScarceResource, limit: Limit, held: Mapping[str, float]
 ) -> list[Problem]:
-    """Return a problem if more of a scarce resource is requested than is free. The problem asks for
-    fewer tasks of the type that requests most.
+    """Return a problem if more of a scarce resource is requested than is free. The problem names
+    the task type that requests most, and proposes fewer tasks of this type or a smaller request.
     """
     total = total_request(spec, scarce.of)
     if total <= limit.free:
@@ -369,8 +369,8 @@ def _shortage(
 
 
 def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
-    """Yield warnings that the run may be slow or run out of memory. Each warning names the option
-    of the task type that requests most.
+    """Yield warnings that the run may be slow or run out of memory. A warning about CPU names the
+    task type that requests most.
     """
     replicas = spec.replicas
     counts = replicas.counts

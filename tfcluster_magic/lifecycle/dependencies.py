@@ -1,10 +1,10 @@
 """The rules of `after`: a run waits for other runs and starts when they are done.
 
-The run fails if an awaited run can no longer succeed or end as required.
+For each awaited run, `after` says whether it must succeed or only end. The waiting run fails if
+this is no longer possible.
 
-The awaited run has to succeed or to end, as `after` says. Once it has, `status.awaited` of the
-waiting run records that, so the awaited run may then be deleted. A waiting run reserves no
-resources and takes no place in the launch queue.
+Once an awaited run is done, `status.awaited` of the waiting run records that, so the awaited run
+may then be deleted. A waiting run reserves no resources and takes no place in the launch queue.
 """
 
 from __future__ import annotations

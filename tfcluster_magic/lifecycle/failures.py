@@ -48,8 +48,8 @@ def record_failures(turn: Turn) -> None:
 
 
 def _as_failed_exit(task_exit: TaskExit) -> TaskExit:
-    """Return an exit with its cause changed to that of a failure, for a task that nobody asked to
-    end: a server's exit with code 0 counts as an error, and a stop counts as a kill from outside.
+    """Return a copy of the exit of a task that nobody asked to end. Its cause is always a failure:
+    a server's exit with code 0 counts as an error, and a stop counts as a kill from outside.
     """
     unasked = {Cause.COMPLETED: Cause.ERROR, Cause.STOPPED: Cause.KILLED}
     return msgspec.structs.replace(task_exit, cause=unasked.get(task_exit.cause, task_exit.cause))
@@ -279,8 +279,8 @@ def _early_parameter_server(turn: Turn) -> TaskFailure | None:
 
 def _first_to_finish(turn: Turn, lost: TaskFailure) -> TaskFailure | None:
     """Return the trainer that finished first, if it finished before another trainer failed
-    (`lost`). None if the run has parameter servers, because then trainers do not need each other
-    for each step.
+    (`lost`). Return None if no trainer did, or if the run has parameter servers, because then
+    trainers do not need each other for each step.
     """
     ended = [
         TaskFailure(task=task, attempt=turn.desired_attempt(task), exit=task_exit)

@@ -260,7 +260,7 @@ def budget_events(
         kept: the deliveries so far.
         used: by unit (`CPU·h`, `GPU·h`), the used and the allowed hours; a unit without a limit is
             left out.
-        now: the time.
+        now: the time, in seconds since 1970.
     """
     high = {
         unit: kept.high.get(unit, now)

@@ -58,7 +58,9 @@ AGAIN = 0.05
 PACE = 0.5
 """Seconds between the starts of two attempts of one namespace."""
 MOST_SENDING, MOST_OF_ONE = 100, 4
-"""Maximum attempts to send that are in progress at the same time: of all namespaces, and of one."""
+"""Maximum number of attempts to send that are in progress at the same time: in all namespaces
+together, and in one namespace.
+"""
 END_SECONDS = 25.0
 """Maximum seconds for which attempts in progress may continue after the notifier is asked to end.
 An attempt takes at most 20 seconds.
@@ -163,7 +165,7 @@ class NotifierCaches(InformerGroup):
     needs no rights on other objects of these kinds.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace to watch; empty for all.
         wake: called with the namespace of each change that may cause an event.
     """
@@ -233,7 +235,7 @@ class Senders:
     """The threads that send messages; their number is limited.
 
     Args:
-        policy: the allowed receivers.
+        policy: the administrator's policy, which says which receivers are allowed.
         done: called with namespace, message and problem of each attempt; the problem is empty if
             the message was accepted.
     """
@@ -315,10 +317,10 @@ class Notifier:
     """The controller of all notifications of a Kubernetes cluster, or of one namespace.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace to serve; empty for all.
         leads: returns whether this process is the leader, which alone may act.
-        policy: the allowed receivers.
+        policy: the administrator's policy, which says which receivers are allowed.
         now: returns the time.
         speed: seconds of `now` in a real second; tests use a faster clock.
     """

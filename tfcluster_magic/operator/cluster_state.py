@@ -40,7 +40,7 @@ class ClusterCaches(InformerGroup):
     """Runs, pods, Jobs and nodes as they are now.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace to watch; empty for all.
         wake: called, after each change of an object, with the run to which the object belongs.
     """
@@ -224,7 +224,7 @@ class ClusterState(InformerGroup):
     applications.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace to watch; empty for all.
     """
 

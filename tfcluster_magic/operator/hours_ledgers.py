@@ -62,11 +62,11 @@ class Accountant(BackgroundThread):
     """A thread that records the hours of runs in the ledgers, and reads the ledgers for budgets.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace of the runs; empty for all.
         home: the operator's own namespace.
-        caches: the runs.
-        cluster_state: the namespaces, with their user and budget.
+        caches: the operator's caches, of which the runs are used.
+        cluster_state: the cached namespaces, with their user and budget.
         leads: returns whether this process is the leader, which alone may write.
         unwatched: returns for how many seconds no operator acted before this one.
     """

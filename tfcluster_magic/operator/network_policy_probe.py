@@ -41,7 +41,7 @@ class EnforcementCheck(BackgroundThread):
     """A thread that runs the check when it starts, and then repeatedly (see `AGAIN`).
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the operator's own namespace, where the pods run.
         image: the image of the pods if this process does not run in a pod; the image needs python3.
         leads: returns whether this process is the leader, which alone may act.

@@ -212,8 +212,8 @@ class PendingTaskDiagnosis:
         return self._odd.get(key, {})
 
     def quiet(self, run: ObservedRun, tasks: Iterable[str], pause: float) -> dict[str, Quiet]:
-        """Return the quiet periods of those `tasks` that do nothing according to their logs, by
-        task. Tasks whose log has not been read are left out.
+        """Return, by task, the quiet period of each of the `tasks` whose log shows that it does
+        nothing. Tasks whose log has not been read are left out.
 
         A log is read again after `pause` seconds. If one log shows that its task works, no further
         log is read, because then the run is not stalled.

@@ -119,7 +119,7 @@ class ObjectCreator:
         self._anew.add(task_type)
 
     def has_retired(self, job: Object) -> bool:
-        """Return whether this Job was deleted here; caches may still have it."""
+        """Return whether `retire` has deleted this Job; caches may still have it."""
         return job["metadata"]["uid"] in self._retired
 
     def missing_types(self, cluster: TFCluster, jobs: Mapping[TaskType, Object]) -> list[TaskType]:

@@ -112,7 +112,7 @@ class ScheduleController:
     """The controller of all schedules of a Kubernetes cluster, or of one namespace.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace of the schedules; empty for all.
         runs: the cache of all runs.
         pods: the cache of the pods of all tasks.
@@ -121,7 +121,7 @@ class ScheduleController:
         why_not: called with a namespace, a spec and the spec with advised options. Returns the
             reason why the second spec would be refused or have to wait, but not the first; None if
             there is no such reason.
-        clock: the time.
+        clock: the clock of the schedules.
     """
 
     def __init__(
@@ -599,9 +599,9 @@ class ScheduleController:
         return launched(status, occurrence, occurrence.run, now, created=True), True
 
     def _created_before(self, run: Key, wanted: ScheduledRun | None) -> ScheduledRun | None:
-        """Return the schedule and due time of the run, if this process created it or its watch has
-        seen it, even if the run has been deleted since. None if the run is unknown or belongs to
-        another due time than `wanted`.
+        """Return for which schedule and due time the run `run` was created, if that is the due time
+        `wanted`, else None. The run is known if this process created it or its watch has seen it,
+        even if the run has been deleted since.
         """
         with self._lock:
             created, deleted = self._created.get(run), self._deleted.get(run)

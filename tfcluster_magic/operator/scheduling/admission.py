@@ -28,9 +28,9 @@ from .launch_queue import AT_ONCE, LaunchPace, QueuedRun, runs_ahead
 from .snapshot import Snapshotter
 
 PATIENCE = 600.0
-"""Seconds for which a waiting run stays Queued although it can never fit into the published
-options. The options may be wrong for a while, because a restarting node or device plugin reports no
-resources.
+"""Seconds for which a waiting run stays Queued although, according to the published options, it can
+never start. The options may be wrong for a while, because a restarting node or device plugin
+reports no resources.
 """
 
 

@@ -44,7 +44,7 @@ class PodGroups(InformerGroup):
     """The PodGroups of our runs.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace to watch; empty for all.
         wake: called, after each change of a PodGroup, with the run to which the PodGroup belongs.
     """
