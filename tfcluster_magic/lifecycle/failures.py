@@ -217,8 +217,9 @@ def fail_run(turn: Turn, culprit: TaskFailure, ledger: Sequence[TaskFailure]) ->
 
 
 def handle_evaluators(turn: Turn) -> set[str]:
-    """Restart evaluators after disruptions, and after failures while retries are left. Otherwise
-    record how an evaluator ended. Return the evaluators that wait for their next start.
+    """Restart evaluators after disruptions, and after failures while retries are left. If an
+    evaluator is not restarted, record how it ended. Return the evaluators that wait for their next
+    start.
     """
     waits: set[str] = set()
     for task in turn.evaluators:

@@ -141,8 +141,8 @@ class RunRow:
         self._board.outputs = ({"output_type": "display_data", "data": shown, "metadata": {}},)
 
     def _toggle(self, button: Any) -> None:
-        """Show the logs or the resources below the row until `button`, or the button of the other
-        view, is pressed.
+        """Show the logs or the resources of the run below its row. If `button` is pressed again,
+        hide them; the button of the other view replaces them.
         """
         self._hidden.set()
         self.logs.description, self.resources.description = _("Logs"), _("Resources")

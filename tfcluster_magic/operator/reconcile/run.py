@@ -136,8 +136,8 @@ class RunReconciler:
     def _verdict(self, observed: ObservedRun, *, held: bool) -> Verdict | None:
         """Return whether the run may begin; None once it has begun or must stop.
 
-        `held` is true if the run waits for other runs according to the cached record. This counts
-        even if the newer status says otherwise, because the launch queue uses the cached record,
+        `held` is true if the run waits for other runs according to the cached record. The cached
+        record counts even if the newer status says otherwise, because the launch queue uses it,
         too.
         """
         if self._status.phase is not Phase.QUEUED or self._cluster.spec.stop is not None:

@@ -228,8 +228,8 @@ class Admission:
         return Waiting(_waits_for(short, asked, there)) if short else None
 
     def _never(self, cluster: TFCluster) -> tuple[Problem, ...]:
-        """Return the problems for which the run can never start. They are recomputed only when the
-        published options change.
+        """Return the problems for which the run can never start. The problems are recomputed only
+        when the published options change.
         """
         namespace, uid = cluster.metadata.owner, cluster.metadata.uid
         offer = replace(self._snapshotter.published(namespace), enforced=self._enforced())
