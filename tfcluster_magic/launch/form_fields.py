@@ -37,7 +37,7 @@ def form_fields(is_here: bool, most_tasks: int | None = None) -> list[dict[str, 
     for field in fields if most_tasks is not None else ():
         if field["path"][-1] == "count" and "maximum" in field:
             field["maximum"] = min(field["maximum"], most_tasks)
-    if not is_here:  # in an image, a kernel's Python does not exist
+    if not is_here:  # a kernel's Python does not exist in the tasks' image
         python = next(field for field in fields if field["key"] == "python")
         python |= {"section": PODS, "example": "python3"}
     return fields

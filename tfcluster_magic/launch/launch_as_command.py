@@ -26,7 +26,7 @@ from ..spec.spec import fields_of
 from . import ProjectUse
 from .options import DEFAULT_WORKERS, OPTIONS, Kind, Option, pod_option_texts
 
-_ABOVE = "# %%tfcluster\n"  # replaces the first line of a cell in its snapshot
+_ABOVE = "# %%tfcluster\n"  # in a snapshot, this line stands for the first line of a cell
 
 
 def launch_argv(

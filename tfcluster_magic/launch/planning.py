@@ -496,7 +496,7 @@ def _finish(draft: LaunchDraft, name: str | None, derive: Callable[[], str]) -> 
     before = len(values.problems)
     spec = draft.attempt(lambda: validation.validate(values.spec))
     found = values.by_option(values.problems[before:])
-    if refused_program:  # do not also ask for a program: one was named
+    if refused_program:  # a program was named, so do not also report that it is missing
         found = [p for p in found if p.field != "spec.program"]
     values.problems[before:] = [
         replace(p, field="program") if p.field == "spec.program" else p for p in found
@@ -680,8 +680,8 @@ def dry_run(
     runs: KnownRuns | None = None,
     **options: object,
 ) -> DryRun:
-    """Return a dry run of the values so far; the arguments are those of `request_launch`. Reads no
-    URL.
+    """Check a launch whose form is being filled in, and return the result. The arguments are those
+    of `request_launch`, with the values that the form has so far. No program is read from a URL.
     """
     source = ProgramSource(workspace, program, cell, sha256, arguments, folder, False, beside_bytes)
     draft = LaunchDraft(read_options(options), runs)

@@ -236,8 +236,8 @@ need it.
 
 
 class _Fields:
-    """The fields of one object of the manifest. Methods take fields; `finish` adds a remark for
-    each field that was not taken.
+    """The fields of one object of the manifest that are not converted yet. To take a field means to
+    remove it from them; `finish` adds a remark for each field that is left.
     """
 
     def __init__(self, notes: _Notes, value: object, path: str) -> None:

@@ -137,12 +137,12 @@ class StorageSizes(Model, frozen=True):
 
     @property
     def said(self) -> dict[str, str | None]:
-        """The sizes that are set, by name."""
+        """The sizes by the name of the claim or folder; None where the policy sets no size."""
         return {"workspace": self.workspace, "data": self.data, "log": self.log}
 
     @property
     def claims(self) -> dict[str, str]:
-        """The size of each claim."""
+        """The sizes of all claims by name; a claim for which none is set has the default size."""
         return {name: size or CLAIM for name, size in self.said.items()}
 
 
@@ -243,7 +243,9 @@ TFClusters when it starts: 256Mi in less than five seconds.
 
 
 class HubPolicy(Model, frozen=True):
-    """The parsed policy file; `grants` are each group's settings merged over `default`."""
+    """The parsed policy file. `grants` has the grant of each group: the group's own settings,
+    merged over those of `default`.
+    """
 
     default: Grant = Grant()
     grants: dict[str, Grant] = {}

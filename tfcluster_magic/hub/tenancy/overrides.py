@@ -32,7 +32,7 @@ _STORAGE = ("workspace", "data", "log")
 
 class Override(Model, frozen=True, omit_defaults=False):
     """An override of one user. `until` and `at` are Unix seconds; `quota`, `storage` and `budget`
-    have fields of the policy.
+    have the same fields as in the policy.
     """
 
     until: float
@@ -104,7 +104,7 @@ def entitled(
     try:
         grant = msgspec.convert(merged, Grant)
     except msgspec.ValidationError:
-        return found  # another release wrote it, with other fields
+        return found  # another release wrote the override, with other fields
     term = OverrideTerm(until=override.until, reason=override.reason)
     return Entitlement(grant, found.group, term)
 

@@ -52,13 +52,14 @@ def provision(
     *,
     certain: bool,
 ) -> list[str]:
-    """Bring a namespace into the wanted state; return refusals as sentences.
+    """Bring a namespace into the wanted state. Return a sentence for each change that the API
+    server refused.
 
     Args:
         api: the connection.
         namespace: the tenant's namespace.
         wanted: the objects as they should be.
-        there: our objects as they are.
+        there: our objects that exist in the namespace now.
         classes: the storage classes of the cluster.
         certain: whether the user's groups are known. If not, existing objects that depend on the
             group are not changed.
@@ -102,8 +103,8 @@ def provision(
 
 
 def is_complete(wanted: Sequence[Object], there: There) -> bool:
-    """Return whether all objects exist and all quotas count; a quota refuses every pod until it
-    counts.
+    """Return whether all objects exist and Kubernetes has computed the usage of all quotas; until
+    then, a new quota refuses every pod.
     """
     found = [there.get((each["kind"], each["metadata"]["name"])) for each in wanted]
     return all(each is not None and each["counts"] for each in found)
@@ -165,7 +166,7 @@ def _put_right(api: Api, namespace: str, wanted: Object, found: Object | None) -
 
 
 def _change(wanted: Object, found: Object) -> Object:
-    """Return the patch of our fields for an object that others also write to."""
+    """Return the patch that sets our own fields of `found`, an object that others also write to."""
     change: Object = {"metadata": {"labels": wanted["metadata"]["labels"]}}
     if wanted["kind"] != CLAIM:
         return {**change, "imagePullSecrets": wanted["imagePullSecrets"]}
@@ -185,7 +186,9 @@ CLAIM_SECONDS = 15.0
 def claim_problems(
     api: Api, namespace: str, there: There, classes: Informer
 ) -> tuple[list[str], bool]:
-    """Return why claims are pending, and whether to wait for any of them. Raises ApiError."""
+    """Return a sentence for each pending claim that says why it is pending, and whether to check
+    again later. Raises ApiError.
+    """
     found, waits = [], False
     for (kind, name), claim in sorted(there.items()):
         if kind != CLAIM or claim.get("phase") not in (None, "", "Pending"):
@@ -274,8 +277,8 @@ class PullSecrets:
     def give(
         self, namespace: str, uid: str, names: tuple[str, ...], before: frozenset[str]
     ) -> list[str]:
-        """Update a tenant's copies, and delete copies in `before` that are no longer wanted. Return
-        problems as sentences. Raises ApiError.
+        """Update the copies of the pull secrets `names` in a tenant's namespace, and delete copies
+        in `before` that are no longer wanted. Return a sentence for each problem. Raises ApiError.
         """
         problems = []
         for name in names:
@@ -343,8 +346,8 @@ class PullSecrets:
 
 
 def make_secret(api: Api, namespace: str, body: Object) -> list[str]:
-    """Create a Secret for the user to fill, unless it exists. Tenancy has no right to read it.
-    Return refusals as sentences. Raises ApiError.
+    """Create a Secret for the user to fill, unless it exists. Tenancy has no right to read
+    it. If the API server refuses to create it, return a sentence that says so. Raises ApiError.
     """
 
     def create() -> None:

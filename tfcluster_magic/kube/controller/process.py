@@ -77,7 +77,7 @@ def labelled_metric(name: str, words: str, label: str, values: Mapping[str, floa
 
 
 class NumberCollector(Collector):
-    """A collector of single numbers."""
+    """A Prometheus collector of metrics that are single numbers without labels."""
 
     def __init__(self, numbers: Mapping[str, float], texts: Mapping[str, str]) -> None:
         self._numbers, self._texts = numbers, texts
@@ -95,8 +95,9 @@ def metrics_text(collectors: Iterable[Collector]) -> str:
     return generate_latest(registry).decode().rstrip("\n")
 
 
-# Probes: /healthz, /readyz and /metrics for the kubelet and Prometheus. Answers never wait. Healthy
-# means that all threads run. Ready means that all objects were listed and this process leads.
+# Probes: /healthz, /readyz and /metrics for the kubelet and Prometheus. The answers need no request
+# to the API server. Healthy means that all threads run. Ready means that all objects were listed
+# and this process leads.
 
 ProbeAnswer = tuple[bool, str]
 

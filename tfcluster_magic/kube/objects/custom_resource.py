@@ -137,7 +137,9 @@ def read_annotations(head: Mapping[str, Any]) -> Annotations:
 
 
 def write_annotations(before: Annotations, now: Annotations) -> dict[str, str | None]:
-    """Return the changes as a merge patch of an object's annotations; None removes one."""
+    """Return the changes as a merge patch of an object's annotations; the value None removes an
+    annotation.
+    """
     texts = {
         NOTE: (before.note, now.note),
         DISPLAY_NAME: (before.display_name, now.display_name),
@@ -502,7 +504,9 @@ def task_addresses(name: str, spec: Spec) -> dict[str, tuple[str, ...]]:
 
 
 def split_name(name: str) -> tuple[str, int]:
-    """Split an object's name into cluster and run: `digits-2` gives ("digits", 2); else ("", 0)."""
+    """Split an object's name into cluster and run: `digits-2` gives ("digits", 2). Any other name
+    gives ("", 0).
+    """
     cluster, run = names.parse_ref(name)
     if not re.fullmatch(RUN_PATTERN, name) or run is None or not names.is_valid(cluster):
         return "", 0
@@ -572,8 +576,8 @@ _PHASES = (
     ("running_at", Phase.RUNNING),
     ("started_at", Phase.STARTING),
 )
-"""Replacements for a phase that this release does not know: the phase of the first field in this
-list that the status has.
+"""If a status has a phase that this release does not know, the first field of this list that is
+set in the status decides which phase replaces the unknown one.
 """
 _REASONS = {
     Phase.QUEUED: Reason.QUEUED,

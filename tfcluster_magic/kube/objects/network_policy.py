@@ -2,8 +2,8 @@
 
 `CLOSED_NETWORKS` is the only list of addresses that no grant opens: the metadata services of
 clouds, which give any caller its node's credentials, and everything link-local. Every NetworkPolicy
-that names a network follows from this list; `tests/unit/kube/objects/test_network_policy.py`
-compares the static NetworkPolicies in k8s/ with the list.
+that grants a network leaves out the addresses in this list. For the static NetworkPolicies in k8s/,
+`tests/unit/kube/objects/test_network_policy.py` checks this.
 
 Ref: https://kubernetes.io/docs/concepts/services-networking/network-policies/
 """

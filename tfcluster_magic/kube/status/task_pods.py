@@ -34,8 +34,8 @@ def group_attempt(job: Object) -> int:
 
 
 def completed_indexes(job: Object | None) -> set[int]:
-    """Return the indexes of a Job that have succeeded. In its status, "1,3-5" stands for 1, 3, 4,
-    5.
+    """Return the indexes of a Job that have succeeded. The Job's status writes the indexes 1, 3, 4
+    and 5 as "1,3-5".
     """
     text = "" if job is None else (job.get("status") or {}).get("completedIndexes") or ""
     found: set[int] = set()

@@ -363,7 +363,7 @@ def _why_of_peers(waiting: Sequence[str], away: Sequence[str]) -> WaitingReason:
 
 
 def _who(tasks: Sequence[str]) -> list[str | Message] | Message:
-    """Return `worker-1`, `3 workers`, or `5 tasks`."""
+    """Return the subject of a sentence about these tasks: `worker-1`, `3 workers` or `5 tasks`."""
     if len(tasks) <= 2:
         return list(tasks)
     types = {task.rpartition("-")[0] for task in tasks}
