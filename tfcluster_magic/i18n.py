@@ -142,7 +142,7 @@ def _folder(entry: str) -> str:
         return ENGLISH
     if first.lower() == "zh":
         return "" if _TRADITIONAL & {word.lower() for word in rest} else "zh_CN"
-    return tag if tag.isidentifier() else ""  # never a path
+    return tag if tag.isidentifier() else ""  # a folder's name must not be a path
 
 
 def _file(tag: str) -> str:

@@ -51,7 +51,7 @@ class PolicyFile:
         self._policy = HubPolicy()
 
     def load(self) -> HubPolicy:
-        """Parse the file. Raises PolicyMistake, or TFClusterError if it cannot be read."""
+        """Parse the file. Raises PolicyMistake, or TFClusterError if the file cannot be read."""
         try:
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -83,7 +83,7 @@ class OverrideFile:
         self.path = path
 
     def all(self) -> dict[str, Override]:
-        """Return the override of each user. Raises TFClusterError."""
+        """Return the overrides by user, expired ones included. Raises TFClusterError."""
         try:
             return read_overrides(state_files.read_bytes(self.path))
         except FileNotFoundError:
@@ -93,12 +93,12 @@ class OverrideFile:
             raise TFClusterError(said.format(file=self.path, why=error)) from None
 
     def set(self, user: str, override: Override) -> None:
-        """Set a user's override; drop expired ones."""
+        """Set a user's override, and remove the expired overrides of all users."""
         with self._change() as found:
             found[user] = override
 
     def clear(self, user: str) -> bool:
-        """Remove a user's override; return whether there was one."""
+        """Remove a user's override; return whether the user had one."""
         with self._change() as found:
             return found.pop(user, None) is not None
 

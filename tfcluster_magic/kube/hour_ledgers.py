@@ -84,7 +84,7 @@ def accounted_run_of(found: Object, group: str) -> AccountedRun | None:
 
 
 def _gpus(spec: Object) -> dict[str, int]:
-    """Return the GPUs of one task by task type; empty if unreadable."""
+    """Return the GPUs of one task by task type; empty if the spec is unreadable."""
     try:
         asked = msgspec.convert(spec.get("replicas") or {}, dict[str, _ReplicaResources | None])
     except msgspec.ValidationError:

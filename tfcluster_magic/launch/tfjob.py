@@ -778,8 +778,8 @@ _FOR_ALL = mark("every task of the run gets it")
 @dataclass
 class _Entry:
     """A value for the spec, with its paths in the spec (`at`) and in the manifest (`source`). If
-    `listed`, the value is an item of a list. If not `droppable`, the job cannot be converted
-    without the value.
+    `listed` is true, the value is an item of a list. If `droppable` is false, the job cannot be
+    converted without the value.
     """
 
     at: tuple[str, ...]

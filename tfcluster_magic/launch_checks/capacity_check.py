@@ -50,8 +50,8 @@ Placement = dict[TaskType, dict[int, int]]
 
 @dataclass(frozen=True)
 class EqualTasks:
-    """`count` tasks of one type. `each` is the request of one task: cores, bytes, devices and one
-    pod.
+    """A number (`count`) of tasks of one type. `each` is the request of one task: cores, bytes,
+    devices and one pod.
     """
 
     task_type: TaskType
@@ -320,7 +320,7 @@ def _gives_way(wanted: DemandByType, shortage: Shortage) -> TaskType:
 def _problems_of_one(
     task_type: TaskType, demand: TaskDemand, there: NamespaceCapacity
 ) -> list[Problem]:
-    """Return the problems because of which not even a single task of this type fits."""
+    """Return the reasons why not even a single task of this type fits, as problems."""
     found = _against_bounds(task_type, demand, there.bounds)
     for quota in there.quotas:
         for key in quota.hard:

@@ -55,10 +55,10 @@ class LaunchFacts(Model, frozen=True):
     enforced: bool | None = None
 
     def published(self, kinds: tuple[NodeCapacity, ...] | None = None) -> LaunchFacts:
-        """Return the facts for clients. Their capacity is that of the namespace when nothing runs,
-        because it seldom changes.
+        """Return the facts that the operator publishes for clients. They state the capacity of the
+        namespace as if nothing ran there, because this capacity seldom changes.
 
-        `kinds` is the result of `node_kinds` for these nodes, if it is known already.
+        `kinds` is the result of `node_kinds` for the nodes of `place`, if it is known already.
         """
         nodes = self.place.nodes
         if nodes is not None:
@@ -86,7 +86,7 @@ def task_demands(spec: Spec, facts: LaunchFacts) -> DemandByType:
 
 
 def launch_problems(spec: Spec, facts: LaunchFacts) -> list[Problem]:
-    """Return the problems because of which this spec can never run in this namespace."""
+    """Return the problems that prevent this spec from ever running in this namespace."""
     return [*_setup_problems(spec, facts), *_room_problems(facts, task_demands(spec, facts))]
 
 

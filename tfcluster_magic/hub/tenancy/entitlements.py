@@ -166,8 +166,8 @@ class SharedData(Model, frozen=True):
 
 
 class Idle(Model, frozen=True):
-    """When a notebook server is stopped, in seconds; None for never. A running cluster does not
-    count as activity.
+    """The times in seconds after which notebook servers are stopped; None for never. A running
+    cluster does not count as activity of a notebook.
     """
 
     cull: PositiveSeconds | None = 3600.0
@@ -270,8 +270,8 @@ class HubPolicy(Model, frozen=True):
 
 
 def task_classes(policy: HubPolicy) -> tuple[str, ...]:
-    """Return the priority classes of all groups: users who change groups may have tasks of several
-    classes.
+    """Return the priority classes of all groups. The quotas need all of them, because a user who
+    changes groups may have tasks of several classes.
     """
     every = (policy.default, *policy.grants.values())
     return tuple(sorted({grant.priority_class for grant in every} - {""}))

@@ -66,8 +66,8 @@ def namespace_of_user(user: str, start: str = DEFAULT_PREFIX) -> str:
 
 @cache
 def _safe_slug() -> Callable[..., str]:
-    """Return KubeSpawner's function without importing its package: the import takes seconds and
-    100 MB.
+    """Return KubeSpawner's function `safe_slug` without importing KubeSpawner's package: the import
+    takes seconds and 100 MB.
     """
     package = find_spec("kubespawner")
     assert package is not None
@@ -126,7 +126,8 @@ def tenant_objects(
 ) -> list[Object]:
     """Return every object of a tenant except copies of secrets.
 
-    A removed user gets no rights; the operator keeps its rights, to end the user's tasks.
+    If `removed` is true, the user was removed from the hub and gets no rights; the operator keeps
+    its rights, to end the user's tasks.
     """
     found: list[Object] = []
     for shared in entitlement.grant.shared_data:

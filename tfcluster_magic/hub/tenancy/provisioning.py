@@ -1,6 +1,6 @@
 """Provisions a tenant's namespace, and clears the namespace of a removed user.
 
-It creates, changes and removes objects, copies pull secrets by name, makes the Secret for
+This module creates, changes and removes objects, copies pull secrets by name, makes the Secret for
 notifications, and explains pending claims. A namespace is deleted only if its annotation or the
 policy says to delete the data, and only after its runs have been deleted.
 """
@@ -85,7 +85,7 @@ def provision(
             problems += _tried(
                 lambda key=key, found=found: _discard(api, namespace, key, found), key
             )
-            continue  # recreated once it is gone; a finalizer may delay that
+            continue  # a later call creates it again, once it is gone
         problems += _tried(
             lambda each=each, found=found: _put_right(api, namespace, each, found), key
         )
@@ -262,7 +262,7 @@ REGISTRY_CONTENT = ".dockerconfigjson"
 
 
 class PullSecrets:
-    """Copies of the secrets that the policy names."""
+    """Copies the pull secrets that the policy names into the namespaces of tenants."""
 
     def __init__(self, api: Api, home: str) -> None:
         self._api, self._home = api, home
@@ -271,7 +271,7 @@ class PullSecrets:
         self._lock = threading.Lock()
 
     def digest(self, name: str) -> str:
-        """Return a digest of a secret's content; secrets that cannot be read have the same one."""
+        """Return a digest of a secret's content; all unreadable secrets have the same digest."""
         return hashlib.sha256(self._source(name)[0].encode()).hexdigest()
 
     def give(

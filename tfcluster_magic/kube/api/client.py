@@ -67,7 +67,7 @@ class StreamCloser:
         self.made = False
 
     def __call__(self) -> None:
-        """Close the current stream and any later one."""
+        """Close the stream that is read now; a stream that is opened later is closed at once."""
         with self._lock:
             self.made = True
             self._shut()

@@ -88,7 +88,7 @@ class Leader:
         api: the connection.
         namespace: the namespace of the Lease.
         identity: the identity of this process; a restarted container keeps it.
-        lost: called when the process must stop acting; it must end the process.
+        lost: called when the process must stop acting; the function must end the process.
         name: the name of the Lease; by default the operator's.
     """
 
@@ -120,7 +120,9 @@ class Leader:
 
     @property
     def alive(self) -> bool:
-        """Whether the renewing thread works. Also true before acquisition and after `release`."""
+        """Whether the renewing thread works. Before the Lease is acquired and after `release`, the
+        value is always true.
+        """
         begun = self._thread.ident is not None
         return not begun or self._ending.is_set() or self._thread.is_alive()
 

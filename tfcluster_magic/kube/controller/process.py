@@ -62,14 +62,16 @@ METRIC_PREFIX = "tfcluster"
 
 
 def number_metrics(numbers: Mapping[str, float], texts: Mapping[str, str]) -> Iterator[Metric]:
-    """Yield single numbers with their help texts; names that end in `_total` are counters."""
+    """Yield a metric for each number; metrics whose names end in `_total` are counters."""
     for name, value in numbers.items():
         kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
         yield kind(f"{METRIC_PREFIX}_{name}", texts[name], value=value)
 
 
 def labelled_metric(name: str, words: str, label: str, values: Mapping[str, float]) -> Metric:
-    """Return a gauge with one number for each value of a label. There must be few values."""
+    """Return a gauge with one number for each value of a label. There must be few values,
+    because each becomes a time series.
+    """
     family = GaugeMetricFamily(f"{METRIC_PREFIX}_{name}", words, labels=[label])
     for value, number in values.items():
         family.add_metric([value], number)

@@ -53,7 +53,7 @@ class WorkQueue(Generic[K]):
             self._add(key)
 
     def add_in(self, key: K, seconds: float) -> None:
-        """Queue a key after a delay in seconds, unless an earlier timer exists."""
+        """Queue a key after a delay in seconds, unless a timer for the key ends earlier."""
         with self._changed:
             at = time.monotonic() + max(0.0, seconds)
             if self._due.get(key, at + 1) <= at:

@@ -59,7 +59,7 @@ def structural_schema(
 ) -> Object:
     """Return the definition `name` of a JSON Schema (2020-12) with every reference resolved.
 
-    Unless `strict`, the result has neither bounds nor defaults. Fields that only the operator
+    If `strict` is false, the result has neither bounds nor defaults. Fields that only the operator
     writes use this form, so that an older schema accepts everything from a newer operator.
     """
     definitions = schema["$defs"]

@@ -439,9 +439,9 @@ def _volume_mounts(mounts: Mapping[str, Sequence[Mount]]) -> list[Object]:
 
 
 def _volume_names(mounts: Mapping[str, Sequence[Mount]]) -> dict[str, str]:
-    """Return the name of each volume. A claim's name may have dots and up to 253 characters; a
-    volume's name has no dots and at most 63 characters. The volume of a claim with a longer or
-    dotted name gets a number as its name.
+    """Return a volume's name for each key of `mounts`. A claim's name may have dots and up to 253
+    characters; a volume's name has no dots and at most 63 characters. The volume of a claim with a
+    longer or dotted name gets a number as its name.
     """
     found = {}
     for number, key in enumerate(mounts):

@@ -200,11 +200,12 @@ msgspec.json.Decoder(Schedule)
 
 
 def read(found: Mapping[str, Any], now: float) -> Schedule:
-    """Return the schedule of an object. Its status includes the requests of its spec that the
-    operator has not carried out yet.
+    """Return the schedule that an object of the kind TFClusterSchedule stores. The status of the
+    schedule includes the requests in the object's spec that the operator has not carried out yet.
 
-    An invalid schedule is returned too, with the mistake in `status.problem`. If its status is
-    unreadable, its cursor is far in the future, so that no due time runs twice.
+    An invalid schedule is returned too, with the mistake in `status.problem`. If the object's
+    status is unreadable, the schedule's cursor is far in the future, so that no due time runs
+    twice.
     """
     head = found["metadata"]
     created = epoch_seconds(head.get("creationTimestamp")) or now

@@ -126,8 +126,8 @@ class RunObserver:
         )
 
     def _in_turn(self, task: str, pods: Sequence[Object], status: Status) -> Object | None:
-        """Return the pod of the task to observe: the newest pod, once the ends of earlier pods were
-        reported.
+        """Return the pod that shows the task's state: the newest pod, once the ends of earlier pods
+        were reported.
 
         A Job may create several pods of an index between two turns, and no end in an active run may
         be missed. None means that there is no pod, or that the known pod is gone and its end must

@@ -61,10 +61,10 @@ def may_have_unseen_pods(
     jobs: Mapping[TaskType, Object],
     find: Callable[[TaskType], Object | None],
 ) -> bool:
-    """Return whether Jobs may have created tasks that caches do not have yet.
+    """Return whether Jobs may have created pods that the caches do not have yet.
 
-    `seen` are tasks of the current attempt; `find` reads a Job that is not among `jobs`. A
-    suspended Job counts as empty once it has asked all its pods to end, even if some are still
+    `seen` are the known tasks of the current attempt; `find` reads a Job that is not among `jobs`.
+    A suspended Job counts as empty once it has asked all its pods to end, even if some are still
     ending.
     """
     if len(seen) == spec.replicas.total:

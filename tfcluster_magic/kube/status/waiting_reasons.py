@@ -129,7 +129,7 @@ def missing_peers(
     return (away, trainers) if away and trainers else ([], [])
 
 
-# The reasons of all tasks.
+# Reasons why tasks of a run wait: the questions to ask, and the answers put together.
 
 MOST_QUESTIONS = 6
 _PATIENCE = 3.0
