@@ -159,7 +159,8 @@ def request_launch(
     """Return the request for a launch; the arguments are those of `ClusterManager.launch`.
 
     If `program` is a project (a folder with `tfcluster.yaml`), options that are not given come from
-    the project's file; with `config`, also from this configuration in the file.
+    the project's file. If `config` is given, they also come from the configuration of this name in
+    the file.
 
     `workspace`, `folder` and `beside_bytes` are as in `ProgramSource`. `runs` returns the existing
     runs, in which the names in `after` are looked up.
@@ -654,7 +655,7 @@ class DryRun:
     cautions: tuple[Problem, ...] = ()
 
     def placed(self, target: LaunchTarget) -> DryRun:
-        """Return the same dry run with the problems and warnings of the target added."""
+        """Return this dry run together with the problems and warnings that `target` finds."""
         verdict = Preflight() if self.spec is None else target.preflight(self.spec)
         known = target.list() if self.given else []
         taken = [_name_taken(c) for c in known if c.active and c.metadata.cluster == self.name]

@@ -657,7 +657,7 @@ class ProjectFinder:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def find(self, fresh: bool = False) -> ProjectList:
-        """Return the projects; with `fresh`, always search again."""
+        """Return the projects; if `fresh` is true, search again even if a result is cached."""
         with self._lock:
             if self._found is None or fresh or self.now() - self._at > KEPT:
                 self._found = self._search()

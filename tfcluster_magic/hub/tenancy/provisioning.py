@@ -37,7 +37,7 @@ There = Mapping[tuple[str, str], Object]
 
 CLAIM, QUOTA = "PersistentVolumeClaim", "ResourceQuota"
 MERGED = ("ServiceAccount", CLAIM)
-"""Kinds of objects that others also write to; only our own fields are changed."""
+"""Kinds of objects that other programs also write to; only our own fields are changed."""
 OF_A_GROUP = ("ServiceAccount", "LimitRange", "ResourceQuota", CLAIM)
 """Kinds of objects that may differ between groups."""
 NETWORKS = ("NetworkPolicy", "notebook-to-networks")
@@ -166,7 +166,7 @@ def _put_right(api: Api, namespace: str, wanted: Object, found: Object | None) -
 
 
 def _change(wanted: Object, found: Object) -> Object:
-    """Return the patch that sets our own fields of `found`, an object that others also write to."""
+    """Return the patch that sets our own fields of `found`, to which other programs also write."""
     change: Object = {"metadata": {"labels": wanted["metadata"]["labels"]}}
     if wanted["kind"] != CLAIM:
         return {**change, "imagePullSecrets": wanted["imagePullSecrets"]}

@@ -391,9 +391,9 @@ def _refusal(status: int, said: bytes | Object) -> ApiError:
     )
 
 
-# Reading and deleting objects that may be gone already; a missing object is no error here. A
-# deleted object with finalizers stays, with a deletionTimestamp, until the last finalizer is
-# removed. Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/
+# Reading and deleting objects that may be gone already: a missing object is not an error. A deleted
+# object with finalizers stays, with a deletionTimestamp, until the last finalizer is removed.
+# Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/
 
 COLLECTOR_FINALIZERS = ("foregroundDeletion", "orphan")
 """The finalizers of the garbage collector, which removes them itself."""

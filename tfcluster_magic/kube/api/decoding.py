@@ -190,7 +190,7 @@ more.
 
 
 def trim_tfcluster(found: Object) -> Object:
-    """Return a TFCluster with only the fields that the operator's turns read.
+    """Return a TFCluster with only the fields that the operator needs in its cache.
 
     The result lacks the environment, arguments and program, which may be large. A run that is over
     keeps only what accounting, retention and counts need.

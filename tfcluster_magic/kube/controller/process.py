@@ -1,7 +1,8 @@
 """The process around a controller: command line, log, metrics, probes, start and end.
 
 The controller acts only once all caches are filled and the Lease is acquired. Obstacles are logged
-once and shown at /readyz. On SIGTERM it finishes its turns and releases the Lease.
+once and shown at /readyz. On SIGTERM the controller finishes the work in progress and
+releases the Lease.
 
 Ref: https://kubernetes.io/docs/reference/using-api/health-checks/ Ref:
 https://prometheus.github.io/client_python/collector/custom/

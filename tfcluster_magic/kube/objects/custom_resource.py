@@ -166,7 +166,7 @@ def read_launch_notes(head: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[M
 
 
 def read_spec(content: Mapping[str, Any]) -> Spec:
-    """Return the spec of a launch from the resource's form.
+    """Return the spec of a launch from `content`, the same spec in the form of the custom resource.
 
     Raises:
         InvalidRequest: the spec is invalid; problems name the fields as the resource does.
@@ -230,8 +230,9 @@ def write_by_hand(cluster: str, run: int, spec: Spec) -> Object:
 
 
 def program_without_texts(spec: Spec) -> Object | None:
-    """Return a spec's program in the resource's form, without the texts that have no limit of
-    length. The result is still a valid program: a command keeps the start of its first word.
+    """Return a spec's program in the form of the custom resource, without the texts that have no
+    limit of length. The result is still a valid program: a command keeps the start of its first
+    word.
     """
     program = spec.program
     if program is None:
@@ -570,7 +571,7 @@ def _status(content: Mapping[str, Any], told: list[str]) -> Status:
 
 
 _SHOWN = ("ready", "observedGeneration", "conditions")
-"""Status fields that exist only for other tools."""
+"""Status fields that exist only for other tools, such as kubectl."""
 _PHASES = (
     ("finished_at", Phase.FAILED),
     ("running_at", Phase.RUNNING),

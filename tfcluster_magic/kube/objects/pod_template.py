@@ -399,8 +399,8 @@ def _mounts(
 
 
 def _shared(cluster: TFCluster, policy: Policy) -> list[SharedClaim]:
-    """Return the shared claims of the namespace that the run mounts. Left out are claims at a path
-    at which the run mounts a volume or secret of its own, and claims to which the run writes.
+    """Return the shared claims that the run mounts. A shared claim is left out if the run mounts a
+    volume or secret of its own at the same path, or if the run mounts the claim to write to it.
     """
     asked = cluster.spec.pods or Pods()
     taken = {policy.data_path, policy.log_path, policy.workspace_path}

@@ -159,8 +159,8 @@ def claims_of(pod: Object) -> list[str]:
 
 
 def unexplained_wait_state(pod: Object, now: float | None = None) -> SilentState | None:
-    """Return the state of a pod that waits without giving a reason; None for any other pod. With
-    `now`, also None for a pod that has waited for less than a few seconds.
+    """Return the state of a pod that waits without giving a reason; None for any other pod. If
+    `now` is given, return None also for a pod that has waited for less than a few seconds.
     """
     node = pod["spec"].get("nodeName") or ""
     if is_over(pod) or not node or is_up(pod):
