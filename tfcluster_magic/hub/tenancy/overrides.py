@@ -49,7 +49,7 @@ _KIND = dict[str, Override]
 
 
 def read_overrides(text: str | bytes) -> dict[str, Override]:
-    """Decode the overrides of a file or a ConfigMap; empty if the text is. Raises ValueError."""
+    """Decode the overrides of a file or a ConfigMap; {} for an empty text. Raises ValueError."""
     return msgspec.json.decode(text, type=_KIND) if text.strip() else {}
 
 
