@@ -86,7 +86,7 @@ class Client:
     Attributes:
         name: the run, such as `digits-2`.
         addresses: `host:port` of the parameter servers and workers, by task type.
-        server: what the tasks run, native or python.
+        server: the kind of server that the tasks run, `native` or `python`.
         timeout: seconds that each client object waits for the tasks.
         operation_timeout: seconds that one call of a TensorFlow 1 session may take.
     """
