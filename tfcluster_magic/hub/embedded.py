@@ -89,7 +89,7 @@ def configure(c: Config) -> None:
     settings = LocalHubSettings.of(os.environ)
     private(settings.state)
     policy = Path(settings.policy) if settings.policy else None
-    user_limits.Allowances(settings.state, policy).policy.load()  # reports a mistake at startup
+    user_limits.Allowances(settings.state, policy).policy.load()  # reports mistakes in it at once
     shared_settings.configure(c, state=settings.state)
     sign_in.configure(c, state=settings.state)
     idle_culler.configure(c)

@@ -151,7 +151,8 @@ class LocalServer(QueuedSpawner):
         await super().stop(now=True)
 
     async def get_options_form(self) -> Any:
-        """Refuse a user before anything starts; return no form.
+        """Refuse a user who cannot have a notebook before anything starts. No form is shown,
+        because there is nothing to choose.
 
         A refusal here shows a page with the reason. If a start fails after more than a second,
         JupyterHub has already shown its progress page instead.

@@ -92,7 +92,7 @@ class Tenancy:
         home: the hub's namespace.
         prefix: prefix of tenants' namespaces.
         hub: URL and token of the hub's API; if the URL is empty, there are no groups.
-        leads: whether this process may act.
+        leads: returns whether this process is the leader, which alone may change objects.
     """
 
     def __init__(
@@ -335,8 +335,9 @@ class Tenancy:
     ) -> None:
         """Write problems and state on the namespace if they have changed.
 
-        If `digest` is empty, the earlier digest stays. If it is None, the earlier one is removed,
-        so that a returning user waits for their rights.
+        `digest` is the digest of the objects that were provisioned. If it is empty, the digest on
+        the namespace stays. If it is None, the digest on the namespace is removed, so that a
+        returning user waits for their rights.
         """
         head = found["metadata"]
         annotations, there = head.get("annotations") or {}, head.get("labels") or {}

@@ -85,8 +85,8 @@ class AcceptedPolicy:
                 self._judged(update.new)
 
     def _judged(self, written: Object | None) -> str:
-        """Put the policy in a ConfigMap into force and return an empty text. If the policy has a
-        mistake, change nothing and return the mistake.
+        """Read the policy from a ConfigMap, put it into force, and return an empty text. If the
+        policy has a mistake, change nothing and return the mistake.
         """
         if written is None:
             return (
@@ -275,7 +275,8 @@ class Membership(BackgroundThread):
         if not self._url:
             return 0.0
         with self._lock:
-            # After a problem, ask rarely: a request that hangs delays this namespace.
+            # If the last reading failed, wait longer before the next one: a request that hangs
+            # delays the namespace of this user.
             pause = GROUPS_SECONDS if self.problem else NEW_USER_SECONDS
             rest = self._began + pause - time.monotonic()
             if self._began >= since:
