@@ -66,7 +66,7 @@ def _shown_value(value: object) -> Clause:
 
 
 def with_magic_commands(text: str) -> str:
-    """Return a message with its commands as they are typed in a cell."""
+    """Return a message in which each command is written as it is typed in a cell."""
     return text.replace("`tfcluster ", "`%tfcluster ")
 
 
@@ -188,7 +188,7 @@ class NotAllowed(TFClusterError):
 
 
 class Conflict(TFClusterError):
-    """The verb does not apply to the run as it is now."""
+    """The command cannot be applied to the run in its present phase."""
 
     exit_code = 4
     http_status = 409

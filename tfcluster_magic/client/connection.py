@@ -184,7 +184,7 @@ class Client:
         return load_tensorflow().distribute.coordinator.ClusterCoordinator(self.strategy())
 
     def explain(self, error: BaseException) -> str | None:
-        """Explain an error from work on this cluster and what to do; return None if the error is
+        """Return an explanation of an error from work on this cluster, and what to do; None if
         unknown.
         """
         known = explain(error)

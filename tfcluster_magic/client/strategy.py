@@ -314,7 +314,7 @@ def _warn_about_keras(tf: Any) -> None:
 
 
 def _depth_of_caller() -> int:
-    """Return the stack level of the caller's line outside this package, for a warning."""
+    """Return the `stacklevel` with which a warning names the caller's line outside this package."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         depth, frame = depth + 1, frame.f_back

@@ -31,7 +31,7 @@ from ..spec import Model
 ASKED = "asked"
 FILE = "audit.jsonl"
 LARGEST = 16 * 1024 * 1024
-"""Size in bytes at which the file is renamed, about 40,000 changes."""
+"""Size in bytes at which the current file is renamed. About 40,000 changes fit in it."""
 _BLOCK = 64 * 1024
 _LOOKAHEAD = 1000
 """Maximum number of entries by which a page may be longer than its limit. A page continues until it

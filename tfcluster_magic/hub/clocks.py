@@ -44,11 +44,11 @@ PEOPLE_SECONDS = 300.0
 UNANSWERED_SECONDS = 2.0
 """Seconds after which a hub that does not answer is asked for its users again."""
 PAGE = 50
-"""Maximum users in one answer of the hub, which answers no other request while it writes such an
-answer.
+"""Maximum number of users in one answer of the hub. The hub answers no other request while it
+writes such an answer.
 """
 AT_ONCE = 4
-"""Maximum accounts that are checked at the same time."""
+"""Maximum number of accounts that are checked at the same time."""
 STUCK_SECONDS = 30.0
 """Seconds after which a check no longer counts towards AT_ONCE, because access to the user's home
 folder may hang.

@@ -66,7 +66,7 @@ class LocalHubSettings:
 
 
 def proxy_command() -> tuple[str, ...]:
-    """Return the command that starts the proxy of `make install`."""
+    """Return the command that starts the proxy that `make install` has installed."""
     script = PROXY / "node_modules" / "configurable-http-proxy" / "bin" / "configurable-http-proxy"
     return (node(), str(script))
 

@@ -28,7 +28,7 @@ from . import notebook, user_limits
 from .auth.system_accounts import HIDDEN, NoServer, Person, account, readable
 
 START_SLOTS = asyncio.Semaphore(max(2, os.cpu_count() or 1))
-"""Maximum notebooks that start at once; the others wait in order of arrival."""
+"""Limit of notebooks that start at the same time; the others wait in order of arrival."""
 LOOK_SECONDS = 0.2
 """Poll interval while a notebook starts, in seconds."""
 

@@ -197,8 +197,8 @@ def hub_address(folder: Path, url: str | None) -> str:
 def _link(
     place: tuple[Path, str | None], name: str, *, admin: bool = False, reset: bool = True
 ) -> None:
-    """End the sessions of an account, then print a link. A hub that is down ends the sessions at
-    its next start, before it answers requests.
+    """End the sessions of an account, then print a link that sets its password. A hub that is down
+    ends the sessions at its next start, before it answers requests.
 
     Raises:
         Conflict: the account has a password, and `reset` is not set.

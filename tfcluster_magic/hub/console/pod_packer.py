@@ -25,13 +25,13 @@ from .packer import pack
 PORT = 8889  # equals `tenancy.namespace_objects.ARCHIVE_PORT`; its import would load a lot
 TOKEN = "TFCLUSTER_ARCHIVE_TOKEN"  # noqa: S105 - the name of an environment variable
 MOUNT = Path("/archive")
-"""Folder of the mounted claims, each in a folder with its name."""
+"""Folder whose subfolders are the mounted claims; each has the name of its claim."""
 UNUSED = 300.0
 """Maximum seconds to wait for a client."""
 SILENCE = 300.0
 """Seconds without progress after which a client is dropped."""
 MOST_BYTES = 256 * 1024 * 1024
-"""Maximum bytes of a request, which contains the records of a user's runs."""
+"""Maximum size in bytes of a request, which contains the records of a user's runs."""
 _BLOCK = 256 * 1024
 
 

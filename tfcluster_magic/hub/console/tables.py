@@ -30,7 +30,7 @@ from .sites.base import SiteRun, SiteSchedule, SiteStorage
 R = TypeVar("R")
 
 MOST = 1000
-"""Maximum rows of a page."""
+"""Maximum number of rows in a page."""
 ALWAYS = ("limit", "offset", "q", "sort")
 """Query parameters of every table."""
 

@@ -68,7 +68,7 @@ COUNT_SECONDS = 10.0
 """Seconds after which a ResourceQuota that has not begun to count is recreated.
 
 If Kubernetes did not know a resource when its quota was created, the quota starts to count only
-minutes later. Until then it refuses everything.
+minutes later. Until then the quota refuses everything.
 """
 
 

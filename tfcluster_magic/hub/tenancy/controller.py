@@ -175,8 +175,8 @@ class Tenancy:
         self.turns.work.add(namespace_objects.namespace_of_user(user, self._prefix))
 
     def _keep(self) -> None:
-        """Until `end`, publish the policy in force, and watch for changed pull secrets and for
-        expired overrides.
+        """Until `end` is called, publish the policy in force, and watch for changed pull secrets
+        and for expired overrides.
         """
         digests: dict[str, str] = {}
         while not self._enough.is_set():
@@ -194,7 +194,8 @@ class Tenancy:
                 self._enough.wait(backoff_seconds(3))
 
     def _weigh_records(self) -> None:
-        """Compare what all users' TFClusters may take of etcd with the policy's budget."""
+        """Compare the space in etcd that all users' TFClusters may take with the policy's budget.
+        """
         users = [
             (each["metadata"].get("annotations") or {}).get(labels.USER, "")
             for each in self.caches.namespaces.every()

@@ -191,7 +191,8 @@ def stored_overrides(api: Api, home: str) -> dict[str, Override]:
 
 
 def change_override(api: Api, home: str, user: str, override: Override | None, now: float) -> bool:
-    """Set or remove a user's override; drop expired ones. Return whether the user had one.
+    """Set or remove a user's override, and drop expired overrides of all users. Return whether the
+    user had an override that was still in force.
 
     Raises:
         ApiError: the write was refused, or conflicted with another write.

@@ -22,7 +22,7 @@ from ....schedules.cron import CronTimes
 from ....spec import Message, Model, Stop, TaskState, TaskType, TFCluster
 
 MOST_ACTIVE, MOST_ENDED = 100, 20
-"""Maximum active and ended runs of a user on the home page."""
+"""Maximum numbers of active and of ended runs that the home page shows to a user."""
 RUNS_KEPT = 600.0
 """Seconds without requests after which the cached runs are dropped."""
 
@@ -215,8 +215,8 @@ class Site(Protocol):
 # -- rows
 
 LONGEST, MOST_MESSAGE, MOST_CODED, MOST_NAMES = 100, 1000, 4000, 40
-"""Maximum characters of a text, of a message and of its codes; maximum names of nodes or tasks in a
-row.
+"""Maximum number of characters of a text, of a message, and of the message's codes; and maximum
+number of names of nodes or tasks in a row.
 """
 
 
@@ -251,7 +251,7 @@ def run_row(cluster: TFCluster, nodes: tuple[str, ...] = ()) -> SiteRun:
 
 
 MOST_MARKS = 10
-"""Maximum past due times in the row of a schedule."""
+"""Maximum number of past due times in the row of a schedule."""
 
 
 def schedule_row(schedule: Schedule, now: float) -> SiteSchedule:

@@ -466,7 +466,7 @@ class KubernetesSite:
         schedule changes meanwhile.
         """
         namespace = self._namespace(owner)
-        if not names.is_valid(name):  # could lead to another API path
+        if not names.is_valid(name):  # an invalid name could lead to another API path
             raise _unknown_schedule(name)
         where = path(kubernetes_schedules.RESOURCE, namespace, name)
         found = find_object(self._api, where)

@@ -174,7 +174,8 @@ PATIENCE = 300.0
 ended.
 """
 QUOTA_SECONDS = 30.0
-"""Maximum seconds to wait while a quota refuses the pod: a notebook that is ending still uses it.
+"""Maximum seconds to wait while a quota refuses the pod: a notebook that is ending still uses the
+quota.
 """
 ANSWERS = 30.0
 """Maximum seconds until the program in a running pod accepts connections."""

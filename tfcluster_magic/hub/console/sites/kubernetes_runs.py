@@ -2,8 +2,8 @@
 
 Only the fields that a row needs are decoded and kept. A leak is an object with our labels and
 without `ownerReferences`, whose TFCluster does not exist; for this, the API server is asked, not
-the cache. The namespace of a removed user is a leak too. It is only marked here, and tenancy
-deletes it.
+the cache. The namespace of a removed user is a leak too. This module only marks such a namespace,
+and tenancy deletes it.
 
 Ref: https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents
 """

@@ -312,7 +312,7 @@ def answer_requests(asked: BinaryIO, out: BinaryIO) -> None:
 # permanently. The fork server kills only readers that it has started and that have not ended.
 
 LONGEST_COMMAND = 256 * 1024
-"""Maximum bytes of a command; environments are the largest part."""
+"""Maximum size of a command to the fork server, in bytes; environments are the largest part."""
 
 
 class StartReader(Model, frozen=True):
