@@ -86,7 +86,7 @@ class Client:
     Attributes:
         name: the name of the run, such as `digits-2`.
         addresses: `host:port` of the parameter servers and workers, by task type.
-        server: the kind of server that the tasks run, native or python.
+        server: the kind of server that the tasks run, `native` or `python`.
         timeout: seconds that each client object waits for the tasks.
         operation_timeout: seconds that one call of a TensorFlow 1 session may take.
     """
@@ -238,7 +238,7 @@ def connect(
     Args:
         addresses: `host:port` by task type.
         name: the name of the run, for messages.
-        server: the kind of server that the tasks run, native or python.
+        server: the kind of server that the tasks run, `native` or `python`.
         timeout: seconds to wait for the tasks, here and each time the client makes a session or
             strategy.
         operation_timeout: seconds that one call of a TensorFlow 1 session may take.

@@ -194,8 +194,7 @@ class Tenancy:
                 self._enough.wait(backoff_seconds(3))
 
     def _weigh_records(self) -> None:
-        """Compare the space in etcd that all users' TFClusters may take with the policy's budget.
-        """
+        """Compare the space in etcd that all users' TFClusters may take with the budget for it."""
         users = [
             (each["metadata"].get("annotations") or {}).get(labels.USER, "")
             for each in self.caches.namespaces.every()
