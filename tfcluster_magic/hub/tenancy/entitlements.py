@@ -89,7 +89,7 @@ class TaskQuota(Model, frozen=True):
     run_claims: Count | None = 20
     """Number of claims that runs may make (`--data-claim`)."""
     run_storage: Amount | None = None
-    """Total size of these claims."""
+    """Total size of the claims that runs make."""
     records: Records | None = 40
     """TFClusters that a user may have on record; null: any number. The oldest TFClusters that
     have ended are deleted before the limit is reached.
