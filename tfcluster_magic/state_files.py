@@ -37,7 +37,9 @@ MOST_BYTES = 8 << 20
 list of a process, is shorter.
 """
 MOST_NUMBER = 2.5e11
-"""Maximum fractional number in a state file: as seconds since 1970, the year 9892."""
+"""Maximum fractional number in a state file. As a time in seconds since 1970, it is in the year
+9892.
+"""
 _ODD_NUMBER = re.compile(rb"(?:^|[:,\[])\s*(?:-|[0-9.]*[eE]|[0-9]{12})")
 """Pattern that matches every text with a number below 0 or above `MOST_NUMBER`, and few others."""
 SPARE_BYTES = 32 << 10
@@ -45,7 +47,7 @@ NEEDED = 1 << 20
 """Threshold: a disk with fewer free bytes counts as full."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 OURS = (-1, -1)
-"""Owner of a file: the user and group of this process."""
+"""Default for the owner of a file that `write` creates: the user and group of this process."""
 
 
 class Unreadable(Exception):
@@ -290,7 +292,9 @@ def _write_file(
 
 
 def _claim_spare(spares: Iterable[Path], beside: Path, size: int) -> bool:
-    """Take over a spare file that has room for `size` bytes, under the name `beside`."""
+    """Rename a spare file that has room for `size` bytes to `beside`. Return False if there is
+    none.
+    """
     if size > SPARE_BYTES:
         return False
     for spare in spares:

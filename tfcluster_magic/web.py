@@ -32,8 +32,9 @@ MOST_CHARACTERS = 100
 
 
 def problem(error: BaseException, internal_error: str = "") -> dict[str, Any]:
-    """Return an error as a problem, with each problem of a refused request. `internal_error` is the
-    detail for any error except a TFClusterError or HTTPError.
+    """Return an error as problem details (RFC 9457). For an InvalidRequest, they list what is wrong
+    with each field. `internal_error` is the detail for any error except a TFClusterError or
+    HTTPError.
     """
     told: dict[str, Any] = {
         "type": "about:blank",
@@ -136,7 +137,7 @@ class StreamedBody(RequestHandler):
             connection.set_body_timeout(BODY_WITHIN)
 
     def data_received(self, chunk: bytes) -> Any:
-        """Keep a piece of an expected body, and drop any other."""
+        """Keep a piece of the body if `expect_body` was called; otherwise drop it."""
         if self._body is None or self._is_too_large:
             return
         if len(self._body) + len(chunk) > self.most_bytes:

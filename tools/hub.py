@@ -119,7 +119,9 @@ def end_leftover(note: Path) -> None:
 
 
 def running(pid: int) -> bool:
-    """Return whether a process is alive. Its ports are in use until its last thread ends."""
+    """Return whether a process is alive. A process counts as alive until its last thread has ended,
+    because its ports are in use until then.
+    """
     process = Path("/proc", str(pid))
     try:
         ended = (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"

@@ -102,7 +102,9 @@ def left_out() -> str | None:
 
 
 def built_from(folder: Path) -> str | None:
-    """Return the digest of the sources from which a folder was built; None if it has none."""
+    """Return the digest of the sources from which a folder was built; None if the folder does not
+    record it.
+    """
     try:
         return (folder / STAMP).read_text("ascii").strip()
     except OSError:
@@ -224,8 +226,9 @@ def call(command: list[str], env: dict[str, str] | None, failure: str, at: Path 
 
 
 def link(environment: Path) -> None:
-    """Link the built extension and the server configuration into an environment. An editable
-    install has no data files. Links stay valid after every build.
+    """Link the built extension and the server configuration into an environment. This is needed
+    because an editable install does not install data files. The links stay valid when the extension
+    is built again.
     """
     for place, target in (
         (f"share/jupyter/labextensions/{NAME}", BUILT),
@@ -233,7 +236,7 @@ def link(environment: Path) -> None:
     ):
         there = environment / place
         there.parent.mkdir(parents=True, exist_ok=True)
-        if there.is_dir() and not there.is_symlink():  # from a wheel that was installed before
+        if there.is_dir() and not there.is_symlink():  # left by an installation from a wheel
             shutil.rmtree(there)
         there.unlink(missing_ok=True)
         there.symlink_to(target)

@@ -20,7 +20,9 @@ MOST_BYTES = 150_000
 
 
 def main() -> None:
-    """Write each picture; fail if one is too large for a clone."""
+    """Write each picture; fail if one is larger than `MOST_BYTES`, because every clone of the
+    repository contains it.
+    """
     FOLDER.mkdir(exist_ok=True)
     for name, shot in PICTURES.items():
         with Image.open(SHOTS / f"{TEST}-{shot}.png") as picture:

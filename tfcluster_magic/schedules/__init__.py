@@ -312,7 +312,9 @@ class ScheduleStatus(Model, frozen=True, kw_only=True):
 
 
 class LaunchWords(Model, frozen=True, kw_only=True):
-    """A launch in the user's words, as `ClusterManager.launch` takes it."""
+    """The arguments of a launch as the user gave them, in the form that `ClusterManager.launch`
+    accepts.
+    """
 
     program: str | None = None
     arguments: tuple[str, ...] = ()
@@ -325,7 +327,9 @@ class LaunchWords(Model, frozen=True, kw_only=True):
 
 
 class ScheduledLaunch(Model, frozen=True, kw_only=True):
-    """The launch of a schedule: the snapshot, and the words for a new one."""
+    """The launch of a schedule: the snapshot of its program, and the user's launch options, with
+    which a new snapshot can be taken.
+    """
 
     cluster: Annotated[str, Meta(pattern=NAME_PATTERN, description="name of its runs")]
     spec: Spec

@@ -78,7 +78,9 @@ class ScheduleOption:
         return _("use {words}").format(words=", ".join(self.words) or span)
 
     def texts(self, value: object) -> list[str]:
-        """Return a value as typed, with one text for each time that the option is given."""
+        """Return a value as a user types it: a list with one text for each time that the option is
+        repeated.
+        """
         many = value if isinstance(value, (list, tuple)) else [value]
         return [value_text(_AS_TYPED.get(self.kind, Kind.FILE), each) for each in many]
 

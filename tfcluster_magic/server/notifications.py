@@ -53,7 +53,9 @@ class NotificationRoute(TFClusterHandler):
     """The base of the routes of notifications."""
 
     async def verbs(self) -> NotificationVerbs:
-        """Return `manager.notifications`, read in a thread because its first use imports much."""
+        """Return `manager.notifications`. It is read in a thread, because the first access imports
+        many modules.
+        """
         return await self.call(lambda: self.service.manager.notifications)
 
     def read_rule(self) -> dict[str, Any]:

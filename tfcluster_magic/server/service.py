@@ -1,7 +1,8 @@
 """The service that all routes of a server share: manager, worker, events, streams and TensorBoards.
 
 A server has one service, however many tabs are open. The service owns these objects from the start
-of the extension to its end. Data outside a run's record is cached, so reading it is cheap.
+of the extension to its end. Data about a run that is not in its record, such as its progress, is
+cached, so reading it is cheap.
 """
 
 from __future__ import annotations
@@ -104,9 +105,9 @@ def _real_path(root: Path) -> str:
     return os.path.realpath(root)
 
 
-# Removals of runs. Callers do not wait for tasks to end. All callers for a run share one removal,
-# and the pages are notified when it is done. After a failure the run keeps its state and shows the
-# reason until the next removal.
+# Removals of runs. Callers do not wait until the tasks of the run have ended. If several callers
+# remove the same run, they share one removal. The pages are notified when it is done. After a
+# failure the run keeps its state and shows the reason until the next removal.
 
 REMOVE_OUTPUT_WITHIN = 60.0
 """Maximum seconds for removing a run's output, in addition to the seconds for ending the run."""
@@ -258,7 +259,8 @@ class Service:
             beside = known.get(cluster.metadata.name)
             if beside is None or beside.cluster.metadata.uid != cluster.metadata.uid:
                 beside = WatchedRun(cluster)
-            beside = replace(beside, cluster=cluster)  # it may be newer than the watcher's
+            # The given record may be newer than the watcher's copy.
+            beside = replace(beside, cluster=cluster)
             views.append(self._watched_view(beside, whole=whole))
         return views
 
@@ -306,8 +308,8 @@ class Service:
         return known.progress
 
     def outputs(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the notebook outputs of runs by name; unknown runs are left out. May block: it
-        reads what the tasks of runs that have just ended used.
+        """Return the notebook outputs of runs by name; unknown runs are left out. This may block:
+        for runs that have just ended, it reads the usage of their tasks.
         """
         known = self.watcher.known()
         found = {name: known[name] for name in names if name in known}

@@ -83,7 +83,9 @@ class _ThreadLimit:
         answer.add_done_callback(came)
 
     async def _free(self, question: Hashable | None, deadline: float) -> None:
-        """Wait until a thread is free, and until no equal call is still hanging."""
+        """Wait until a thread is free, and until no call that is equal to this one (`question`)
+        still hangs.
+        """
         began = asyncio.get_running_loop().time()
         while True:
             late = None if question is None else self._late.get(question)

@@ -6,8 +6,8 @@ meaning, because programs may act on it.
 
     str(Message("TasksFinished", {"tasks": ["worker-0"]}))  # "worker-0 finished"
 
-In a text `{name}` is a value, `{name:format}` uses one of `FORMATS`. If a text has two forms, the
-value `count` chooses one.
+In a text, `{name}` stands for a value, and `{name:format}` for a value in one of the `FORMATS`. If
+a text has two forms, singular and plural, the value `count` selects one.
 """
 
 from __future__ import annotations

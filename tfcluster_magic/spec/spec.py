@@ -396,8 +396,8 @@ class Program(Model, frozen=True):
 
     @property
     def by_hand(self) -> bool:
-        """Whether the program is written by hand; then each task reads its text, and no launch
-        does.
+        """Whether the record was written by hand, so that no launch took a snapshot of its program.
+        Each task then reads the program itself.
         """
         by_text = self.kind is ProgramKind.INLINE
         return by_text or bool(self.inline or self.command or self.path or self.url)

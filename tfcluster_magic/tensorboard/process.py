@@ -117,7 +117,9 @@ class RegistryEntry:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:
-        """Hold the lock; a board that is being started inherits it until it listens."""
+        """Hold the lock of this entry, and yield its file descriptor. A board that is being started
+        inherits the descriptor, and so holds the lock until it listens.
+        """
         path = self.file("lock")
         try:
             file = os.fdopen(state_files.lock_file(path), "rb")
@@ -147,7 +149,9 @@ pre {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
 
 
 def own_page(body: str, head: str = "") -> str:
-    """Return this package's own page in TensorBoard's place, in the current language."""
+    """Return an HTML page of this package, in the current language, that is shown instead of
+    TensorBoard's page.
+    """
     return _OWN_PAGE.format(lang=current_language().replace("_", "-"), head=head, body=body)
 
 
@@ -220,12 +224,13 @@ def open(  # noqa: A001 - callers write `tensorboard.open`
     """Return the TensorBoard on `folder`: the running one, or a new one (about one second).
 
     The folder may be empty: runs appear as they are written. `log_root` and folders below it are
-    created if missing; None stands for the environment's log folder. An
-    `exact` folder is refused if it, or a parent of it, has become a link. The board keeps showing
-    this folder, even if the path leads elsewhere later, and shows `shown` as its location. While
-    there is no event file, its page says so and names `looked_at`. `idle_timeout` (seconds above
-    0), `shown` and `until` apply only to a new board. A new board ends when the process `until`
-    ends; if `until` is None, a kernel's board ends with the notebook server.
+    created if missing; None stands for the environment's log folder. An `exact` folder is refused
+    if it, or a parent of it, has become a link. The board keeps showing this folder, even if its
+    path later leads to another folder. The page displays `shown` as the location of the data. While
+    there is no event file, the page says so and names the folders in `looked_at`. `idle_timeout`
+    (seconds above 0), `shown` and `until` apply only to a new board. A new board ends when the
+    process with the pid `until` ends. If `until` is None and the caller runs in a kernel, the board
+    ends when the notebook server ends.
 
     Raises:
         NotFound: the folder does not exist or cannot be read.

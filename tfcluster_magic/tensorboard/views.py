@@ -1,12 +1,12 @@
 """Views of a TensorBoard: one folder, or several runs under their names; and the TensorBoards of a
 backend's runs.
 
-The same request has the same id in every process, even after a restart of the notebook server, so
-that an old tab finds its board. `<state dir>/tensorboard/views/` has a file for each view. A view
-of runs also has a folder of links, which TensorBoard follows and whose names it shows.
-TensorBoard's option `--logdir_spec` cannot replace the links: it turns off the data server, and
-loading 50 MB then takes a minute. A board on all runs with a filter in its address would still read
-all of them. Views do not check who may see a folder.
+A view has an id that depends only on what it shows. The id is the same in every process, even after
+a restart of the notebook server, so that an old tab finds its board. `<state
+dir>/tensorboard/views/` has a file for each view. A view of runs also has a folder of links, which
+TensorBoard follows and whose names it shows. TensorBoard's option `--logdir_spec` cannot replace
+the links: it turns off the data server, and loading 50 MB then takes a minute. A board on all runs
+with a filter in its address would still read all of them. Views do not check who may see a folder.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _remove_view(path: Path) -> None:
         for link in filter(Path.is_symlink, links.iterdir()):
             link.unlink()
         links.rmdir()
-    with contextlib.suppress(OSError):  # a folder in the file's place was not made by us
+    with contextlib.suppress(OSError):  # fails for a folder in the file's place, which is not ours
         path.unlink()
 
 
@@ -174,7 +174,9 @@ def _write_error(path: Path, error: OSError) -> TFClusterError:
 
 
 class TensorBoards:
-    """The TensorBoards of a backend's runs; `state_dir` is the environment's if None."""
+    """The TensorBoards of a backend's runs. If `state_dir` is None, the state folder of the
+    environment is used.
+    """
 
     def __init__(self, backend: Backend, state_dir: str | None = None) -> None:
         self._backend = backend

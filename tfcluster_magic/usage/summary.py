@@ -193,7 +193,7 @@ def _rates(intervals: Sequence[Interval]) -> Rates:
 
 
 def _type_usage(task_type: TaskType, tasks: Sequence[TaskUsage]) -> list[TypeUsage]:
-    # A task that ended within one sample has no sample of its memory.
+    # A task that ended before its first sample has no memory peak, so leave it out.
     known = [(task, task.average) for task in tasks if task.average and task.memory_peak]
     if not known:
         return []
