@@ -312,7 +312,7 @@ def reserve(spare: Path) -> None:
     try:
         try:
             os.posix_fallocate(fd, 0, SPARE_BYTES)
-        except (AttributeError, OSError) as error:  # not on macOS, nor on every file system
+        except (AttributeError, OSError) as error:  # fails on macOS and some file systems
             if getattr(error, "errno", None) in FULL:
                 raise
             os.write(fd, bytes(SPARE_BYTES))

@@ -101,8 +101,8 @@ def alone(state: Path) -> int:
 
 
 def end_leftover(note: Path) -> None:
-    """End the proxy of a killed hub. JupyterHub would end whatever process now has the pid in
-    `note`, so this function runs first.
+    """End the proxy of a killed hub. This must run before a new hub starts: JupyterHub
+    would end any process that now has the pid in `note`, even if it is not a proxy.
     """
     try:
         pid = int(note.read_text())

@@ -1,7 +1,7 @@
 """Update docs/pictures from screenshots: `make pictures` runs the test that takes them.
 
 The screenshots are from tests/ui/test_tutorial.py, which follows the tutorial in a browser. They
-are committed as WebP, and change only when somebody runs this and checks the result.
+are committed as WebP, and change only when a developer runs this script and checks the result.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ def _in_pairs(rows: list[list[int]]) -> list[list[int]]:
 def memory(pids: list[int]) -> tuple[int, int]:
     """Return the resident bytes of these processes, and the peak of the largest one.
 
-    Pages of files and shared memory count only once, in the process that has most of them.
+    Pages of files and shared memory are counted only once, for the process that has most of them.
     """
     own = shared = peak = 0
     for pid in pids:
@@ -480,7 +480,7 @@ class Reports:
                 told = json.loads(read_text(self._path))["step"]
                 self._step = max(0, told) if type(told) is int else 0
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
-            # The program reports nothing, or the file is something else.
+            # There is no report yet, or the file is not a valid report.
             pass
         return self._step
 
@@ -555,7 +555,7 @@ class UsageWatch:
         pending: list[list[int]] = []
         self._gpus = Gpus(self._visible)
         self._connections = Connections()
-        # Disk and network traffic of this process before the program started.
+        # Disk and network traffic before the program started, which is not part of its usage.
         self._before = disk([os.getpid()]), pod_network() if self._in_pod else (0, 0)
         look = FamilyReading()
         self._pids = look.pids

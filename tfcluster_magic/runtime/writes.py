@@ -34,7 +34,8 @@ WRITTEN = "written"
 # Folder on the log volume in which a task in a pod records which folders will be lost with the pod.
 # Clients that have the log volume read it.
 LOST = ".tfcluster-lost"
-# Pauses between two searches: (until this many seconds after the start, seconds of the pause).
+# Seconds between two searches, which grow with the age of the task. Each pair is: (until this many
+# seconds after the start, seconds between two searches).
 PACE = ((30.0, 1.0), (300.0, 2.5), (float("inf"), 10.0))
 # Every fourth search also lists the folders in which the program may write.
 WALK_EVERY = 4
@@ -75,7 +76,7 @@ def files_below(folder: str, but: str = "") -> Iterator[os.DirEntry[str]]:
                         elif entry.is_dir(follow_symlinks=False) and not hidden:
                             below.append(entry.path)
             except OSError:
-                # The folder is gone, or reading it is not permitted.
+                # Skip a folder that is gone or may not be read.
                 continue
         level = below
 
@@ -151,8 +152,9 @@ def spare_steps(checkpoint: str) -> int:
 
 
 class EarlierCheckpoints:
-    """The checkpoints in the folders of a program before the program starts. `watch` makes the
-    kernel report which of them are opened. Without inotify, no checkpoint counts as opened.
+    """The checkpoints that are in the folders of a program before the program starts. `watch` makes
+    the kernel report which of them the program opens. Without inotify, no checkpoint counts as
+    opened.
     """
 
     def __init__(self, folders: list[str]) -> None:
@@ -294,7 +296,7 @@ class WriteWatch:
     """A thread that finds out where a program writes.
 
     Args:
-        config: the task.
+        config: the configuration of the task.
         folder: the folder in which the program starts.
         loop: the event loop, which calls `say` and `told`.
         say: prints a line to the log.

@@ -4,10 +4,10 @@
     turn = due(rules, status, now)                  # what to do, and when to look again
 
 The caller first writes the new status, then launches the due runs and stops the replaced ones. Each
-due time is handled once; the cursor and the occurrences record the handled ones. If the clock is
-set back, no due time runs twice. If the clock is set forward by mistake and back again, no due time
-is lost. The work of one call is bounded, whatever the rules are and however long ago the last call
-was.
+due time is handled once. The status records which ones were handled: every due time up to its
+cursor, and those with an occurrence. If the clock is set back, no due time runs twice. If the clock
+is set forward by mistake and back again, no due time is lost. The work of one call is bounded,
+whatever the rules are and however long ago the last call was.
 """
 
 from __future__ import annotations
@@ -214,7 +214,9 @@ def _take_due_times(work: _Work) -> None:
 
 
 def _take(work: _Work, new: Occurrence) -> None:
-    """Add the occurrence of a due time, unless there was one before the clock was set back."""
+    """Add the occurrence of a due time. If the clock was set back, it may already exist; then keep
+    the old one.
+    """
     work.cursor = new.due
     if all(each.key != new.key for each in work.occurrences):
         work.put(new)
@@ -451,8 +453,8 @@ def kept(
     occurrences: Iterable[Occurrence], now: float, most: int = MOST_OCCURRENCES
 ) -> list[Occurrence]:
     """Return the occurrences that a status keeps, in the order of their due times: all unsettled
-    ones, all that are due in the future, and the newest settled ones. Those in the future, from
-    before the clock was set back, are kept so that they do not run twice.
+    ones, all that are due in the future, and the newest settled ones. Occurrences in the future
+    exist if the clock was set back. They are kept so that they do not run twice.
     """
     occurrences = list(occurrences)
     settled = [each for each in occurrences if each.state.is_settled and each.due <= now]
@@ -524,7 +526,8 @@ def settle(
             reason = each.reason or outcome.reason
             status = _ended(rules, status, each, State.STOPPED, reason, now)
         elif outcome.phase is Phase.FAILED and not outcome.began and each.reason != _NEVER_BEGAN:
-            # The launching process was killed: launch it again, but not for ever.
+            # The run never began, because the process that launched it was killed. Launch it again,
+            # but only once.
             again = replace(
                 each, state=State.LAUNCHING, run="", reason=_NEVER_BEGAN, changed_at=now
             )

@@ -68,7 +68,9 @@ def openapi_document() -> dict[str, Any]:
 
 
 def _verb_path(body: type[Model]) -> dict[str, Any]:
-    """Return the OpenAPI description of the route for a verb whose request body is a `body`."""
+    """Return the OpenAPI description of the route for a verb whose request body has the type
+    `body`.
+    """
 
     def ref(where: str) -> dict[str, str]:
         return {"$ref": f"#/components/{where}"}
@@ -86,8 +88,8 @@ def _verb_path(body: type[Model]) -> dict[str, Any]:
 
 
 def _schedule_verb_path(verb: str, body: type[Model]) -> dict[str, Any]:
-    """Return the OpenAPI description of the route for a verb on schedules whose request body is a
-    `body`.
+    """Return the OpenAPI description of the route for a verb on schedules whose request body has
+    the type `body`.
     """
     summaries = {"resume": "Resume a paused schedule", "run-now": "Make a schedule due now"}
     ref = {"$ref": f"#/components/schemas/{body.__name__}"}

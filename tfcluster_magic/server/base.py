@@ -52,7 +52,7 @@ class GuardedHandler(ProblemResponses, JupyterHandler, StreamedBody):
         )
 
     def in_language(self) -> AbstractContextManager[object]:
-        """Return a context in the language that the browser asks for."""
+        """Return a context in which messages are in the language that the browser requests."""
         return language(accepted_languages(self.request.headers.get("Accept-Language", "")))
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:

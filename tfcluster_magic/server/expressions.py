@@ -34,7 +34,9 @@ _FRAME = struct.Struct(">I")
 
 
 class ExpressionRefused(Exception):
-    """The expression cannot be matched; the message is the unsupported part, or the error."""
+    """The expression is invalid or not supported. The message is the unsupported part, or the
+    error.
+    """
 
 
 class TooSlow(Exception):
@@ -262,7 +264,7 @@ def _write(pipe: IO[bytes], frame: bytes) -> None:
 
 
 def _read(pipe: IO[bytes]) -> bytes | None:
-    """Return the next frame; None at the end or for an incomplete one."""
+    """Return the content of the next frame; None if the pipe was closed before or within it."""
     head = _exactly(pipe, _FRAME.size)
     return None if head is None else _exactly(pipe, _FRAME.unpack(head)[0])
 

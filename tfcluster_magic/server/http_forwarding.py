@@ -108,7 +108,7 @@ class ForwardedRequest(HTTPMessageDelegate):
         """Forward a piece of the body; wait until the target accepts it."""
         try:
             await self._connection.write(piece)
-        except StreamClosedError:  # the target answered before it read everything; see `answer`
+        except StreamClosedError:  # the target may have answered early; see `answer`
             return
 
     async def answer(

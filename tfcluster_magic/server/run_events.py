@@ -42,12 +42,12 @@ def register_schema(logger: EventLogger) -> None:
 
 
 class RunEvents:
-    """The sender of changes of runs to all pages of one server.
+    """An object that sends the changes of runs to all pages of one server.
 
     Args:
         watcher: reports every change.
         logger: the server's event logger, in which our schema is registered.
-        log: for errors.
+        log: the logger for errors.
         view: returns a run in the form in which pages receive it.
         look: called on the loop every second, so that the service can report activity.
     """

@@ -43,7 +43,7 @@ from .tensorboards import ServerBoards
 
 
 def starting_page() -> str:
-    """Return a page that reloads itself each second."""
+    """Return the page that is shown while a board starts. It reloads itself each second."""
     return own_page(
         f'<p role="status">{escape(_("TensorBoard is starting …"))}</p>',
         '<meta http-equiv="refresh" content="1">',
@@ -82,7 +82,7 @@ _GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 
 @dataclass(frozen=True)
 class PackagedFile:
-    """A packaged file in the form in which it is sent."""
+    """A file of TensorBoard's package, in the form in which it is sent to a browser."""
 
     body: bytes
     headers: dict[str, str]

@@ -85,7 +85,8 @@ def _time_schema(node: Schema) -> Schema:
 
 def _time_name(name: str) -> str:
     """Return the name that the resource gives to a field with a time: `stopAt` becomes `stopTime`.
-    If the status of a Kubernetes Job has the same time, the name is the same as there.
+    If the status of a Kubernetes Job has a field with the same meaning, the name of that field is
+    used.
     """
     if name in _AS_IN_JOBS:
         return _AS_IN_JOBS[name]

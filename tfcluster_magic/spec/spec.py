@@ -36,8 +36,8 @@ def fields_of(kind: type[msgspec.Struct]) -> tuple[FieldInfo, ...]:
     return fields(kind)
 
 
-# What only Kubernetes has: claims, secrets and annotations of a run's pods. The administrator's
-# policy decides which of them a user may name.
+# Options that exist only on Kubernetes: claims, secrets and annotations of a run's pods. The
+# administrator's policy decides which of them a user may name.
 # Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
 
 OBJECT_NAME_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"

@@ -63,7 +63,8 @@ def main(options: dict[str, Any]) -> int:
     if os.fork():
         os._exit(0)  # the starter waits for this process; init becomes the parent of the board
     os.setsid()
-    signal.alarm(int(options["startTimeout"]))  # if the start hangs: ends it and frees the lock
+    # If the start hangs, the alarm ends this process, which releases the lock.
+    signal.alarm(int(options["startTimeout"]))
     os.chdir(options["folder"])
     if os.getcwd() != options["folder"]:
         os.write(options["report"], b"changed")

@@ -392,7 +392,8 @@ def _start(
 
 def _spawn(options: dict[str, object], log: Path, descriptors: tuple[int, int]) -> None:
     with contextlib.suppress(FileNotFoundError):
-        # a board that is still ending has this file open, so it is not overwritten
+        # Remove the old log instead of overwriting it, because a board that is just ending may
+        # still have it open.
         state_files.put_aside(log) if log.is_dir() else log.unlink()
     how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(log, how, 0o600), "wb") as output:

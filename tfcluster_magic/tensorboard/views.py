@@ -2,11 +2,12 @@
 backend's runs.
 
 A view has an id that depends only on what it shows. The id is the same in every process, even after
-a restart of the notebook server, so that an old tab finds its board. `<state
-dir>/tensorboard/views/` has a file for each view. A view of runs also has a folder of links, which
-TensorBoard follows and whose names it shows. TensorBoard's option `--logdir_spec` cannot replace
-the links: it turns off the data server, and loading 50 MB then takes a minute. A board on all runs
-with a filter in its address would still read all of them. Views do not check who may see a folder.
+a restart of the notebook server, so that an old tab finds its board. The folder `<state
+dir>/tensorboard/views/` has a file for each view. A view of runs also has a folder with links to
+the runs' output, which TensorBoard follows and whose names it shows. TensorBoard's option
+`--logdir_spec` cannot replace the links: it turns off the data server, and loading 50 MB then takes
+a minute. A board for all runs whose address has a filter cannot replace them either: it would still
+read the files of all runs. Views do not check who may see a folder.
 """
 
 from __future__ import annotations

@@ -68,13 +68,13 @@ MOST_FACTOR = 2.0
 """Maximum factor by which advice raises a number."""
 GPU_IDLE = 0.1
 STILL, STILL_NETWORK, STILL_DISK = 0.02, 16 << 10, 64 << 10
-"""Thresholds up to which a task does nothing: the used fraction of a core and of a GPU, the bytes a
-second that it receives and sends, and the bytes a second that it reads. The limit for reads is not
-0, because even an idle task may read pages of its memory from disk.
+"""A task counts as idle if its usage is at most this: the fraction of a core and of a GPU, the
+bytes that it receives and sends per second, and the bytes that it reads from disk per second. The
+limit for reads is not 0, because even an idle task may read pages of its memory from disk.
 """
 ENDING = 10.0
-"""Maximum seconds for which a program may work after a standstill until it ends, so that neither
-this work nor the standstill counts.
+"""If a program works for at most this many seconds between a standstill and its end, neither the
+standstill nor this last work counts.
 """
 HANGS = 60.0
 """Seconds after which a task that does nothing counts as hanging."""

@@ -25,7 +25,8 @@ lines.
 """
 APART = 0.25
 """Threshold: a task is an outlier if it differs from the median of all tasks by more than this
-fraction of the median, and by more than three times the median of the differences of all tasks.
+fraction of the median, and by more than three times the median of all tasks' differences from that
+median.
 """
 _LEAST: dict[Figure, float] = {"cpu": 0.1, "memory": 64 << 20, "network": 64 << 10, "steps": 0.01}
 """Thresholds: with a smaller difference from the median, a task is never an outlier."""

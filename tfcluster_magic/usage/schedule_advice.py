@@ -99,8 +99,8 @@ def _out_of_memory(found: TFCluster) -> Iterable[Finding]:
 
 
 def in_force(own: Spec, advised: Iterable[AdvisedOption]) -> tuple[AdvisedOption, ...]:
-    """Return the advice that a launch of `own` uses. If the schedule has set an option to another
-    value since, the advice on this option is ignored.
+    """Return the advice that a launch of the schedule's spec `own` uses. If the schedule's own
+    value of an option has changed since the advice was given, the advice on this option is ignored.
     """
     found = []
     for each in advised:

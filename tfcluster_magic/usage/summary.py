@@ -218,7 +218,8 @@ def _type_usage(task_type: TaskType, tasks: Sequence[TaskUsage]) -> list[TypeUsa
 
 class Series(Model, frozen=True, omit_defaults=False):
     """The samples of one task, oldest first, with one column for each figure of `Rates`. `at` is
-    the end of an interval, `attempt` the number of the start that it belongs to.
+    the end of an interval, and `attempt` is the number of the attempt to which the interval
+    belongs.
     """
 
     at: tuple[float, ...]
