@@ -132,7 +132,7 @@ class StreamedBody(RequestHandler):
             raise self._too_large()
         self._body = bytearray()
         connection = self.request.connection
-        if isinstance(connection, HTTP1Connection):  # otherwise only the given length is limited
+        if isinstance(connection, HTTP1Connection):  # also limits bodies without a given length
             connection.set_max_body_size(MOST_DISCARDED)
             connection.set_body_timeout(BODY_WITHIN)
 

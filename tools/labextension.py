@@ -149,7 +149,8 @@ def requirements() -> list[str]:
 
 
 def toolbox() -> dict[str, str]:
-    """Return an environment with `jlpm`, `jupyter-builder` and `node`; install them if needed.
+    """Return environment variables whose PATH has `jlpm`, `jupyter-builder` and `node`. They are
+    installed if they are missing.
 
     The builder is searched in the environment of this Python, on PATH (in an isolated build) and in
     .venv. If the builder is missing, it is installed into an environment in build/.

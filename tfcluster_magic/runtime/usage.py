@@ -201,7 +201,7 @@ class UsageFile:
             try:
                 os.close(fd)
             except OSError:
-                pass  # a network volume that failed meanwhile
+                pass  # the network volume has failed meanwhile
 
     def _append(self, lines: bytes) -> None:
         if self._fd < 0:
@@ -291,7 +291,7 @@ def _in_pairs(rows: list[list[int]]) -> list[list[int]]:
 
 
 def memory(pids: list[int]) -> tuple[int, int]:
-    """Return the resident bytes of these processes, and the peak of the largest one.
+    """Return the resident bytes of these processes, and the largest peak of a single process.
 
     Pages of files and shared memory are counted only once, for the process that has most of them.
     """

@@ -445,7 +445,8 @@ class WriteWatch:
         if rest.startswith(host + "."):
             number = rest[len(host) + 1 :].split(".")[0]
             if number.isdigit() and int(number) not in self._pids:
-                # Another run may work in the same folder, or a process ended before we saw it.
+                # The process is not one of ours. If it still runs, it belongs to another run in the
+                # same folder; otherwise, it may have ended before we saw it.
                 return not os.path.exists(f"/proc/{number}")
         return True
 

@@ -187,7 +187,9 @@ def _follow_clock(work: _Work) -> None:
 
 
 def _take_due_times(work: _Work) -> None:
-    """Add an occurrence for each due time since the cursor, up to the limit of waiting ones."""
+    """Add an occurrence for each due time after the cursor, until the limit of waiting occurrences
+    is reached.
+    """
     rules, now = work.rules, work.now
     on_time = now - ON_TIME
     late_from = max(work.cursor, on_time)
@@ -423,8 +425,8 @@ def _before(work: _Work, new: Occurrence) -> Occurrence | None:
 
 
 def _obstacle(work: _Work, new: Occurrence) -> Message | None:
-    """Return what a launch waits for; None if it may begin. With `Overlap.REPLACE`, also add the
-    earlier runs that the launch replaces to `work.stop`.
+    """Return what a launch waits for; None if it may begin. With `Overlap.REPLACE`, also add to
+    `work.stop` the earlier runs that the launch replaces.
     """
     rules = work.rules
     if (waits := _wait_for_schedules(work, new)[0]) is not None:

@@ -1,4 +1,4 @@
-"""The table of a schedule's options, from which command line, form and messages follow.
+"""The table of a schedule's options, used for the command line, the form and the messages.
 
 Bounds and defaults are in `ScheduleRules`; this module reads typed values.
 """

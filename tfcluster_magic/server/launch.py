@@ -62,7 +62,9 @@ class Kernel:
 
 
 async def list_kernels(service: Service) -> list[Kernel]:
-    """Return every kernel of the server, Python kernels first; none if tasks run elsewhere."""
+    """Return every kernel of the server, Python kernels first. Return an empty list if tasks run on
+    other machines.
+    """
     if not (await service.backend()).is_here:
         return []
     manager = service.serverapp.kernel_spec_manager
@@ -178,7 +180,7 @@ class ResolvedLaunch:
 
 
 class LaunchRoute(TFClusterHandler):
-    """The base of routes that take a launch."""
+    """The base class of routes whose request body describes a launch."""
 
     async def resolve(self, body: LaunchBody) -> ResolvedLaunch:
         """Return `body` as arguments of `ClusterManager.launch`."""

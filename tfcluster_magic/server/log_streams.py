@@ -59,8 +59,8 @@ class LogStreams:
         self._open: set[LogStream] = set()
 
     def begin(self, run: TFCluster, read: Callable[[], Lines], encode: Encode) -> LogStream:
-        """Start to read in a thread. Raises BackendUnavailable if there are too many streams, or a
-        stream of `run` hangs.
+        """Start to read a log in a thread, and return its stream. Raises BackendUnavailable if
+        there are too many streams, or a stream of `run` hangs.
         """
         self._open = {stream for stream in self._open if stream.is_alive()}
         if any(stream.uid == run.metadata.uid and stream.hangs for stream in self._open):

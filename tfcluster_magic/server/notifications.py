@@ -59,7 +59,8 @@ class NotificationRoute(TFClusterHandler):
         return await self.call(lambda: self.service.manager.notifications)
 
     def read_rule(self) -> dict[str, Any]:
-        """Return the body of a new rule as arguments of the manager.
+        """Read a new rule from the request body, and return it as arguments of
+        `NotificationVerbs.add`.
 
         Raises:
             InvalidRequest: the rule is invalid. The error repeats no value, because a value may be

@@ -73,14 +73,14 @@ class RunEvents:
         self._end: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Start, in the running loop."""
+        """Start to watch runs and send their changes; call this in the running event loop."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._end = self._watcher.listen(self._listen)
             self._tick()
 
     def stop(self) -> None:
-        """Send nothing more."""
+        """Stop watching; nothing more is sent."""
         if self._end is not None:
             self._end()
             self._end = None

@@ -119,7 +119,7 @@ def _rules(rules: ScheduleRules | None) -> dict[str, Any]:
 
 
 class ScheduleRoute(LaunchRoute):
-    """The base of the routes of schedules that take a launch."""
+    """The base class of schedule routes; some of their request bodies describe a launch."""
 
     async def verbs(self) -> ScheduleVerbs:
         """Return `manager.schedules`. It is read in a thread, because the first access imports many

@@ -81,8 +81,8 @@ def browsed_file(root: Path | None, said: str, field: str) -> Path:
 
 
 def browsed_path(root: Path | None, path: str, *, hidden: bool = False) -> str | None:
-    """Return the file browser's path of a full path; "" for the root. The reverse of
-    `browsed_file`.
+    """Return the path at which the file browser shows the file with the full path `path`; "" for
+    the root. The reverse of `browsed_file`.
 
     Return None for a path that the file browser does not show: outside the root, or in a hidden
     folder without `hidden`. Existence is not checked, because a volume may hang.
@@ -198,7 +198,9 @@ class Service:
         return ClusterManager(parent=self.serverapp)
 
     async def backend(self) -> Backend:
-        """Return the backend, chosen in a thread because that may need a request."""
+        """Return the backend. It is chosen in a thread, because the choice may need a request over
+        the network.
+        """
         return await self.worker.call(self._backend)
 
     def _backend(self) -> Backend:

@@ -1,4 +1,5 @@
-"""Messages as codes and values: what a record holds, and the text of every code.
+"""Messages as codes and values, in the form that a record holds, and the table with the text of
+each code.
 
 Each view renders the sentence in its reader's language (`str(message)`). The reference of reasons
 in docs/ and the table of the JupyterLab extension are generated from here. A code never changes its

@@ -179,7 +179,7 @@ def earlier_run(
 
 @dataclass(frozen=True)
 class _Task:
-    """The usage of one task per second, in the time that counts.
+    """The mean usage of one task per second, in the time that `advise` considers.
 
     `core` is one core, or the CPU limit if that is less; `works` and `waits` compare `cpu` with it.
     """
@@ -238,7 +238,7 @@ def advise(
         samples: the samples of its tasks.
         steps: the steps a second of its tasks, as far as they are known.
         earlier: runs of the same program with other numbers of workers.
-        cores: the cores of the machine, if all tasks share one.
+        cores: the number of cores of the machine, if all tasks run on one machine.
         standstills: for tasks that hang, the place in the program at which they hang, if known.
     """
     found, why = findings(cluster, samples, steps, earlier, cores, standstills)
@@ -705,7 +705,9 @@ def _knows_its_memory(
     cluster: TFCluster,
     known: Sequence[tuple[float, int, int | None, str, Sequence[Attempt]]],
 ) -> bool:
-    """Return whether the tasks will not need more memory than they have used so far."""
+    """Return whether it is safe to assume that the tasks will not need more memory than they have
+    used so far.
+    """
     if cluster.status.phase is Phase.SUCCEEDED:
         return True
     every = [attempts[-1] for *_figures, attempts in known]

@@ -46,7 +46,7 @@ def judge(
         run: the name of the run, which has ended.
         found: the run's record; None if the record is gone, so that there is no advice.
         samples: the samples of its tasks.
-        cores: the cores of the machine, if all tasks share one.
+        cores: the number of cores of the machine, if all tasks run on one machine.
     """
     status = replace(status, judged=run)
     if found is None or found.metadata.scheduled is None:
