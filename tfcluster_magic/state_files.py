@@ -97,7 +97,7 @@ def _error_text(error: Exception) -> str:
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """Return the content of a state file.
 
-    Raises as `open_regular`, and Unreadable above `most` bytes.
+    Raises the errors of `open_regular`, and Unreadable if the file is larger than `most` bytes.
     """
     fd = open_regular(path)
     try:
@@ -192,7 +192,7 @@ def decode(text: bytes, kind: type[T], *, exact: bool = False) -> T:
             found = convert_known_fields(known, kind)  # type: ignore[type-var]
         if _ODD_NUMBER.search(text):
             _check_numbers(found)
-    except (ValueError, RecursionError) as error:  # from msgspec, or from text that is not UTF-8
+    except (ValueError, RecursionError) as error:  # from msgspec, or for invalid UTF-8
         raise Unreadable(str(error)) from None
     return found
 
@@ -218,7 +218,9 @@ def _check_numbers(value: object) -> None:
 
 
 def load(path: Path, kind: type[T], *, exact: bool = False) -> T:
-    """Return the content of a state file as a `kind`. Raises as `read_bytes` and `decode`."""
+    """Return the content of a state file as a `kind`. Raises the errors of `read_bytes` and
+    `decode`.
+    """
     return decode(read_bytes(path), kind, exact=exact)
 
 
@@ -299,7 +301,7 @@ def _claim_spare(spares: Iterable[Path], beside: Path, size: int) -> bool:
         return False
     for spare in spares:
         with contextlib.suppress(OSError):
-            os.rename(spare, beside)  # only one of two writers gets it
+            os.rename(spare, beside)  # succeeds for only one of two writers
             return True
     return False
 

@@ -203,7 +203,7 @@ class StreamedBody(RequestHandler):
 
 
 class ProblemResponses(RequestHandler):
-    """A handler whose failures are problem responses. It must be the first base of a class."""
+    """A handler whose failures are problem responses. It must be the first of the base classes."""
 
     expected_errors: tuple[type[BaseException], ...] = (TFClusterError,)
     """Errors that are shown to the user and are not logged, since the service is not at fault."""
@@ -221,13 +221,15 @@ class ProblemResponses(RequestHandler):
         return problem(error, self.internal_error())
 
     def send_problem(self, told: dict[str, Any]) -> None:
-        """Answer with a problem."""
+        """Answer with problem details."""
         self.set_status(told["status"])
         self.set_header("Content-Type", PROBLEM_TYPE)
         self.finish(encoded_problem(told))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Send a problem. Tornado calls this for every exception of a handler."""
+        """Answer with the problem details of an error. Tornado calls this for every exception of a
+        handler.
+        """
         error = (kwargs.get("exc_info") or (None, None, None))[1]
         with self.in_language():
             self.send_problem(self.problem_of(HTTPError(status_code) if error is None else error))

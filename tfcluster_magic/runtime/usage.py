@@ -2,13 +2,14 @@
 
 A thread takes a sample every two seconds and writes it to the task's file in the folder
 `.tfcluster-usage` of the run's output. Old samples are merged, so all files of a run together stay
-below 1 MiB. If the volume hangs, is full or was removed, only samples are lost. `usage/` of the
-package reads the files. The thread also answers requests for stacks, and keeps the stacks of a
-stalled program. Standard library only, Python 3.8 syntax.
+below 1 MiB. If the volume hangs, is full or was removed, samples are lost, but the task goes on.
+The package `tfcluster_magic.usage` reads the files. The thread also answers requests for stacks,
+and keeps the stacks of a stalled program. Standard library only, Python 3.8 syntax.
 
-The usage of all processes of the task counts, including ended processes. Network is all traffic of
-the pod. Outside of pods, it is the traffic of the task's TCP connections, without the last bytes of
-a connection that ends between two samples. Disk is the traffic of block devices.
+The usage of all processes of the task counts, including processes that have ended. The figures for
+the network count all traffic of the pod. Outside of pods, they count the traffic of the task's TCP
+connections, without the last bytes of a connection that ends between two samples. The figures for
+the disk count the traffic of block devices.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ STALLED_SAMPLES, MOST_STALLS = 5, 5
 # limits. An array is an interval that begins at the end of the previous one. It has 12 numbers,
 # each in the unit given here: [duration 0.1 s, CPU 0.01 s, memory 64 KiB, received KiB, sent KiB,
 # read KiB, written KiB, throttled 0.01 s, GPU 0.01 s, GPU memory 64 KiB, peak of memory 64 KiB,
-# step]. Zeros at the end are left out. The peak is the maximum memory that the kernel recorded; it
-# is written as 0 if it is not above all samples and earlier peaks. The step is the newest that the
-# program reported; it is 0 if the step has not changed.
+# step]. Zeros at the end of an array are left out. The peak is the maximum memory that the kernel
+# recorded; it is written as 0 if it is not above all samples and earlier peaks. The step is the
+# newest that the program reported; it is 0 if the step has not changed.
 
 VERSION = 1
 RUN_BYTES = 1 << 20
@@ -179,7 +180,7 @@ class UsageFile:
         self._head = json.dumps(head, separators=(",", ":")).encode() + b"\n"
 
     def write(self, row: list[int]) -> None:
-        """Append an interval."""
+        """Append an interval to the file."""
         self._rows.append(row)
         if time.monotonic() < self._next_try:
             self._rows = [merged(self._rows)]
@@ -262,7 +263,7 @@ class Digest:
         self._stride = 1
 
     def add(self, row: list[int]) -> None:
-        """Add an interval."""
+        """Add an interval to the digest."""
         self._pending.append(row)
         if len(self._pending) < self._stride:
             return
@@ -343,7 +344,7 @@ class Connections:
         self._ended = (0, 0)
 
     def look(self, pids: list[int]) -> tuple[int, int]:
-        """Return the bytes received and sent so far."""
+        """Return the bytes that the connections of these processes have received and sent."""
         owned = {inode for pid in pids for inode in sockets.inodes(pid)}
         try:
             now = sockets.traffic(owned) if owned else {}
@@ -452,7 +453,7 @@ class Gpus:
         """
         busy, used = 0.0, 0
         for device in self._devices:
-            rates = (self._ctypes.c_uint * 2)()  # percent of time: compute, memory
+            rates = (self._ctypes.c_uint * 2)()  # busy percent: compute, memory access
             if self._nvml.nvmlDeviceGetUtilizationRates(device, rates) == 0:
                 busy += rates[0] / 100
             room = (self._ctypes.c_ulonglong * 3)()  # bytes: total, free, used

@@ -257,7 +257,7 @@ def furthest_event(path: str) -> int:
     while at + 12 < len(data):
         length = int.from_bytes(data[at : at + 8], "little")
         event = data[at + 12 : at + 12 + length]
-        if event[:1] == b"\x09" and event[9:10] == b"\x10":  # wall_time, then step
+        if event[:1] == b"\x09" and event[9:10] == b"\x10":  # fields wall_time, step
             step = shift = 0
             for byte in event[10:20]:
                 step |= (byte & 127) << shift
@@ -302,7 +302,7 @@ class WriteWatch:
         say: prints a line to the log.
         told: called for each folder outside of the run's folder in which results are found; the
             arguments are the folder, and whether it will be lost.
-        earlier: the checkpoints from before the start.
+        earlier: the checkpoints that existed before the program started.
     """
 
     def __init__(
@@ -344,7 +344,7 @@ class WriteWatch:
         return dict(self._folders)
 
     def start(self) -> None:
-        """Start the thread. Call this after the child was started."""
+        """Start the thread. Call this after the program's process was started."""
         self._loop.on_fd(self._hear, select.POLLIN, self._heard)
         threading.Thread(target=self._run, daemon=True).start()
 

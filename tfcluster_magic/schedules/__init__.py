@@ -26,13 +26,13 @@ from ..spec.resource_form import Form, any_form, many_seconds_form, seconds_form
 from ..spec.spec import MOST_DEPENDENCIES
 
 MOST_OCCURRENCES = 500
-"""Maximum settled occurrences that a status keeps."""
+"""Maximum number of settled occurrences that the status of a schedule keeps."""
 MOST_WAITING = 100
 """Maximum due times of one schedule that wait for their launch at the same time. When some of them
 are launched, the next due times take their places.
 """
 MOST_BACKFILL = 10_000
-"""Maximum due times of one backfill."""
+"""Maximum number of due times of one backfill."""
 ASK_ABOVE = 300
 """Number of due times above which a backfill asks for confirmation."""
 MOST_ADVISED = 20

@@ -108,7 +108,7 @@ class CronTimes:
         return found
 
     def local(self, at: float) -> datetime:
-        """Return a time in the schedule's zone."""
+        """Return a time, given in seconds since 1970, as a datetime in the schedule's time zone."""
         return datetime.fromtimestamp(at, self.zone)
 
 

@@ -123,7 +123,7 @@ def due(
     now: float,
     find: FindSchedule = lambda _name: None,
 ) -> ScheduleTurn:
-    """Decide what a schedule does at `now`.
+    """Decide what a schedule does at the time `now`.
 
     Args:
         rules: the rules of the schedule.
@@ -240,8 +240,8 @@ def _miss(work: _Work, last: float | None, *, catch: bool) -> None:
 
 
 def _take_backfills(work: _Work) -> None:
-    """Add occurrences for the backfills. A backfill never has more unsettled occurrences than it
-    may run at the same time.
+    """Add occurrences for the due times of unfinished backfills. A backfill never has more
+    unsettled occurrences than it may run at the same time.
     """
     left = _MOST_TAKEN
     asked_for = (Kind.BACKFILL, Kind.MANUAL)

@@ -68,7 +68,7 @@ class ScheduleOption:
 
     @property
     def allowed(self) -> str:
-        """The allowed texts, for a message."""
+        """The values that the option allows, as text for an error message."""
         if self.kind in (ScheduleKind.DURATION, ScheduleKind.DURATIONS):
             return str(DURATION_RULE)
         if self.kind is ScheduleKind.SWITCH:

@@ -54,7 +54,7 @@ _OPENAPI_REF = "#/components/schemas/{name}"
 
 @lru_cache(maxsize=1)
 def openapi_document() -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document."""
+    """Return the OpenAPI 3.1 document that describes all routes."""
     import yaml
 
     described: dict[str, Any] = yaml.safe_load(OPENAPI_FILE.read_text("utf-8"))
@@ -123,7 +123,8 @@ OPENAPI_ROUTES = [(r"openapi\.json", OpenAPIHandler)]
 # keeps its bundles elsewhere, these texts stay English.
 
 SETTINGS_DOMAIN = "tfcluster"
-"""Domain of the page's catalog: locale/<language>/LC_MESSAGES/tfcluster.mo."""
+"""Gettext domain of the JupyterLab extension's catalog: locale/<language>/LC_MESSAGES/tfcluster.mo.
+"""
 
 
 def translate_settings() -> bool:
@@ -255,7 +256,7 @@ class TFClusterApp(ExtensionApp):
         )
 
     async def _start_jupyter_server_extension(self, _serverapp: Any) -> None:
-        """Start watching once the loop runs."""
+        """Start to watch runs. Jupyter Server calls this when its event loop runs."""
         self.settings["tfcluster"].start()
 
     async def stop_extension(self) -> None:

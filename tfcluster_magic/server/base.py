@@ -126,7 +126,7 @@ class TFClusterHandler(GuardedHandler, APIHandler):
             super().update_api_activity()
 
     def send_problem(self, told: dict[str, Any]) -> None:
-        """Answer with a problem, with its media type."""
+        """Answer with problem details and their media type."""
         self.set_status(told["status"])
         self.finish(encoded_problem(told), set_content_type=PROBLEM_TYPE)
 

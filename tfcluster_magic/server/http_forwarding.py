@@ -78,7 +78,7 @@ class ForwardedRequest(HTTPMessageDelegate):
     async def begin(
         cls, host: str, port: int, method: str, path: str, headers: HTTPHeaders
     ) -> ForwardedRequest:
-        """Connect and send the request's head.
+        """Connect to the target, and send the head of the request.
 
         Raises:
             HTTPError: 400 if the headers do not say how long the body is.
@@ -120,8 +120,8 @@ class ForwardedRequest(HTTPMessageDelegate):
         piece of data.
 
         Raises:
-            NoAnswer: there is no answer.
-            BrokenAnswer: the answer ended early.
+            NoAnswer: the target sent no answer, so nothing was passed back.
+            BrokenAnswer: the connection was closed in the middle of the answer.
         """
         self._head, self._piece = head, piece
         try:

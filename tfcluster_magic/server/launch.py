@@ -526,7 +526,7 @@ def _project_view(asked: ResolvedLaunch, config: str | None) -> dict[str, Any] |
         return None
     try:
         project = read_project(folder)
-    except InvalidRequest:  # the plan reports its problems
+    except InvalidRequest:  # the plan reports the project's problems
         return {"config": config, "configurations": [], "values": {}}
     said = project.settings_of(config if config in project.configurations else None)
     return {

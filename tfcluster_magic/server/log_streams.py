@@ -52,7 +52,7 @@ Encode = Callable[[list[LogLine]], bytes]
 
 
 class LogStreams:
-    """The streams of one server."""
+    """The log streams of one server."""
 
     def __init__(self, most: int = MOST_STREAMS) -> None:
         self._most = most
@@ -137,7 +137,7 @@ class LogStream:
                 if not self._put(batch):
                     return
             self._put(None)
-        except BaseException as error:  # noqa: BLE001 - `next` raises it
+        except BaseException as error:  # noqa: BLE001 - `next` raises the error
             self._put(error)
 
     def _put(self, batch: bytes | BaseException | None) -> bool:

@@ -50,7 +50,7 @@ NOTIFICATION_MODELS = (NotificationRuleBody, PublicRule, Delivery)
 
 
 class NotificationRoute(TFClusterHandler):
-    """The base of the routes of notifications."""
+    """The base class of the routes of notifications."""
 
     async def verbs(self) -> NotificationVerbs:
         """Return `manager.notifications`. It is read in a thread, because the first access imports

@@ -68,7 +68,7 @@ VERB_BODIES: Mapping[str, type[Model]] = {
     "stop": StopBody,
     "tag": TagBody,
 }
-"""Request bodies by verb.
+"""The models of the request bodies, by verb.
 
 `POST /clusters/{ref}/<verb>` calls `ClusterManager.<verb>` with the fields of the body and answers
 with the run. The OpenAPI document, docs/reference/api.md and the page's types are generated from

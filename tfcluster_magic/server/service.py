@@ -127,7 +127,7 @@ class Removals:
         self._manager, self._watcher, self._events = manager, watcher, events
         self._worker, self._log = worker, log
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._waiting: Counter[str] = Counter()  # waiting callers, by the uid of the run
+        self._waiting: Counter[str] = Counter()  # number of waiting callers, by the uid of the run
 
     async def remove(self, run: TFCluster, with_logs: bool, within: float) -> bool:
         """Remove a run; return whether it was removed within `within` seconds.
@@ -218,7 +218,7 @@ class Service:
 
     @cached_property
     def run_events(self) -> RunEvents:
-        """The sender of changes of runs to the pages."""
+        """The object that sends the changes of runs to the pages."""
         logger = self.serverapp.event_logger
         return RunEvents(self.watcher, logger, self.log, self._watched_view, self._look)
 
@@ -310,8 +310,8 @@ class Service:
         return known.progress
 
     def outputs(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the notebook outputs of runs by name; unknown runs are left out. This may block:
-        for runs that have just ended, it reads the usage of their tasks.
+        """Return the notebook outputs of runs by name; unknown runs are left out. This may block,
+        because it reads the usage of the tasks of runs that have just ended.
         """
         known = self.watcher.known()
         found = {name: known[name] for name in names if name in known}

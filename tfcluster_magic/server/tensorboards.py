@@ -116,7 +116,7 @@ class ServerBoards:
 
         Raises:
             Conflict: a user stopped the board; only its page starts it again.
-            TFClusterError: as for `open`.
+            TFClusterError: TensorBoard does not start.
         """
         living = self._living.get(its_id)
         if living is not None and living.lives:

@@ -119,7 +119,7 @@ class _ThreadLimit:
                 settle: Callable[[], None]
                 result = context.run(function, *args, **words)
                 settle = lambda: answer.set_result(result)  # noqa: E731
-            except BaseException as raised:  # noqa: BLE001 - the caller gets it
+            except BaseException as raised:  # noqa: BLE001 - the caller gets the error
                 error = raised
                 settle = lambda: answer.set_exception(error)  # noqa: E731
             try:

@@ -109,7 +109,7 @@ its separator.
 
 class _Renderer(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Format one value."""
+        """Return one value in the format that the text specifies."""
         made = FORMATS.get(format_spec)
         return str(value) if made is None else made(value)
 

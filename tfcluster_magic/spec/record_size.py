@@ -96,7 +96,7 @@ class Texts(enum.Enum):
     ONE = enum.auto()
     LIST = enum.auto()
     MAP = enum.auto()
-    """Keys and values count."""
+    """A map of texts. Its keys and values count."""
     FILES = enum.auto()
     """Files, each with a path and a content in base64. The path and three quarters of the content,
     its size before encoding, count.
@@ -153,7 +153,7 @@ PAYLOAD = (
         _field("variables", Texts.MAP),
     ),
 )
-"""Texts of any length, limited to PAYLOAD_BYTES together."""
+"""The fields with texts of any length. All these texts together are limited to PAYLOAD_BYTES."""
 
 
 def payload_sizes(spec: Spec) -> dict[str, int]:
@@ -183,7 +183,7 @@ def _size(row: PayloadField, value: Any) -> int:
     if row.kind is Texts.OBJECTS:
         return sum(
             text_bytes(each)
-            if isinstance(each, str)  # an object with only a name
+            if isinstance(each, str)  # an object that is given by its name only
             else sum(_size(part, _value(each, part.names)) for part in row.parts)
             for each in value
         )

@@ -2,9 +2,9 @@
 
 The models count durations and times in seconds and CPU in cores, as Python does. The custom
 resource follows the conventions of the Kubernetes API: quantities, `…Seconds`, RFC 3339, constants
-in CamelCase, no floating-point numbers, no maps of objects. Values, schemas and names of fields are
-converted. A value that cannot be converted is kept, so that validation refuses it with its own
-message.
+in CamelCase, no floating-point numbers, no maps of objects. This module converts the names, values
+and schemas of fields. A value that cannot be converted is kept, so that validation refuses it with
+its own message.
 
 Ref:
 https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md
@@ -472,7 +472,7 @@ def _form(kind: type[Model], name: str, annotation: Any) -> Form | None:
 
 
 def _leaf(annotation: Any) -> Any:
-    """Return the type behind `X | None` and annotations."""
+    """Return the type without annotations and without `| None`."""
     while True:
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
@@ -508,9 +508,9 @@ def _plan(kind: type[Model]) -> _Plan:
 
 
 def _nested(annotation: Any) -> tuple[Callable[[Convert], Convert], type[Model]] | None:
-    """Return how to convert a field that holds a model, or a list or map of models. The result is a
-    pair: a function that receives the conversion of one model and returns the conversion of the
-    whole field, and the type of the model. Return None for any other field.
+    """Return how to convert a field that holds a model, or a list or map of models. Return a
+    function that receives the conversion of one model and returns the conversion of the whole
+    field; and the type of the model. Return None for any other field.
     """
     annotation = _leaf(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Model):

@@ -51,7 +51,7 @@ ANNOTATION_PATTERN = (
 )
 
 KEY_PATTERN = r"^[A-Za-z0-9._-]+$"
-"""Keys of a secret."""
+"""Pattern of the keys of a Secret."""
 
 ObjectName = Annotated[str, Meta(pattern=OBJECT_NAME_PATTERN, max_length=253)]
 MountPath = Annotated[str, Meta(pattern=MOUNT_PATTERN, max_length=512)]

@@ -72,7 +72,7 @@ def main(options: dict[str, Any]) -> int:
     # TensorBoard does not import TensorFlow if this module exists
     sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
     try:
-        import tensorboard  # noqa: F401 - fails if not installed
+        import tensorboard  # noqa: F401 - raises an error if it is not installed
     except ModuleNotFoundError:
         os.write(options["report"], b"missing")
         return 1

@@ -265,7 +265,9 @@ def list_boards(state_dir: str | os.PathLike[str] | None = None) -> list[Board]:
 def stop(
     folder: str | os.PathLike[str], *, state_dir: str | os.PathLike[str] | None = None
 ) -> bool:
-    """End every board on `folder` and wait until it has ended. Return whether there was a board."""
+    """End every board on `folder` and wait until it has ended. Return whether a board was running
+    on it.
+    """
     where, path = registry_folder(state_dir), os.path.realpath(os.path.expanduser(folder))
     found = False
     for board in list_boards(where.parent):

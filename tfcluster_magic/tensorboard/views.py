@@ -40,8 +40,8 @@ _ID = re.compile(r"[0-9a-f]{16}")
 @dataclass(frozen=True)
 class View:
     """A request for a TensorBoard: `folder` is the folder to show, `title` the title of the tab.
-    `runs` are the requested runs; empty for all runs or a folder. `asked` is the folder as
-    requested.
+    `runs` are the requested runs; empty for all runs or a folder. `asked` is the folder as the user
+    specified it.
     """
 
     id: str
@@ -217,7 +217,7 @@ class TensorBoards:
 
     def open(self, view: View, until: int | None = None) -> Board:
         """Return the board of a view, started if necessary; a new one ends with the process
-        `until`. Raises as `tensorboard.open`.
+        `until`. Raises the errors of `tensorboard.open`.
         """
         return process.open(
             view.folder,
@@ -241,7 +241,7 @@ class TensorBoards:
 
     def stop(self, folders: Iterable[str] | None = None) -> list[str]:
         """End the boards on these folders, or, without `folders`, all boards of this user. Return
-        what the ended boards showed.
+        the locations of the data that the ended boards showed.
         """
         wanted = {board.folder for board in self.living()} if folders is None else set(folders)
         shown = {view.folder: view.shown for view in self.views()}

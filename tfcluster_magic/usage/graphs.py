@@ -20,8 +20,8 @@ from .summary import RunUsage, TypeUsage
 Figure = Literal["cpu", "memory", "network", "steps"]
 FIGURES: tuple[Figure, ...] = ("cpu", "memory", "network", "steps")
 MOST_LINES = 6
-"""Maximum lines for the tasks of a type. If the type has more tasks, only outliers are drawn as
-lines.
+"""Maximum number of lines in a graph for the tasks of one type. If the type has more tasks, only
+outliers are drawn as lines.
 """
 APART = 0.25
 """Threshold: a task is an outlier if it differs from the median of all tasks by more than this
@@ -133,8 +133,8 @@ class _Axis(NamedTuple):
 
 
 def _axis(every: Iterable[Sequence[Attempt]], points: int) -> _Axis:
-    """Return the common time axis. Each of its parts is at least as long as the median interval
-    between samples.
+    """Return the time axis that the graphs of all tasks share. Each of its parts is at least as
+    long as the median interval between samples.
     """
     attempts = [attempt for told in every for attempt in told]
     if not attempts:

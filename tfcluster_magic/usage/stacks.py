@@ -221,7 +221,7 @@ def _answer(folder: int, name: str) -> _StackAnswer | None:
                 return None
             return msgspec.json.decode(file.read(_MOST_BYTES), type=_StackAnswer)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None  # not written yet, or written by the task's program
+        return None  # there is no answer yet, or the task's program wrote something else here
 
 
 def stack_text(found: RunStacks) -> str:

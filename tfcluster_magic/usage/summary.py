@@ -169,9 +169,8 @@ def _with_samples(row: TaskUsage, attempts: Sequence[Attempt], now: float | None
 
 def _rates(intervals: Sequence[Interval]) -> Rates:
     """Return the mean usage over these intervals of a task."""
-    lived = [
-        each for each in intervals if each.memory
-    ]  # the processes may have ended before the last interval
+    # If the processes ended before the last sample, the last interval has no memory.
+    lived = [each for each in intervals if each.memory]
     lasted = max(sum(each.seconds for each in lived), 0.1)
     seconds = sum(each.seconds for each in intervals)
 
