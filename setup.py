@@ -1,10 +1,10 @@
 """Build steps beyond Python code: the loopback guard and the JupyterLab extension.
 
 Processes of TensorFlow preload the guard, so that their servers listen on loopback only. It is a
-plain shared library, not a Python extension, so one wheel per platform works for every Python:
-`py3-none-<platform>`. Outside Linux there is no guard and the wheel is `py3-none-any`. The
-extension is installed where JupyterLab and the Jupyter server look for extensions, so the wheel
-enables both. All other settings are in pyproject.toml.
+plain shared library, not a Python extension, so each platform needs only one wheel,
+`py3-none-<platform>`, which works for every Python. Outside Linux there is no guard and the wheel
+is `py3-none-any`. The extension is installed where JupyterLab and the Jupyter server look for
+extensions, so the wheel enables both. All other settings are in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ class BuildGuard(Command):
         return [str(Path(str(self.build_lib)) / LIBRARY)]
 
     def get_output_mapping(self) -> dict[str, str]:
-        """Return where an editable install finds each output."""
+        """Return, for each output in the build folder, the file that an editable install uses
+        instead.
+        """
         return {self.get_outputs()[0]: str(LIBRARY)}
 
 

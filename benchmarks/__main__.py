@@ -78,7 +78,8 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in {*BENCHES, *rows_of}]:
         parser.error(f"no bench {', '.join(unknown)}; there are {', '.join([*BENCHES, *rows_of])}")
-    # compile this clone once instead of in each process
+    # Let Python store the compiled modules of this clone, so that each process need not compile
+    # them again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     chosen = dict.fromkeys(rows_of.get(name, name) for name in options.names or BENCHES)
     results: list[Row] = []

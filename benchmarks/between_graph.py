@@ -24,7 +24,7 @@ class Training:
     """The figures of one training, started with TFCluster or by hand."""
 
     first_step: float  # seconds from the command to the first step of any worker
-    spread: float  # seconds from then to the first step of the last worker
+    spread: float  # seconds from that step to the first step of the last worker
     rate: float  # steps/s of all workers while all of them train
 
 

@@ -1,4 +1,6 @@
-"""The same cluster without TFCluster: one process for each task, started by hand."""
+"""A TensorFlow cluster started by hand, without TFCluster: one process for each task. Benchmarks
+compare TFCluster with it.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,10 @@
 
 If root runs this benchmark, each user has a system account with their clusters; otherwise all
 clusters belong to the account that runs the hub. One cluster in ten is running, and its record is
-read on every refresh. A page is opened after a pause without visitors. `cold` waits until no reader
-process is left, and measures the time to cached rows and the time to fresh rows.
+read on every refresh. Before a page is opened, the benchmark waits, so that the rows in the
+console's cache are old. The row `console_cold` is measured after a longer pause, when no process
+that reads users' folders is left. Its value is the time until the stored rows are visible; its note
+has the time until fresh rows have replaced them.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ FIRST, FILTER = 1000.0, 200.0
 """Goals in milliseconds: until the first rows are visible, and from a keystroke to matching rows.
 """
 OLD, UNUSED = 4.0, 65.0
-"""Seconds after which the cached rows are refreshed, and after which the cache is empty."""
+"""Seconds without visitors after which the console reads the stored rows again for the next
+visitor, and after which it has ended all processes that read users' folders.
+"""
 LETTERS = "student12"
 POLICY = "default: {quota: {cpu: 2}}\ngroups: {ml101: {quota: {cpu: 4}}}\n"
 SLEEP = "import time\ntime.sleep(3600)\n"
@@ -156,13 +160,13 @@ def _typed(context: BrowserContext, at: str, quick: bool) -> tuple[list[float], 
         page.wait_for_timeout(3000 if quick else 10_000)
         api = [one for one in asked if "/services/admin/api/" in one]
         table = [one for one in api if one.endswith(("api/clusters", "api/users"))]
-        ratio = len(api) / max(1, len(table))  # requests before a letter is typed
+        ratio = len(api) / max(1, len(table))  # only requests made before the first letter is typed
         found = []
         page.locator("#filter").focus()
         for letter in LETTERS:
             page.keyboard.type(letter)
             found.append(_read(page, "__filtered"))
-            page.wait_for_timeout(700)  # so that rows have another age at each letter
+            page.wait_for_timeout(700)  # the cached rows then have another age at each letter
         return found, ratio
     finally:
         page.close()

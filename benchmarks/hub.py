@@ -58,7 +58,9 @@ class Times:
 
 
 def sign_ins(quick: bool) -> list[Row]:
-    """Measure 100 of 500 users signing in within a minute, and then 40 notebook starts."""
+    """Measure the hub while 100 of its 500 users sign in within a minute, and then while 40
+    notebooks start.
+    """
     known, count, spawns = (60, 20, 2) if quick else (KNOWN, SIGN_INS, SPAWNS)
     plain, beside = asyncio.run(_measured(False, known, count, 0))
     ours, memory = asyncio.run(_measured(True, known, count, spawns))
@@ -139,7 +141,9 @@ async def _come(hub: RealHub, name: str, after: float, times: Times) -> None:
 async def _asked(
     hub: RealHub, path: str, times: Times, cookies: dict[str, str], body: str | None = None
 ) -> HTTPResponse:
-    """Send a request, measure it, and keep its cookies."""
+    """Send a request, add its duration to `times`, and store the cookies of the response in
+    `cookies`.
+    """
     headers = {"Cookie": "; ".join(f"{key}={value}" for key, value in cookies.items())}
     request = HTTPRequest(
         hub.url + path,
@@ -175,5 +179,5 @@ async def _start(hub: RealHub, token: str, name: str, after: float, times: Times
         times.seconds.append(time.monotonic() - began)
         if answer.code == 200 and b'"ready": true' in answer.body:
             return
-        await asyncio.sleep(1)  # as often as the hub's own page asks
+        await asyncio.sleep(1)  # the hub's own page polls once a second, too
     times.errors.append(f"no notebook of {name}: {answer.code}")

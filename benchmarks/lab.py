@@ -229,7 +229,7 @@ def _keep_changing(folder: str, runs: int, seconds: float) -> None:
         for file in files:
             _change(file, f"turn {turn}")
         turn += 1
-        time.sleep(max(0.0, turn / CHANGES - now))  # keeps the rate of changes
+        time.sleep(max(0.0, turn / CHANGES - now))  # wait for the next turn's time
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 The local backend enforces no CPU limit: it only sets the number of threads. In this benchmark, a
 control group gives both sides the CPU quota that a container would have. By default, TensorFlow
-starts a thread for each core of the machine, whatever the quota is, and is throttled.
+starts a thread for each core of the machine, whatever the quota is. The kernel then throttles these
+threads.
 """
 
 from __future__ import annotations

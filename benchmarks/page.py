@@ -117,7 +117,9 @@ def _started(browser: Browser, server: LabServer) -> float:
 
 
 def _share(page: Page, server: LabServer, seconds: float, changes: int) -> float:
-    """Return the main thread's CPU time as a percentage of the interval."""
+    """Push `changes` changes a second for `seconds` seconds; return the main thread's CPU time as a
+    percentage of this interval.
+    """
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
     before, began, sent = _work(session), time.monotonic(), 0

@@ -21,7 +21,9 @@ COMMAND = str(Path(sys.executable).with_name("tfcluster"))
 
 
 class Workbench:
-    """A state folder, a home folder, and a manager that uses them."""
+    """The folders of one benchmark (a state folder and a home folder), and a manager that uses
+    them.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -37,12 +39,16 @@ class Workbench:
         )
 
     def tfcluster(self, *words: str, before: Sequence[str] = ()) -> None:
-        """Run the command in its own process. Raises CalledProcessError if it fails."""
+        """Run the command `tfcluster` with the arguments `words` in its own process; `before` is
+        put before the command. Raises CalledProcessError if it fails.
+        """
         command = [*before, COMMAND, *words]
         subprocess.run(command, env=self.env, cwd=self.folder, check=True, stdout=subprocess.PIPE)
 
     def ports(self, name: str) -> set[int]:
-        """Return the ports of all tasks of a run, once its supervisor has them."""
+        """Wait until the supervisor of a run has reserved the ports of all tasks, and return the
+        ports.
+        """
         cluster = until(f"the addresses of {name}", lambda: self._addressed(name))
         addresses = [one for some in cluster.status.addresses.values() for one in some]
         return {int(address.rsplit(":", 1)[1]) for address in addresses}

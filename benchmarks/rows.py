@@ -35,8 +35,8 @@ def compared(
     at_least: float | None = None,
     note: str = "",
 ) -> Row:
-    """Return a row with the medians of both sides. The goal applies to the median of the ratios of
-    all rounds.
+    """Return a row that compares the median of `ours` with the median of `theirs`. The ratio of the
+    two figures is computed for each round; the goal applies to the median of these ratios.
     """
     ratio = median(own / other for own, other in zip(ours, theirs, strict=True))
     goal, met = _goal("ratio", ratio, at_most, at_least)
@@ -52,7 +52,9 @@ def bounded(
     baseline: Sequence[float] = (),
     note: str = "",
 ) -> Row:
-    """Return a row with the median of some values and a bound; the baseline is only informative."""
+    """Return a row with the median of `values`, whose goal is at most `at_most`. The baseline is
+    shown, but the goal does not depend on it.
+    """
     value = median(values)
     goal, met = _goal("value", value, at_most, None)
     beside = median(baseline) if baseline else None

@@ -1,4 +1,6 @@
-"""The time until a TensorBoard is visible: a real JupyterLab with the extension, in Chromium."""
+"""Measures how long a TensorBoard takes to appear in a real JupyterLab with the extension, in
+Chromium.
+"""
 
 from __future__ import annotations
 

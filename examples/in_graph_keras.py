@@ -11,7 +11,7 @@ import os
 
 # Keras 3 cannot train on this strategy; tf_keras, which is Keras 2, can.
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
-# Without this, TensorFlow logs many errors when the cluster that it is connected to ends.
+# When a cluster ends, TensorFlow would log many errors in every connected program; this hides them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import digits

@@ -4,13 +4,13 @@
 
 Variables live on the parameter servers. The client schedules steps, and whichever worker is free
 runs the next one. If a worker is lost, only its step runs again. The program works with any version
-of Keras, because it uses none.
+of Keras, because it does not use Keras.
 """
 
 import argparse
 import os
 
-# Without this, TensorFlow logs many errors when the cluster that it is connected to ends.
+# When a cluster ends, TensorFlow would log many errors in every connected program; this hides them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import digits

@@ -1,8 +1,8 @@
 """JupyterHub's configuration on one machine (`make run`) and on Kubernetes (k8s/hub).
 
 TFCLUSTER_HUB chooses between the two: `embedded` (the default) or `on_kubernetes`. Both are modules
-of tfcluster_magic/hub. You may set any option of JupyterHub at the end of this file. Pages in
-`templates/` beside this file replace ours of the same name.
+of tfcluster_magic/hub. You may set any option of JupyterHub at the end of this file. A page in the
+folder `templates/` beside this file replaces TFCluster's page of the same name.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ The message of an error says what was requested, what is allowed, and what to do
     ├── UsageError            the arguments are not a valid command
     │   └── TooLarge          the request has more bytes than are accepted
     ├── InvalidRequest        the request itself is wrong: all problems at once
-    │   └── PreflightRefused  valid, but there is no room; the message has the number that fits
+    │   └── PreflightRefused  valid, but there is no room; the message says how many tasks fit
     │       └── SetupRefused  something that it needs is missing or not allowed here
     ├── NameTaken             a run of this name is still active
     ├── NotFound              no such run, task or log
@@ -37,7 +37,8 @@ class Problem:
 
     `fits` is a value that would be accepted, if there is one. If the operator may refuse a run
     because of this problem, `field` and `allowed` must be messages, because the run's record stores
-    messages. Otherwise they may be text. `str` of a message is its text in the current language.
+    messages. Otherwise they may be text. `str()` of a `Message` returns its text in the current
+    language.
     """
 
     field: Clause
@@ -65,7 +66,7 @@ def _shown_value(value: object) -> Clause:
 
 
 def with_magic_commands(text: str) -> str:
-    """Return a message with its commands as they are typed in a cell."""
+    """Return a message in which each command is written as it is typed in a cell."""
     return text.replace("`tfcluster ", "`%tfcluster ")
 
 
@@ -147,7 +148,9 @@ def _counts_more(problem: Clause) -> bool:
 
 
 class PreflightRefused(InvalidRequest):
-    """The request is valid, but there is no room; each problem names the number that fits."""
+    """The request is valid, but there is no room for it. Where possible, a problem names the number
+    of tasks that would fit.
+    """
 
     exit_code = 3
     http_status = 409
@@ -185,7 +188,7 @@ class NotAllowed(TFClusterError):
 
 
 class Conflict(TFClusterError):
-    """The verb does not apply to the run as it is now."""
+    """The command cannot be applied to the run in its present phase."""
 
     exit_code = 4
     http_status = 409
@@ -230,8 +233,8 @@ class ClientUnsupported(TFClusterError):
 
 # This pattern matches escape sequences of ECMA-48 (CSI, and OSC and similar ones with their
 # content), the control characters C0 and C1, and characters that change the direction of text or
-# end a line invisibly. Of a sequence that begins with a C1 character, only this character matches,
-# because wrongly encoded text has such characters, too.
+# end a line invisibly. If a sequence begins with a C1 character, only this character matches and
+# not the rest of the sequence, because wrongly encoded text has such characters, too.
 _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]P^_X][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]"
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
@@ -282,7 +285,7 @@ TENSORFLOW_LOG_PATTERNS = (
         r"^[IW]\d{4} \d\d:\d\d:[\d.]+\s+\d+ \S+\.(?:cc|h|cpp|cu):\d+\]"
         r"(?!.*(?:still waiting for|[Bb]arrier timed out|[Ww]aiting for \d|[Ss]tragglers:))"
     ),
-    # the second line of the first pattern above
+    # TensorFlow logs this as a second line after the first example above
     (
         r"^To enable the following instructions: .* "
         r"rebuild TensorFlow with the appropriate compiler flags\.$"

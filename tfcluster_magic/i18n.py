@@ -26,8 +26,8 @@ ENGLISH = "en"
 VARIABLE = "TFCLUSTER_LANGUAGE"
 LOCALE_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "locale")
 
-# The first of these variables that is set counts, as in gettext. LANGUAGE may list several
-# languages, separated by colons.
+# The first of these variables that is set decides the language, as in gettext. LANGUAGE may list
+# several languages, separated by colons.
 _VARIABLES = (VARIABLE, "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
 _UNTRANSLATED = ("c", "posix", ENGLISH)
 _TRADITIONAL = {"tw", "hk", "mo", "hant"}  # traditional Chinese, not simplified
@@ -142,7 +142,7 @@ def _folder(entry: str) -> str:
         return ENGLISH
     if first.lower() == "zh":
         return "" if _TRADITIONAL & {word.lower() for word in rest} else "zh_CN"
-    return tag if tag.isidentifier() else ""  # never a path
+    return tag if tag.isidentifier() else ""  # a folder's name must not be a path
 
 
 def _file(tag: str) -> str:

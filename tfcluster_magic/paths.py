@@ -38,21 +38,27 @@ def state_dir(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def home_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the folder that holds the user's `data` and `log` folders. Raises as `state_dir`."""
+    """Return the folder that holds the user's `data` and `log` folders. Raises TFClusterError, as
+    `state_dir` does.
+    """
     env = os.environ if environ is None else environ
     given = env.get("TFCLUSTER_HOME")
     return _absolute(given, env) if given else _user_home(env) / "tfcluster"
 
 
 def data_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the user's data folder, TFCLUSTER_DATA_DIR of every task. Raises as `state_dir`."""
+    """Return the user's data folder. Every task gets its path in TFCLUSTER_DATA_DIR. Raises
+    TFClusterError, as `state_dir` does.
+    """
     env = os.environ if environ is None else environ
     given = env.get("TFCLUSTER_DATA_DIR")
     return _absolute(given, env) if given else home_dir(env) / "data"
 
 
 def log_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the log root; a run's folder is `<log_dir>/<cluster>/<n>`. Raises as `state_dir`."""
+    """Return the log root; a run's folder is `<log_dir>/<cluster>/<n>`. Raises TFClusterError, as
+    `state_dir` does.
+    """
     env = os.environ if environ is None else environ
     given = env.get("TFCLUSTER_LOG_DIR")
     return _absolute(given, env) if given else home_dir(env) / "log"

@@ -1,8 +1,8 @@
 """Tasks without TensorFlow that record their times, to show how fast TFCluster reacts.
 
-The parameter server and worker-1 stay; worker-0 ends after a second. With `--all`, every worker
-ends at that time. `<marks>/<task>.end` has the time of the end, `<marks>/<task>.pid` the process
-id.
+Worker-0 ends after a second, and with `--all` worker-1 ends then, too; all other tasks run until
+they are stopped. Each task writes its process id to `<marks>/<task>.pid`; a task that ends writes
+the time of its end to `<marks>/<task>.end`.
 """
 
 import os

@@ -128,8 +128,8 @@ class SeenTask:
 class KubectlPlace:
     """A namespace in which kubectl creates a run's objects, without the operator.
 
-    `policy` is the operator's policy for the namespace. `missing` are sentences that say what keeps
-    a run's objects from working in the namespace.
+    `policy` is the operator's policy for the namespace. Each sentence in `missing` says what would
+    keep a run's objects in this namespace from working.
     """
 
     namespace: str
@@ -138,7 +138,9 @@ class KubectlPlace:
 
 
 class ClockService(NamedTuple):
-    """The service that starts the clock of schedules on this machine."""
+    """The service that starts, on this machine, the clock process that launches the runs of
+    schedules.
+    """
 
     file: Path
     """The service's unit file."""
@@ -167,8 +169,8 @@ class Schedules(abc.ABC):
 
     @abc.abstractmethod
     def change(self, name: str, change: Callable[[Schedule], Schedule]) -> Schedule:
-        """Replace a schedule by what the function `change` makes of it. Concurrent changes are not
-        lost. Exceptions that the function raises are passed on.
+        """Call the function `change` with a schedule, and store the schedule that it returns.
+        Concurrent changes are not lost. Exceptions that the function raises are passed on.
 
         Raises:
             NotFound: there is no such schedule.
@@ -179,8 +181,8 @@ class Schedules(abc.ABC):
         """Remove a schedule with its history; its runs stay. Raises NotFound."""
 
     def track_problem(self) -> Problem | None:
-        """Return why schedules of this backend cannot read their programs again at each due time;
-        None if they can.
+        """Return why schedules of this backend cannot have the option `track`, with which a
+        schedule reads its program again at each due time; None if they can.
         """
         return None
 
@@ -203,8 +205,8 @@ class Notifications(abc.ABC):
 
     @abc.abstractmethod
     def change(self, change: Callable[[list[NotificationRule]], list[NotificationRule]]) -> None:
-        """Replace the rules by what the function `change` makes of them. Concurrent changes are not
-        lost. Exceptions that the function raises are passed on.
+        """Call the function `change` with all rules, and store the rules that it returns.
+        Concurrent changes are not lost. Exceptions that the function raises are passed on.
         """
 
     @abc.abstractmethod
@@ -278,7 +280,7 @@ def _rule_of(name: str, there: Sequence[NotificationRule]) -> NotificationRule:
 
 @dataclass(frozen=True)
 class Removed:
-    """A run whose record was deleted; yielded while all runs are watched."""
+    """A run whose record was deleted; `Backend.watch` yields this object in a watch of all runs."""
 
     name: str
 
@@ -288,10 +290,11 @@ class Backend(abc.ABC):
 
     name: str
     is_here = False
-    """Whether tasks run on this machine, and therefore with the Pythons of this machine."""
+    """Whether tasks run on this machine. If so, each task uses a Python that is installed here."""
 
     def workspace(self) -> Path:
-        """Return the user's folder that tasks also see, for programs too large for a record.
+        """Return a folder of the user that tasks see, too. A program that is too large for a record
+        is copied there.
 
         Raises:
             InvalidRequest: tasks see no folder of this machine.
@@ -376,13 +379,13 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def hours(self) -> HoursAccount:
-        """Return the user's budget and CPU- and GPU-hours until now, including those of deleted
-        runs.
+        """Return the budget of the user, and the CPU-hours and GPU-hours that the user's runs have
+        reserved until now. The hours of deleted runs are included.
         """
 
     @abc.abstractmethod
     def bounded(self) -> HoursAccount | None:
-        """Return what `hours` returns if the user has a budget; None if there is no budget."""
+        """If the user has a budget, return the same account as `hours`; otherwise return None."""
 
     @abc.abstractmethod
     def create(self, request: LaunchRequest) -> TFCluster:
@@ -430,8 +433,8 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def check_delete(self, cluster: TFCluster, with_logs: bool) -> None:
-        """Check, before a run is stopped, that it can be deleted afterwards, as far as that is
-        known.
+        """Check, before a run is stopped, whether it could be deleted afterwards. Some obstacles
+        cannot be known before the stop.
 
         Raises:
             Conflict: `delete` with the same `with_logs` would be refused.
@@ -459,9 +462,9 @@ class Backend(abc.ABC):
         """Yield lines of these tasks (of all tasks if `tasks` is empty), starting with the last
         `tail` lines of each task.
 
-        Lines of one task come in the order of printing. Lines of several tasks do, too, as far as
-        the backend knows the times of printing. A line for which `counts` is false does not count
-        towards `tail`, but is yielded.
+        Lines of one task come in the order of printing. Lines of different tasks are also in this
+        order if the backend knows when each line was printed. A line for which `counts` is false
+        does not count towards `tail`, but is yielded.
 
         With `follow`, the iterator continues until the run has ended and every line that was
         printed before the end was yielded; the iterator does not wait for parameter servers that
@@ -484,8 +487,8 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def watch(self, ref: str | None = None) -> Iterator[TFCluster | Removed | None]:
-        """Yield the run `ref` (without `ref`, every run), then each change within 0.5 s. Yield
-        `None` at least every 0.5 s.
+        """Yield the run `ref` (without `ref`, every run) as it is now, and yield it again at most
+        0.5 s after each change. In between, yield `None` at least every 0.5 s.
 
         A watch of all runs never ends and yields `Removed` for deleted runs. A watch of one run
         ends once the run is deleted, or has ended and released its resources.

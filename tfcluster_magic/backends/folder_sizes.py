@@ -25,8 +25,9 @@ MOST_SECONDS, MOST_ENTRIES = 1.0, 300_000
 """Maximum seconds and entries of one measurement."""
 CACHE_SECONDS, CACHE_SECONDS_WHEN_FULL = 60.0, 3.0
 CACHE_FACTOR = 10
-"""Results are cached this many times as long as measuring took, because the launch form requests
-them often.
+"""If a folder is nearly full, a result is cached for this many times the duration of the
+measurement, or for CACHE_SECONDS_WHEN_FULL if that is longer, because the launch form requests
+results often.
 """
 LARGEST = 5
 
@@ -104,8 +105,8 @@ def _measure(folder: MeasuredFolder, walk: _BoundedWalk) -> FolderUsage:
 
 
 def _used_of_own_file_system(folder: MeasuredFolder) -> int | None:
-    """Return the used bytes if the folder is a file system of its own, of about its allowed size;
-    None for any other folder.
+    """Return the used bytes if the folder is a file system of its own whose size is about the
+    folder's allowed size; None for any other folder.
     """
     room = os.statvfs(folder.path)
     size = room.f_blocks * room.f_frsize
@@ -117,8 +118,8 @@ def _used_of_own_file_system(folder: MeasuredFolder) -> int | None:
 
 
 class _BoundedWalk:
-    """One walk over several folders, with one limit for all of them. While it walks one of these
-    folders, it skips the others.
+    """One walk over several folders, with one limit on time and number of entries for all of them
+    together. While it walks one of these folders, it skips the others.
     """
 
     def __init__(self, until: float, others: Collection[str]) -> None:
@@ -126,8 +127,8 @@ class _BoundedWalk:
         self._until, self._left, self._others = until, MOST_ENTRIES, others
 
     def parts(self, folder: MeasuredFolder) -> list[FolderEntry]:
-        """Return the entries directly below a folder with their total sizes. For a folder of runs,
-        return the runs in it. Raises OSError.
+        """Return the entries directly below a folder with their total sizes. If the folder contains
+        the output of runs (`folder.runs`), return one entry for each run instead. Raises OSError.
         """
         found = []
         for entry in list(os.scandir(folder.path)):

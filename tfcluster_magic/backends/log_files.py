@@ -96,8 +96,8 @@ class RecordedTimes:
         return bool(self._records)
 
     def _is_same(self, file: BinaryIO) -> bool:
-        """Return whether the last record that was read is still at its place. It may not be,
-        because a task removes records from a large file.
+        """Return whether the last record that was read is still at its place. The record may have
+        moved, because a task removes old records from a large file.
         """
         if self._last is None:
             return self._place == 0
@@ -132,7 +132,7 @@ class TaskLog:
         """Number of bytes that are read together, and kept until their lines are yielded."""
 
     def seek_last(self, lines: int) -> None:
-        """Move to the beginning of the last `lines` lines for which `counts` is true."""
+        """Make the next `read` begin with the last `lines` lines for which `counts` is true."""
         path = self._find()
         if path is None or (fd := _open(path)) is None:
             return
@@ -235,7 +235,7 @@ def lines_backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
     """Yield the lines before the offset `at`, newest first, each with its offset. The file's first
     line, which no newline precedes, is not yielded.
 
-    A line without an end (a progress bar, binary) comes in parts, as in `TaskLog.read`.
+    A long line without an end (a progress bar, binary data) comes in parts, as in `TaskLog.read`.
     """
     begun = b""
     while at > 0:
@@ -256,7 +256,7 @@ def lines_backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
 # -- the last line of each task --------------------------------------------------------------------
 
 _LAST_BYTES = 16 * 1024
-"""Number of bytes at the end of a log in which its last line is searched."""
+"""Number of bytes at the end of a log in which `last_lines` looks for the last line."""
 
 
 def last_lines(

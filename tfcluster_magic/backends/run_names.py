@@ -22,12 +22,12 @@ from ..spec import TFCluster, names
 
 MOST_RUNS = 999_999_999
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
-"""The numbers that `names.parse_ref` accepts: `01` is not a run."""
+"""Pattern of the run numbers that `names.parse_ref` accepts; `01` is not a run number."""
 
 
 def choose_name(wanted: str, given: bool, active: Mapping[str, TFCluster]) -> str:
     """Return `wanted` if no active run has this name. Otherwise, if the name is derived (`given` is
-    false), return the next free name of `wanted-b`, `wanted-c`, ...
+    false), return the first of `wanted-b`, `wanted-c`, … that no active run has.
 
     Raises:
         NameTaken: the user chose the name (`given`), and its newest run (in `active`) has not
@@ -108,7 +108,7 @@ def tasks_of(cluster: TFCluster, wanted: Sequence[str]) -> list[str]:
 
 
 def still_has_tasks(cluster: TFCluster) -> Conflict:
-    """Return the error for deleting a run that still has tasks."""
+    """Return the error that is raised if the user deletes a run that still has tasks."""
     left = [t for t, c in cluster.status.counts.items() if c.running or c.starting]
     return Conflict(
         _("{name} still has tasks ({left}): end it first with `tfcluster stop {name}`").format(
@@ -118,8 +118,8 @@ def still_has_tasks(cluster: TFCluster) -> Conflict:
 
 
 def is_record_expired(cluster: TFCluster, now: float) -> bool:
-    """Return whether an ended run's record is older than its retention. A run whose (damaged)
-    release time is before its launch does not expire.
+    """Return whether the record of an ended run was kept as long as the run's `keepFor` says. If
+    the release time is damaged and lies before the launch, the time of the launch counts.
     """
     released = cluster.status.released_at
     if released is None:

@@ -77,7 +77,7 @@ def _with_help_hint(error: click.ClickException) -> str:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code. This is the console script."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # standard output is closed, for example by `>&-`
+        if getattr(sys, name) is None:  # the stream is closed, for example by `>&-`
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open until the process ends
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

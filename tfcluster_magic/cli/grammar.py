@@ -176,8 +176,8 @@ def _complete_configs(
     param: click.Parameter,  # noqa: ARG001 - click's signature
     incomplete: str,
 ) -> list[CompletionItem]:
-    """Return the names of the configurations of the typed project, else of the project in the
-    current folder.
+    """Return the names of the configurations of the project that the user typed, else of the
+    project in the current folder.
     """
     from ..launch.project import complete_configs
 

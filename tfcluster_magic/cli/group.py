@@ -1,4 +1,5 @@
-"""The group of verbs: imports a command when it is used, and shows help in the user's language.
+"""The click group of all verbs. It imports a command only when the command is used, and shows help
+in the user's language.
 
 Help is declared in English and translated when it is shown. Lines are wrapped by their width on the
 terminal, where a Chinese character takes two columns. Messages of click are translated if this
@@ -43,8 +44,8 @@ _CLICK_MESSAGES = (
 
 
 def translated_click_message(text: str) -> str:
-    """Translate a message of click. Each known message is matched as a pattern, which finds the
-    values in `text`.
+    """Translate a message of click. Each known message is a pattern; it finds the values in `text`,
+    which are then put into the translation.
     """
     if current_language() == ENGLISH:
         return text

@@ -88,8 +88,9 @@ def launch_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
 
 @contextmanager
 def _options_named(file: str | None) -> Iterator[None]:
-    """Within this context, make refusals name options instead of fields, unless the request came
-    from `file`.
+    """Within this context, change the error of a refused launch: each problem names the option that
+    the user typed instead of the field of the spec. Problems of a launch from `file` keep the
+    fields.
     """
     try:
         yield
@@ -302,7 +303,9 @@ def import_command(
 def _launch_imported(
     terminal: Terminal, jobs: Sequence[ImportedJob], form: str | None
 ) -> TFCluster | None:
-    """Launch the jobs, or no job if a program may need something that is not carried over."""
+    """Launch all jobs. If a program may need something of its TFJob that the import does not carry
+    over, launch none and raise InvalidRequest.
+    """
     from ..launch.cluster_file import ClusterFile
 
     if needed := [Problem(r.path, r.value, r.why) for job in jobs for r in job.needed]:

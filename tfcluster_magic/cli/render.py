@@ -25,7 +25,8 @@ from .terminal import Terminal
 
 
 def planned_cluster(*words: Any, **options: Any) -> TFCluster:
-    """Plan the first run that `ClusterManager.launch` would make from the same arguments.
+    """Return the run that `ClusterManager.launch` would make from the same arguments, as run number
+    1. Nothing is launched.
 
     Raises:
         InvalidRequest: the request is wrong; every problem is named.

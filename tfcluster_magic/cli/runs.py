@@ -217,7 +217,7 @@ def compare_command(
 
 
 TOP_REFRESH = 2.0
-"""Seconds between two tables of `top`; the usage of tasks is sampled as often."""
+"""Seconds between two tables of `top`. The usage of tasks is sampled at the same interval."""
 
 
 @click.command("top", cls=Command)

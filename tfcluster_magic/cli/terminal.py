@@ -1,7 +1,8 @@
 """The terminal of a command in a shell. `notebook/magic_line.py` has the terminal of a cell.
 
-Commands use this class for all output, questions and detaching, so that they work in a shell and in
-a cell. This module decides about colours, width, and the effect of Ctrl-C while a run is watched.
+Commands use a `Terminal` for all output and questions, and to let Ctrl-C only detach from a run; so
+each command works in a shell and in a cell. This module decides about colours, width, and the
+effect of Ctrl-C while a run is watched.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Interrupted(Exception):
 
 
 class Terminal:
-    """A shell: results go to stdout, notes to stderr.
+    """The terminal of a command in a shell: results go to stdout, notes to stderr.
 
     Attributes:
         program: the command that the user typed, for messages.
@@ -195,7 +196,8 @@ class Terminal:
         yield
 
     def confirm(self, action: str, yes: bool, command: str) -> bool:
-        """Ask before `action`. If nobody can answer, refuse and name the `command` to type.
+        """Ask the user whether to do `action`, and return the answer; with `yes`, return True
+        without a question. If nobody can answer, refuse, and name the `command` to type.
 
         Raises:
             UsageError: nobody can be asked and `yes` is false.
@@ -211,8 +213,8 @@ class Terminal:
 
     @contextmanager
     def detaching(self, name: str, then: str = "") -> Iterator[None]:
-        """Make Ctrl-C in the block only stop watching the run `name`. `then` tells the user what
-        continues.
+        """Within this context, let Ctrl-C only end the watching of the run `name`; the run itself
+        continues. `then` tells the user what continues.
 
         Raises:
             Detached: the user pressed Ctrl-C.

@@ -84,9 +84,9 @@ class Client:
     """A connection to the servers of one In-Graph cluster, made by `connect`.
 
     Attributes:
-        name: the run, such as `digits-2`.
+        name: the name of the run, such as `digits-2`.
         addresses: `host:port` of the parameter servers and workers, by task type.
-        server: what the tasks run, native or python.
+        server: the kind of server that the tasks run, `native` or `python`.
         timeout: seconds that each client object waits for the tasks.
         operation_timeout: seconds that one call of a TensorFlow 1 session may take.
     """
@@ -155,7 +155,8 @@ class Client:
         `LegacyKerasNeeded` if `tf.keras` is Keras 3, whose `model.fit` cannot use a strategy.
 
         Args:
-            variable_partitioner: as in TensorFlow; used only when the strategy is created.
+            variable_partitioner: the argument of TensorFlow's ParameterServerStrategy; used only
+                when a new strategy is made.
 
         Raises:
             WaitTimeout: a task does not accept connections, or TensorFlow does not connect.
@@ -183,7 +184,7 @@ class Client:
         return load_tensorflow().distribute.coordinator.ClusterCoordinator(self.strategy())
 
     def explain(self, error: BaseException) -> str | None:
-        """Explain an error from work on this cluster and what to do; return None if the error is
+        """Return an explanation of an error from work on this cluster, and what to do; None if
         unknown.
         """
         known = explain(error)
@@ -231,13 +232,13 @@ def connect(
 ) -> Client:
     """Wait until every task of an In-Graph cluster accepts connections, and return a client for it.
 
-    `connect` does not import TensorFlow: `target` does not need TensorFlow, and the client's
-    objects import it when they are created.
+    `connect` does not import TensorFlow. The client imports it when a method makes a TensorFlow
+    object, such as a session or a strategy; `target` works without TensorFlow.
 
     Args:
         addresses: `host:port` by task type.
-        name: the run, for messages.
-        server: what the tasks run.
+        name: the name of the run, for messages.
+        server: the kind of server that the tasks run, `native` or `python`.
         timeout: seconds to wait for the tasks, here and each time the client makes a session or
             strategy.
         operation_timeout: seconds that one call of a TensorFlow 1 session may take.

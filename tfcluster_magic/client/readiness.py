@@ -59,7 +59,7 @@ def wait_until_open(tasks: Mapping[str, str], *, name: str, timeout: float) -> N
 
     Args:
         tasks: `host:port` by task name.
-        name: the run, for the message.
+        name: the name of the run, for the error message.
         timeout: seconds.
 
     Raises:

@@ -38,10 +38,10 @@ GRPC_OPTIONS = "TF_GRPC_DEFAULT_OPTIONS"
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 _GRPC_DEFAULTS = {
-    # With this option, a node that is lost silently is noticed after 15 s.
+    # With these two options, a lost node that closes no connection is noticed after 15 s.
     "grpc.keepalive_time_ms": "10000",
     "grpc.keepalive_timeout_ms": "5000",
-    # http_proxy would apply even to 127.0.0.1, and TensorFlow would wait forever
+    # otherwise `http_proxy` applies even to 127.0.0.1, and TensorFlow waits forever
     "grpc.enable_http_proxy": "0",
 }
 
@@ -98,8 +98,8 @@ def quieten_coordination(tensorflow: Any) -> None:
 
 @contextmanager
 def _default_variable(name: str, value: str) -> Iterator[None]:
-    """Set an environment variable if it is not set, and remove it again, so that tasks that are
-    launched later do not inherit it.
+    """Set an environment variable if it is not set, and remove it at the end, so that tasks that
+    are launched later do not inherit it.
     """
     if name in os.environ:
         yield
@@ -123,7 +123,7 @@ def _is_already_connected() -> bool:
 
 _PACKAGE = __name__.partition(".")[0]
 # Seconds to wait for restarted parameter servers: a channel to the old process may seem alive until
-# the keepalive has noticed (its time plus its timeout).
+# gRPC's keepalive notices its end, after the sum of the two keepalive times above.
 _RECOVERY = 15.0
 
 
@@ -183,10 +183,11 @@ def strategy_for(
 def stay_on_loopback(tasks: Mapping[str, str]) -> None:
     """Make the server that a strategy starts in this process listen on loopback if the `tasks` do.
 
-    Call it after TensorFlow was imported. Outside Linux neither the client nor a task has a guard.
+    Call it after TensorFlow was imported. A guard library does the work, and it exists only for
+    Linux: on other systems, neither the client nor a task is guarded.
 
     Raises:
-        TFClusterError: the guard cannot be used here.
+        TFClusterError: the guard library cannot be used here.
     """
     if sys.platform == "linux" and is_loopback(tasks):
         guard_this_process()
@@ -206,7 +207,7 @@ def guard_this_process() -> int:
             TensorFlow is not loaded and nothing is guarded.
 
     Raises:
-        TFClusterError: the guard is not built or cannot be loaded here.
+        TFClusterError: the guard library is not built or cannot be loaded here.
     """
     if task_file.guard_path() is None:
         source = task_file.GUARD_LIBRARY.with_name("loopback_guard.c")
@@ -313,7 +314,7 @@ def _warn_about_keras(tf: Any) -> None:
 
 
 def _depth_of_caller() -> int:
-    """Return the stack level of the caller's line outside this package, for a warning."""
+    """Return the `stacklevel` with which a warning names the caller's line outside this package."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         depth, frame = depth + 1, frame.f_back

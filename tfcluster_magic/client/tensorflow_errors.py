@@ -15,7 +15,7 @@ from ..i18n import _, mark
 
 @dataclass(frozen=True)
 class Explanation:
-    """The meaning of an error; `lost` is whether a task may be gone."""
+    """The meaning of an error; `lost` says whether the error may mean that a task is gone."""
 
     text: str
     lost: bool = False
@@ -117,7 +117,7 @@ _RULES = (
 
 
 def explain(error: BaseException) -> Explanation | None:
-    """Return what `error` means on a cluster and what to do; None if the error is unknown."""
+    """Return an explanation of `error`, and what to do; None if the error is unknown."""
     kind, text = type(error).__name__, str(error)
     for rule in _RULES:
         if kind in rule.types and re.search(rule.pattern, text, re.DOTALL):

@@ -67,8 +67,8 @@ def _secret_of_cluster(context: str, namespace: str) -> dict[str, Any]:
     """Return the data of the cluster's Secret by key; empty if it does not exist yet.
 
     Raises:
-        TFClusterError: the cluster does not answer. Do not return an empty result then: new tokens
-            could replace tokens that are in use.
+        TFClusterError: the cluster does not answer. An empty result would be wrong in this case:
+            the caller would replace tokens that are in use.
     """
     from ..kube.api import access  # the Kubernetes client is optional
     from ..kube.api.client import ApiError, path
@@ -93,7 +93,9 @@ COMMANDS = {
     "backup": ("tfcluster_magic.hub.backups", "backup"),
     "restore": ("tfcluster_magic.hub.backups", "restore"),
 }
-"""Module and click command of each command name; the module is imported on use."""
+"""The module and the click command of each command, by the command's name. The module is imported
+when the command is called.
+"""
 
 
 class Commands(click.Group):
@@ -104,7 +106,7 @@ class Commands(click.Group):
         return sorted([*COMMANDS, *super().list_commands(ctx)])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of this name; None if there is none."""
+        """Return the command with this name; None if there is no such command."""
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
         module, name = COMMANDS[cmd_name]

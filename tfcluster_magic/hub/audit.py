@@ -31,12 +31,12 @@ from ..spec import Model
 ASKED = "asked"
 FILE = "audit.jsonl"
 LARGEST = 16 * 1024 * 1024
-"""Size in bytes at which the file is renamed, about 40,000 changes."""
+"""Size in bytes at which the current file is renamed. About 40,000 changes fit in it."""
 _BLOCK = 64 * 1024
 _LOOKAHEAD = 1000
-"""Maximum entries by which a page may exceed its limit. A page continues until it has read the
-`asked` lines of all its results. Otherwise the next page would begin with such a line and show it
-as an unfinished change.
+"""Maximum number of entries by which a page may be longer than its limit. A page continues until it
+has read the `asked` lines of all its results. Otherwise the next page would begin with such a line
+and show it as an unfinished change.
 """
 
 
@@ -57,8 +57,8 @@ class AuditEntry(Model, frozen=True, omit_defaults=False):
 
 
 class Entries(Model, frozen=True):
-    """A page of entries, newest first. `next` is the `before` of the next page; None if this page
-    is the last.
+    """A page of entries, newest first. `next` is the argument `before` that returns the next page;
+    None if this page is the last.
     """
 
     items: tuple[AuditEntry, ...]
@@ -69,7 +69,9 @@ _DECODER = msgspec.json.Decoder(AuditEntry)
 
 
 class AuditLog:
-    """The log: its current file and the numbered older ones; safe for threads of one process."""
+    """The audit log: its current file and the numbered older files. Several threads of one process
+    may use it at once.
+    """
 
     def __init__(self, path: Path, largest: int = LARGEST) -> None:
         self.path, self._largest = path, largest

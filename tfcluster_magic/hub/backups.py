@@ -39,7 +39,7 @@ FILES = (DATABASE, ACCOUNTS, COOKIES, *LIMITS)
 MANIFEST = "manifest.json"
 FORMAT = 1
 LARGEST = 1 << 30
-"""Maximum bytes of a file in a backup."""
+"""Maximum size of a file in a backup, in bytes."""
 STDIO = "-"
 
 

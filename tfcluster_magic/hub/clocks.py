@@ -40,15 +40,15 @@ EVERY = "TFCLUSTER_HUB_CLOCKS"
 CHECK_SECONDS = 60
 OWNER, STATE = "TFCLUSTER_CLOCKS_OWNER", "TFCLUSTER_CLOCKS_STATE"
 PEOPLE_SECONDS = 300.0
-"""Minimum seconds between two requests for the hub's users."""
+"""Minimum seconds between two requests for the list of the hub's users."""
 UNANSWERED_SECONDS = 2.0
-"""Seconds after which a hub that does not answer is asked again."""
+"""Seconds after which a hub that does not answer is asked for its users again."""
 PAGE = 50
-"""Maximum users in one answer of the hub, which answers no other request while it writes such an
-answer.
+"""Maximum number of users in one answer of the hub. The hub answers no other request while it
+writes such an answer.
 """
 AT_ONCE = 4
-"""Maximum accounts that are checked at the same time."""
+"""Maximum number of accounts that are checked at the same time."""
 STUCK_SECONDS = 30.0
 """Seconds after which a check no longer counts towards AT_ONCE, because access to the user's home
 folder may hang.
@@ -252,7 +252,7 @@ def _run_check(person: Person | None, env: dict[str, str], out: int) -> None:
         os.environ.clear()
         os.environ.update(env)
         os.chdir("/")
-        if os.geteuid() == 0:  # a last check: never as root
+        if os.geteuid() == 0:  # a last check: no clock may run as root
             os._exit(1)
         state_dir = paths.state_dir()
         schedule_store.keep_time(state_dir)

@@ -66,7 +66,7 @@ class LocalHubSettings:
 
 
 def proxy_command() -> tuple[str, ...]:
-    """Return the command that starts the proxy of `make install`."""
+    """Return the command that starts the proxy that `make install` has installed."""
     script = PROXY / "node_modules" / "configurable-http-proxy" / "bin" / "configurable-http-proxy"
     return (node(), str(script))
 
@@ -89,7 +89,7 @@ def configure(c: Config) -> None:
     settings = LocalHubSettings.of(os.environ)
     private(settings.state)
     policy = Path(settings.policy) if settings.policy else None
-    user_limits.Allowances(settings.state, policy).policy.load()  # reports a mistake at startup
+    user_limits.Allowances(settings.state, policy).policy.load()  # reports mistakes in it at once
     shared_settings.configure(c, state=settings.state)
     sign_in.configure(c, state=settings.state)
     idle_culler.configure(c)

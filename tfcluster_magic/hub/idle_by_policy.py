@@ -2,7 +2,7 @@
 
 jupyterhub-idle-culler reads this file and asks `arbiter` about each notebook (see `idle_culler`). A
 changed policy applies from the next check, and a group's times apply to its members. If policy or
-groups cannot be read, nothing is stopped.
+groups cannot be read, no notebook is stopped.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from . import notebook, user_limits
 from .auth.system_accounts import HIDDEN, NoServer, Person, account, readable
 
 START_SLOTS = asyncio.Semaphore(max(2, os.cpu_count() or 1))
-"""Maximum notebooks that start at once; the others wait in order of arrival."""
+"""Limit of notebooks that start at the same time; the others wait in order of arrival."""
 LOOK_SECONDS = 0.2
 """Poll interval while a notebook starts, in seconds."""
 
@@ -151,7 +151,8 @@ class LocalServer(QueuedSpawner):
         await super().stop(now=True)
 
     async def get_options_form(self) -> Any:
-        """Refuse a user before anything starts; return no form.
+        """Refuse a user who cannot have a notebook before anything starts. No form is shown,
+        because there is nothing to choose.
 
         A refusal here shows a page with the reason. If a start fails after more than a second,
         JupyterHub has already shown its progress page instead.

@@ -70,7 +70,8 @@ def _network(c: Config, settings: KubernetesHubSettings) -> None:
     c.JupyterHub.bind_url = f"http://:8000{shared_settings.base_url()}"
     c.JupyterHub.hub_bind_url = f"http://:{HUB_PORT}"
     if not shared_settings.subdomain_host() and (url := shared_settings.public_url()):
-        # Notifications link to this address. With a subdomain host, JupyterHub knows it already.
+        # Notifications link to this address. If there is a subdomain host, JupyterHub already knows
+        # the address from it.
         c.JupyterHub.public_url = url
     # This name resolves from notebooks' namespaces, whatever the cluster's domain.
     c.JupyterHub.hub_connect_url = f"http://hub.{settings.namespace}:{HUB_PORT}"
@@ -78,7 +79,8 @@ def _network(c: Config, settings: KubernetesHubSettings) -> None:
     c.ConfigurableHTTPProxy.api_url = f"http://proxy-api:{PROXY_PORT}"
     c.JupyterHub.cleanup_servers = False
     c.JupyterHub.tornado_settings = {"slow_spawn_timeout": 0}  # show the progress page at once
-    # Seconds. Just as often, JupyterHub restores the routes of a proxy that was restarted.
+    # Seconds between two reads of activity from the proxy. At the same interval, JupyterHub
+    # restores the routes of a proxy that was restarted.
     c.JupyterHub.last_activity_interval = 10
 
 

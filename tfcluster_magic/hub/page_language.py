@@ -33,7 +33,7 @@ class PageTexts(InternationalizationExtension):
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
         environment.policies["ext.i18n.trimmed"] = True
-        installed: Any = environment  # the base class has added the method
+        installed: Any = environment  # the base class has added `install_gettext_callables`
         installed.install_gettext_callables(i18n._, i18n.ngettext, newstyle=True)
         environment.globals["page_language"] = page_language
 

@@ -119,7 +119,7 @@ class ForwardedServer(HTTPServer):
         speaks: bool = False,
         **words: Any,
     ) -> None:
-        """Store the three arguments, and pass the rest to Tornado."""
+        """Store `route`, `believed` and `speaks`, and pass the other arguments to Tornado."""
         words.update(xheaders=False, trusted_downstream=None)
         super().initialize(*args, **words)
         self._route, self._believed, self._speaks = f"/{route}", believed, speaks
@@ -171,15 +171,15 @@ class _Request(HTTPMessageDelegate):
         return self._delegate.headers_received(line, headers)
 
     def data_received(self, chunk: bytes) -> Awaitable[None] | None:
-        """Pass the data on."""
+        """Pass a part of the body to the handler."""
         return self._delegate.data_received(chunk)
 
     def finish(self) -> None:
-        """Pass the end on."""
+        """Tell the handler that the request has ended."""
         self._delegate.finish()
 
     def on_connection_close(self) -> None:
-        """Pass the event on."""
+        """Tell the handler that the connection was closed."""
         self._delegate.on_connection_close()
 
 

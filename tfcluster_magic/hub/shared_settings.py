@@ -54,7 +54,7 @@ def configure(c: Config, *, state: Path) -> None:
     programs = str(Path(sys.executable).parent)  # JupyterHub looks for alembic in PATH
     if programs not in (found := os.environ.get("PATH", os.defpath)).split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join([programs, found])
-    trusted_networks(os.environ)  # reports a mistake at startup
+    trusted_networks(os.environ)  # raises InvalidRequest now if the list is invalid
     c.JupyterHub.proxy_class = "tfcluster_magic.hub.proxy.Proxy"
     c.JupyterHub.base_url = base_url()
     if host := subdomain_host():
@@ -89,8 +89,8 @@ def trusted_networks(environ: Mapping[str, str]) -> tuple[Network, ...]:
 
 
 def is_open(file: Path) -> bool:
-    """Return whether a process of this machine has the file open, as a running hub has its
-    database.
+    """Return whether a process of this machine has the file open. A running hub has its database
+    open.
     """
     name = str(file.resolve())
     for link in Path("/proc").glob("[0-9]*/fd/*"):

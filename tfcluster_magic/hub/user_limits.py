@@ -34,8 +34,8 @@ from .tenancy.policy import limits_of, parse_policy
 POLICY, OVERRIDES, LIMITS = "policy.yaml", "overrides.json", "limits"
 VARIABLE = "TFCLUSTER_HUB_POLICY"
 OF_ROOT = Path("/run/tfcluster-hub")
-"""Folder with the files of limits for other accounts, because only the hub's account can open the
-hub's own folder. Only root writes in it.
+"""Folder with files of limits that accounts other than the hub's read: they cannot open the hub's
+own folder. Only root writes in this folder.
 """
 Stamp = tuple[int, int] | None
 
@@ -51,7 +51,7 @@ class PolicyFile:
         self._policy = HubPolicy()
 
     def load(self) -> HubPolicy:
-        """Parse the file. Raises PolicyMistake, or TFClusterError if it cannot be read."""
+        """Parse the file. Raises PolicyMistake, or TFClusterError if the file cannot be read."""
         try:
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -77,13 +77,13 @@ class PolicyFile:
 
 
 class OverrideFile:
-    """The overrides of this machine."""
+    """The file with the overrides of users, for a hub on one machine."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def all(self) -> dict[str, Override]:
-        """Return the override of each user. Raises TFClusterError."""
+        """Return the overrides by user, expired ones included. Raises TFClusterError."""
         try:
             return read_overrides(state_files.read_bytes(self.path))
         except FileNotFoundError:
@@ -93,12 +93,12 @@ class OverrideFile:
             raise TFClusterError(said.format(file=self.path, why=error)) from None
 
     def set(self, user: str, override: Override) -> None:
-        """Set a user's override; drop expired ones."""
+        """Set a user's override, and remove the expired overrides of all users."""
         with self._change() as found:
             found[user] = override
 
     def clear(self, user: str) -> bool:
-        """Remove a user's override; return whether there was one."""
+        """Remove a user's override; return whether the user had one."""
         with self._change() as found:
             return found.pop(user, None) is not None
 
@@ -212,7 +212,9 @@ class SitePolicy(Protocol):
         """Return the overrides by user, expired ones included."""
 
     async def override(self, user: str, groups: tuple[str, ...], override: Override | None) -> bool:
-        """Set a user's override, or remove it if None; return whether there was one."""
+        """Set the override of a user; if `override` is None, remove the user's override. Return
+        whether the user had one before.
+        """
 
     async def unprepared(self, users: Collection[str]) -> frozenset[str]:
         """Return the users whose namespace can be prepared but does not exist yet."""

@@ -37,7 +37,7 @@ def ledger_name(namespace: str) -> str:
 
 
 def write_ledger(namespace: str, user: str, kept: Ledger) -> Object:
-    """Return a ledger as an object."""
+    """Return the ConfigMap that stores the ledger of a namespace and its user."""
     marks = {
         "app.kubernetes.io/managed-by": "tfcluster-operator",
         "app.kubernetes.io/component": COMPONENT,
@@ -53,7 +53,9 @@ def write_ledger(namespace: str, user: str, kept: Ledger) -> Object:
 
 
 def read_ledger(found: Object) -> tuple[str, str, Ledger]:
-    """Return namespace, user and ledger of an object. Raises msgspec.MsgspecError, KeyError."""
+    """Return the namespace, the user and the ledger that a ConfigMap stores. Raises
+    msgspec.MsgspecError or KeyError.
+    """
     notes = found["metadata"].get("annotations") or {}
     kept = ledger.LEDGER_DECODER.decode(found["data"][LEDGER_KEY])
     return (
@@ -82,7 +84,7 @@ def accounted_run_of(found: Object, group: str) -> AccountedRun | None:
 
 
 def _gpus(spec: Object) -> dict[str, int]:
-    """Return the GPUs of one task by task type; empty if unreadable."""
+    """Return the GPUs of one task by task type; empty if the spec is unreadable."""
     try:
         asked = msgspec.convert(spec.get("replicas") or {}, dict[str, _ReplicaResources | None])
     except msgspec.ValidationError:
@@ -110,8 +112,8 @@ def budget_of(marks: Mapping[str, str]) -> Budget | None:
 
 
 def last_numbers(told: str) -> Mapping[str, int] | None:
-    """Return the highest run number of each name from the published hours; None if they have no
-    numbers.
+    """Return the highest run number of each cluster name, which the operator publishes with the
+    user's hours (`told`); None if it published no run numbers.
     """
     return read_account(told, (), 0.0).numbers
 

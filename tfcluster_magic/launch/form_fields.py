@@ -29,15 +29,15 @@ def form_fields(is_here: bool, most_tasks: int | None = None) -> list[dict[str, 
     """Return every option in the order of the command line, in the current language.
 
     Options of pods are left out if tasks are processes of this machine (`is_here`). In the result,
-    `path` is the field of the spec (`*` for every task type), and `default` is the default in each
-    mode as a user would write it; null if the program decides or there is no default. The maximum
-    of a number of tasks is at most `most_tasks`.
+    `path` is the field of the spec, with `*` for every task type. `default` is the default in each
+    mode as a user would write it; it is null if the program decides or there is no default. The
+    maximum of a number of tasks is at most `most_tasks`.
     """
     fields = [_field(option) for option in OPTIONS if not (is_here and option.only_kubernetes)]
     for field in fields if most_tasks is not None else ():
         if field["path"][-1] == "count" and "maximum" in field:
             field["maximum"] = min(field["maximum"], most_tasks)
-    if not is_here:  # in an image, a kernel's Python does not exist
+    if not is_here:  # a kernel's Python does not exist in the tasks' image
         python = next(field for field in fields if field["key"] == "python")
         python |= {"section": PODS, "example": "python3"}
     return fields

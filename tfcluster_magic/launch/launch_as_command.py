@@ -26,7 +26,7 @@ from ..spec.spec import fields_of
 from . import ProjectUse
 from .options import DEFAULT_WORKERS, OPTIONS, Kind, Option, pod_option_texts
 
-_ABOVE = "# %%tfcluster\n"  # replaces the first line of a cell in its snapshot
+_ABOVE = "# %%tfcluster\n"  # in a snapshot, this line stands for the first line of a cell
 
 
 def launch_argv(
@@ -200,7 +200,7 @@ def field_default(path: tuple[str, ...]) -> object:
 
 
 def option_texts(option: Option, value: object) -> list[str]:
-    """Return an option's value as typed: one text for each time that the option is given."""
+    """Return an option's value as a user types it: one text for each time that it is given."""
     if option.kind is Kind.PAIRS:
         if isinstance(value, Mapping):
             return [f"{name}={content}" for name, content in value.items()]

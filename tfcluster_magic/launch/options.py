@@ -559,9 +559,9 @@ def read_options(
     onto: OptionValues | None = None,
     origins: Mapping[str, str] | None = None,
 ) -> OptionValues:
-    """Read `options`, which are by Python key; the value None means not given. Add them to `spec`,
-    or to values that were read before (`onto`). In problems, an option has its name from `origins`,
-    if there is one, else its flag.
+    """Read the values in `options`, whose keys are the options' names in Python; None means that an
+    option is not given. Add the values to `spec`, or to values that were read before (`onto`).
+    Problems call an option by its name in `origins`, or by its flag if `origins` lacks the option.
     """
     values = OptionValues(_copy(spec or {})) if onto is None else onto
     called = {option.key: option.flag for option in OPTIONS} | dict(origins or {})

@@ -159,7 +159,8 @@ def request_launch(
     """Return the request for a launch; the arguments are those of `ClusterManager.launch`.
 
     If `program` is a project (a folder with `tfcluster.yaml`), options that are not given come from
-    the project's file; with `config`, also from this configuration in the file.
+    the project's file. If `config` is given, they also come from the configuration of this name in
+    the file.
 
     `workspace`, `folder` and `beside_bytes` are as in `ProgramSource`. `runs` returns the existing
     runs, in which the names in `after` are looked up.
@@ -496,7 +497,7 @@ def _finish(draft: LaunchDraft, name: str | None, derive: Callable[[], str]) -> 
     before = len(values.problems)
     spec = draft.attempt(lambda: validation.validate(values.spec))
     found = values.by_option(values.problems[before:])
-    if refused_program:  # do not also ask for a program: one was named
+    if refused_program:  # a program was named, so do not also report that it is missing
         found = [p for p in found if p.field != "spec.program"]
     values.problems[before:] = [
         replace(p, field="program") if p.field == "spec.program" else p for p in found
@@ -654,7 +655,7 @@ class DryRun:
     cautions: tuple[Problem, ...] = ()
 
     def placed(self, target: LaunchTarget) -> DryRun:
-        """Return the same dry run with the problems and warnings of the target added."""
+        """Return this dry run together with the problems and warnings that `target` finds."""
         verdict = Preflight() if self.spec is None else target.preflight(self.spec)
         known = target.list() if self.given else []
         taken = [_name_taken(c) for c in known if c.active and c.metadata.cluster == self.name]
@@ -680,8 +681,8 @@ def dry_run(
     runs: KnownRuns | None = None,
     **options: object,
 ) -> DryRun:
-    """Return a dry run of the values so far; the arguments are those of `request_launch`. Reads no
-    URL.
+    """Check a launch whose form is being filled in, and return the result. The arguments are those
+    of `request_launch`, with the values that the form has so far. No program is read from a URL.
     """
     source = ProgramSource(workspace, program, cell, sha256, arguments, folder, False, beside_bytes)
     draft = LaunchDraft(read_options(options), runs)

@@ -65,7 +65,8 @@ class ProjectProblem(Problem):
 @dataclass(frozen=True)
 class Setting:
     """One setting of the file: the key as written, and the value as on a command line. The value is
-    true or false for a switch, several texts for a repeatable option, and texts by name for pairs.
+    true or false for a switch, several texts for a repeatable option, and a mapping of names to
+    texts for an option such as `env`.
     """
 
     key: str
@@ -79,8 +80,9 @@ class Setting:
 
     @property
     def is_pairs(self) -> bool:
-        """Whether the value is texts by name, as of `env`. A configuration or an option adds its
-        own texts to this setting instead of replacing the setting.
+        """Whether the value is a mapping of names to texts, as for `env`. The value of the same key
+        in a configuration, or of the option on a command line, is then merged with this value
+        instead of replacing it.
         """
         return isinstance(self.value, dict)
 
@@ -461,7 +463,7 @@ class _Reader:
         return [*found.values()]
 
     def _value(self, key: str, node: yaml.Node) -> Value | None:
-        """Return the value of a setting; None after adding its problem."""
+        """Return the value of a setting; if it is invalid, add a problem and return None."""
         kind = BY_NAME[key].kind if key in BY_NAME else None
         if kind is Kind.SWITCH:
             if node.tag != _BOOL:
@@ -655,7 +657,7 @@ class ProjectFinder:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def find(self, fresh: bool = False) -> ProjectList:
-        """Return the projects; with `fresh`, always search again."""
+        """Return the projects; if `fresh` is true, search again even if a result is cached."""
         with self._lock:
             if self._found is None or fresh or self.now() - self._at > KEPT:
                 self._found = self._search()

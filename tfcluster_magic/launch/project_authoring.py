@@ -48,8 +48,8 @@ class ProjectCheck:
 def check_project(folder: Path, workspace: Path) -> ProjectCheck:
     """Check the project in `folder`, a full path; `workspace` is for snapshots.
 
-    If there are configurations, the common part need not be a valid launch by itself; only problems
-    at a line of this part count.
+    If there are configurations, the common part need not be a valid launch by itself. Of its
+    problems, only those at one of its own lines are reported.
     """
     try:
         project = read_project(folder)

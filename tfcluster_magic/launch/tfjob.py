@@ -236,8 +236,8 @@ need it.
 
 
 class _Fields:
-    """The fields of one object of the manifest. Methods take fields; `finish` adds a remark for
-    each field that was not taken.
+    """The fields of one object of the manifest that are not converted yet. To take a field means to
+    remove it from them; `finish` adds a remark for each field that is left.
     """
 
     def __init__(self, notes: _Notes, value: object, path: str) -> None:
@@ -778,8 +778,8 @@ _FOR_ALL = mark("every task of the run gets it")
 @dataclass
 class _Entry:
     """A value for the spec, with its paths in the spec (`at`) and in the manifest (`source`). If
-    `listed`, the value is an item of a list. If not `droppable`, the job cannot be converted
-    without the value.
+    `listed` is true, the value is an item of a list. If `droppable` is false, the job cannot be
+    converted without the value.
     """
 
     at: tuple[str, ...]

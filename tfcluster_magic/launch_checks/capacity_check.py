@@ -50,8 +50,8 @@ Placement = dict[TaskType, dict[int, int]]
 
 @dataclass(frozen=True)
 class EqualTasks:
-    """`count` tasks of one type. `each` is the request of one task: cores, bytes, devices and one
-    pod.
+    """A number (`count`) of tasks of one type. `each` is the request of one task: cores, bytes,
+    devices and one pod.
     """
 
     task_type: TaskType
@@ -320,7 +320,7 @@ def _gives_way(wanted: DemandByType, shortage: Shortage) -> TaskType:
 def _problems_of_one(
     task_type: TaskType, demand: TaskDemand, there: NamespaceCapacity
 ) -> list[Problem]:
-    """Return the problems because of which not even a single task of this type fits."""
+    """Return the reasons why not even a single task of this type fits, as problems."""
     found = _against_bounds(task_type, demand, there.bounds)
     for quota in there.quotas:
         for key in quota.hard:
@@ -375,8 +375,8 @@ def _field(task_type: TaskType, key: str) -> str:
 
 
 def _amounts_of_one(demand: TaskDemand) -> Amounts:
-    """Return the resources of a node that one task requests. They include one pod of the node's
-    maximum number of pods.
+    """Return the resources of a node that one task requests. They include one pod, because a node
+    has a maximum number of pods.
     """
     return {**demand.requests, PODS: 1.0}
 
@@ -390,9 +390,9 @@ def _free_of_nodes(there: NamespaceCapacity) -> list[Amounts]:
 
 
 # The capacity of nodes for task pods: the allocatable amount less the requests of bound pods. A
-# node that is unavailable for a while (not ready, cordoned) counts as having nothing free. A node
-# on which task pods may never be placed does not count: one whose taints they do not tolerate, or
-# that does not have the labels in the policy's node selector.
+# node that is unavailable for a while (not ready, cordoned) counts as having nothing free. Nodes on
+# which task pods may never be placed are left out: task pods do not tolerate the taints of such a
+# node, or it lacks the labels in the policy's node selector.
 # Ref: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
 
 Object = Mapping[str, Any]
@@ -408,7 +408,9 @@ become free.
 
 
 class BoundPod(Model, frozen=True):
-    """The requests of a pod on a node. They include one pod of the node's limit of pods."""
+    """The resources that a pod on a node requests (`asked`). They include one pod, because a node
+    has a maximum number of pods.
+    """
 
     node: str
     asked: Amounts
@@ -458,8 +460,8 @@ def node_capacities(
 
 
 def node_kinds(nodes: Iterable[NodeCapacity]) -> tuple[NodeCapacity, ...]:
-    """Return the nodes with all their resources free. Equal nodes become one entry with their
-    number.
+    """Return the nodes as if nothing ran on them: all their resources are free. Equal nodes become
+    one entry with their number.
     """
     kinds: Counter[tuple[tuple[str, float], ...]] = Counter()
     for node in nodes:

@@ -37,9 +37,10 @@ from .quota_objects import TaskDemand, quota_keys
 FACTS_KEY = "offer.json"
 """Key of the facts in the ConfigMap `labels.OPTIONS`."""
 LIMITS_OF = "limits.of"
-"""Key of a copy of the text under `FACTS_KEY`, made when the entries of `admission_limits` were
-computed from the text. The entries are used only while the copy equals the text: an operator of an
-older version updates the text but not the entries.
+"""Key in the same ConfigMap, with a copy of the text under `FACTS_KEY`. The operator writes the
+copy when it computes the entries of `admission_limits` from that text. If the text later differs
+from the copy, an operator of an older version, which does not know the entries, has updated only
+the text; `k8s/base/admission.yaml` then ignores the entries.
 """
 
 
@@ -54,10 +55,10 @@ class LaunchFacts(Model, frozen=True):
     enforced: bool | None = None
 
     def published(self, kinds: tuple[NodeCapacity, ...] | None = None) -> LaunchFacts:
-        """Return the facts for clients. Their capacity is that of the namespace when nothing runs,
-        because it seldom changes.
+        """Return the facts that the operator publishes for clients. They state the capacity of the
+        namespace as if nothing ran there, because this capacity seldom changes.
 
-        `kinds` is the result of `node_kinds` for these nodes, if it is known already.
+        `kinds` is the result of `node_kinds` for the nodes of `place`, if it is known already.
         """
         nodes = self.place.nodes
         if nodes is not None:
@@ -85,7 +86,7 @@ def task_demands(spec: Spec, facts: LaunchFacts) -> DemandByType:
 
 
 def launch_problems(spec: Spec, facts: LaunchFacts) -> list[Problem]:
-    """Return the problems because of which this spec can never run in this namespace."""
+    """Return the problems that prevent this spec from ever running in this namespace."""
     return [*_setup_problems(spec, facts), *_room_problems(facts, task_demands(spec, facts))]
 
 
@@ -114,13 +115,13 @@ class ClientFacts:
 
     Attributes:
         cluster: the facts that the operator published.
-        options: the total and the free capacity.
-        now: the time.
+        options: the total and the free resources for tasks that the operator published.
+        now: the time of the check.
         account: the user's budget and the hours used until now; empty without a budget.
-        numbers: the highest run number of each name, also of deleted runs.
+        numbers: the highest run number of each cluster name, deleted runs included.
         own_image: the image of the launching notebook, if any.
         volumes: the usage of the user's claims that this process's own pod mounts.
-        lost_output: the folder of the old checkpoints, if it is known to be gone.
+        lost_output: the folder of the checkpoints to resume from, if it is known to be gone.
         lost_program: the folder of the stored program, if it is known to be gone.
     """
 
@@ -136,8 +137,8 @@ class ClientFacts:
 
 
 def with_image(spec: Spec, facts: ClientFacts) -> Spec:
-    """Return `spec`. If it names no image, add the notebook's own image, if the policy allows that
-    image.
+    """Return `spec`. If `spec` names no image, the result names the image of the launching
+    notebook, provided that the policy allows this image.
     """
     own = facts.own_image
     if spec.image is not None or own is None:

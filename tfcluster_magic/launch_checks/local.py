@@ -63,10 +63,10 @@ class RoomFacts:
     """The facts that decide whether a run fits now.
 
     Attributes:
-        now: the time.
+        now: the time, in seconds since 1970.
         room: the capacity of this machine.
         free_gpus: the GPU devices that the run may get; None if there is no driver.
-        held: the runs that still use resources, each with its amounts.
+        held: the runs that still use resources, each with the amounts that it uses.
         limits: the hub's limits; None if there are none.
         account: the user's budget and the hours used until now; empty without a budget.
     """
@@ -80,7 +80,9 @@ class RoomFacts:
 
 
 def emptied(facts: RoomFacts) -> RoomFacts:
-    """Return the facts changed as if no run used any resources."""
+    """Return a copy of the facts in which no run uses any resources, so that the whole machine is
+    free.
+    """
     room = facts.room
     cpu, memory, gpu = (
         replace(each, free=each.total) for each in (room.cpu, room.memory, room.gpu)
@@ -96,12 +98,14 @@ class LocalFacts(RoomFacts):
     Attributes:
         volumes: the usage of the folders that the hub limits.
         python: the Python of the tasks.
-        guarded: whether the library that keeps TensorFlow on loopback exists, or is not needed.
+        guarded: false if tasks need the library that keeps TensorFlow on loopback, and the library
+            is missing.
         log_dir: the folder of the runs' output.
         state_dir: the folder of the records.
-        lost_output: the folder of the old checkpoints, if it is gone.
-        lost_program: the file or folder of a program that is named by its path, if it does not
-            exist.
+        lost_output: the output folder of the run whose training is resumed, if this folder no
+            longer exists; else None.
+        lost_program: the path of the program, if the launch names the program by a path at which
+            no file or folder exists; else None.
         warnings: problems of this machine that do not prevent a launch.
     """
 
@@ -170,8 +174,8 @@ def lack_of_room(spec: Spec, facts: RoomFacts) -> Message | None:
 
 
 def _limit_problems(spec: Spec, facts: RoomFacts) -> Sequence[Problem]:
-    """Return a problem for each limit of the user that the launch, together with the active runs,
-    exceeds.
+    """Return a problem for each of the user's limits that would be exceeded if this run ran
+    together with the active runs.
     """
     if facts.limits is None:
         return ()
@@ -180,8 +184,8 @@ def _limit_problems(spec: Spec, facts: RoomFacts) -> Sequence[Problem]:
 
 
 def _setup_problems(spec: Spec, facts: LocalFacts) -> Iterator[Problem]:
-    """Yield a problem for each thing other than resources that this machine lacks, such as
-    TensorFlow or a writable folder.
+    """Yield a problem for each requirement that this machine does not meet, such as TensorFlow or a
+    writable folder. CPU, memory and GPUs are checked elsewhere.
     """
     if missing := _python_problem(spec, facts.python):
         yield missing
@@ -311,8 +315,8 @@ _GPU = _ScarceResource(
 
 
 def check_fit(spec: Spec, room: AvailableResources) -> Preflight:
-    """Return the problems and warnings that follow from the amounts that `spec` requests and `room`
-    has.
+    """Compare the resources that `spec` requests with those of this machine (`room`), and return
+    the problems and warnings.
 
     A request for more memory or GPUs than are free is refused; the problem says how many tasks
     would fit. A request for more CPU than is free causes only a warning, because tasks share CPU.
@@ -330,8 +334,8 @@ def check_fit(spec: Spec, room: AvailableResources) -> Preflight:
 def _shortage(
     spec: Spec, scarce: _ScarceResource, limit: Limit, held: Mapping[str, float]
 ) -> list[Problem]:
-    """Return a problem if more of a scarce resource is requested than is free. The problem asks for
-    fewer tasks of the type that requests most.
+    """Return a problem if more of a scarce resource is requested than is free. The problem names
+    the task type that requests most, and proposes fewer tasks of this type or a smaller request.
     """
     total = total_request(spec, scarce.of)
     if total <= limit.free:
@@ -365,8 +369,8 @@ def _shortage(
 
 
 def _fit_cautions(spec: Spec, room: AvailableResources) -> Iterator[Problem]:
-    """Yield warnings that the run may be slow or run out of memory. Each warning names the option
-    of the task type that requests most.
+    """Yield warnings that the run may be slow or run out of memory. A warning about CPU names the
+    task type that requests most.
     """
     replicas = spec.replicas
     counts = replicas.counts

@@ -1,9 +1,9 @@
 """The policy check of a spec's image, claims, secrets, annotations and durations. Pure.
 
 All problems are found at once, each with the values that are allowed instead. A spec has no field
-for a service account, a node, a host path or a privilege. So this module has to check only the
-objects of the namespace that a spec can name. The operator runs the check, too, because a TFCluster
-can be created without our client.
+for a service account, a node, a host path or a privilege, so nothing of this kind has to be
+checked: a spec can name only objects of its own namespace. The operator runs the check, too,
+because a TFCluster can be created without our client.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class NamespaceObjects(Model, frozen=True):
 
 
 def cap_durations(spec: Spec, policy: Policy) -> Spec:
-    """Return the spec; a duration that the user left at its default is replaced by the policy's
-    limit if it exceeds this limit.
+    """Return a copy of the spec with default durations lowered to the policy's limits. A duration
+    that the user set is not changed.
     """
     ours = Lifecycle()
     if spec.mode is Mode.BETWEEN_GRAPH and policy.stall_timeout is not None:
@@ -140,8 +140,8 @@ def _durations(spec: Spec, policy: Policy) -> Iterator[Problem]:
 
 
 def _paths(asked: Pods, policy: Policy) -> Iterator[Problem]:
-    """Yield a problem for each mount of the spec at a path at which the policy mounts a claim;
-    `validation` checks the other rules for paths.
+    """Yield a problem for each volume or secret of the spec that would be mounted at the same path
+    as a claim of the policy. `validation` checks the other rules for paths.
     """
     mounts = [(f"spec.pods.volumes[{i}].path", v.path) for i, v in enumerate(asked.volumes)]
     mounts += [(f"spec.pods.secrets[{i}].path", s.path) for i, s in enumerate(asked.secrets)]

@@ -1,10 +1,11 @@
 """The quota of a namespace: ResourceQuotas that count task pods, and LimitRanges. Pure.
 
-This module counts as Kubernetes does. A quota with scopes counts only pods of these scopes. A
-LimitRange first adds a container's defaults, then refuses amounts that are too large or too small.
+This module counts the resources of pods in the same way as Kubernetes. A quota with scopes counts
+only pods of these scopes. A LimitRange first adds a container's defaults, then refuses amounts that
+are too large or too small.
 
-Ref: https://kubernetes.io/docs/concepts/policy/resource-quotas/ Ref:
-https://kubernetes.io/docs/concepts/policy/limit-range/
+Ref: https://kubernetes.io/docs/concepts/policy/resource-quotas/
+Ref: https://kubernetes.io/docs/concepts/policy/limit-range/
 """
 
 from __future__ import annotations

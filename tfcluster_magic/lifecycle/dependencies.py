@@ -1,10 +1,10 @@
 """The rules of `after`: a run waits for other runs and starts when they are done.
 
-The run fails if an awaited run can no longer succeed or end as required.
+For each awaited run, `after` says whether it must succeed or only end. The waiting run fails if
+this is no longer possible.
 
-The awaited run has to succeed or to end, as `after` says. Once it has, `status.awaited` of the
-waiting run records that, so the awaited run may then be deleted. A waiting run reserves no
-resources and takes no place in the launch queue.
+Once an awaited run is done, `status.awaited` of the waiting run records that, so the awaited run
+may then be deleted. A waiting run reserves no resources and takes no place in the launch queue.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def awaited_since(status_awaited: Sequence[AwaitedRun]) -> float:
 
 
 def _found(known: AwaitedRun | None, found: SeenRun | None) -> SeenRun | None:
-    """Return `found`, which has the name of an awaited run. Return None if its uid shows that it is
-    a later run of that name, not the recorded awaited run.
+    """Return the awaited run `found` if it is the run that was recorded as awaited (`known`), or if
+    no run was recorded yet. Return None if its uid shows that it is a later run of the same name.
     """
     if known is not None and found is not None and found.uid != known.uid:
         return None
@@ -125,7 +125,8 @@ def _found(known: AwaitedRun | None, found: SeenRun | None) -> SeenRun | None:
 def _is_done(dependency: Dependency, found: SeenRun) -> bool:
     if found.phase is Phase.SUCCEEDED:
         return True
-    ended = found.phase.is_final and found.released  # its last task may still write its files
+    # Until its tasks are gone (`released`), a run in a final phase may still write files.
+    ended = found.phase.is_final and found.released
     return dependency.until is AwaitedOutcome.END and ended
 
 

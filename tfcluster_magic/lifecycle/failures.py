@@ -25,8 +25,9 @@ code 0.
 
 
 def record_failures(turn: Turn) -> None:
-    """Record each new end without success of a task that the run needs (not of evaluators). The
-    first one opens the window in which failures are collected.
+    """Record each task that the run needs and that has ended without success since the last turn.
+    Evaluators are not recorded here. The first failure opens the window in which failures are
+    collected.
     """
     ledger: list[TaskFailure] = list(turn.get("failures"))
     known = {(f.task, f.attempt) for f in ledger}
@@ -47,8 +48,8 @@ def record_failures(turn: Turn) -> None:
 
 
 def _as_failed_exit(task_exit: TaskExit) -> TaskExit:
-    """Return an exit with its cause changed to that of a failure, for a task that nobody asked to
-    end: a server's exit with code 0 counts as an error, and a stop counts as a kill from outside.
+    """Return a copy of the exit of a task that nobody asked to end. Its cause is always a failure:
+    a server's exit with code 0 counts as an error, and a stop counts as a kill from outside.
     """
     unasked = {Cause.COMPLETED: Cause.ERROR, Cause.STOPPED: Cause.KILLED}
     return msgspec.structs.replace(task_exit, cause=unasked.get(task_exit.cause, task_exit.cause))
@@ -99,7 +100,9 @@ NEVER_RUNS = (
     "ProgramOfNoKind",
     "ProgramRedirected",
 )
-"""Reasons why a task did not start that would recur at every attempt."""
+"""Codes of the reasons why a task did not start. With one of these reasons, every further attempt
+would fail in the same way.
+"""
 
 
 def _never_runs(task_exit: TaskExit) -> bool:
@@ -120,7 +123,7 @@ def _heal(turn: Turn, fresh: Sequence[TaskFailure], healed: bool) -> bool:
     if not (disrupted or healed) or any(f.exit.cause is Cause.OOM for f in fresh):
         return False
     if any(_failed_before(f, ledger) for f in collateral):
-        return False  # the task failed the same way before, so the disruption is not the reason
+        return False  # the task's last attempt failed in the same way: a restart does not help
     if disrupted and (not healed or any(_failed_before(f, ledger) for f in disrupted)):
         if turn.get("heals") >= turn.spec.lifecycle.heals:
             return False
@@ -214,8 +217,9 @@ def fail_run(turn: Turn, culprit: TaskFailure, ledger: Sequence[TaskFailure]) ->
 
 
 def handle_evaluators(turn: Turn) -> set[str]:
-    """Restart evaluators after disruptions, and after failures while retries are left. Otherwise
-    record how an evaluator ended. Return the evaluators that wait for their next start.
+    """Restart evaluators after disruptions, and after failures while retries are left. If an
+    evaluator is not restarted, record how it ended. Return the evaluators that wait for their next
+    start.
     """
     waits: set[str] = set()
     for task in turn.evaluators:
@@ -276,8 +280,8 @@ def _early_parameter_server(turn: Turn) -> TaskFailure | None:
 
 def _first_to_finish(turn: Turn, lost: TaskFailure) -> TaskFailure | None:
     """Return the trainer that finished first, if it finished before another trainer failed
-    (`lost`). None if the run has parameter servers, because then trainers do not need each other
-    for each step.
+    (`lost`). Return None if no trainer did, or if the run has parameter servers, because then
+    trainers do not need each other for each step.
     """
     ended = [
         TaskFailure(task=task, attempt=turn.desired_attempt(task), exit=task_exit)

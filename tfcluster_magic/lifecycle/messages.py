@@ -50,7 +50,9 @@ def sentences(parts: Iterable[Clause]) -> str:
 
 
 def english(parts: Iterable[Clause]) -> str:
-    """Join messages as sentences in English, as a record keeps them together with the codes."""
+    """Join messages as sentences in English. A record contains this text beside the messages'
+    codes.
+    """
     with language(ENGLISH):
         return sentences(parts)
 
@@ -86,25 +88,25 @@ def shown(told: Told) -> str:
 
 
 def shown_inferred(status: Status) -> list[str]:
-    """Return one sentence for each thing that the launch inferred, in the current language. Codes
-    of newer versions are left out.
+    """Return one sentence, in the current language, for each fact that the launch inferred from the
+    program. Facts with a code of a newer version are left out.
     """
     told = (Event(at=0.0, reason="", message="", messages=(each,)) for each in status.inferred)
     return [text for each in told if (text := shown(each))]
 
 
 def with_messages(status: Status, *parts: Message) -> Status:
-    """Return the status with these messages."""
+    """Return a copy of the status with these messages in place of its own."""
     return replace(status, messages=parts, message=english(parts))
 
 
 def event(at: float, reason: Reason, *parts: Message) -> Event:
-    """Return an event of the run at `at`."""
+    """Return a new event with these messages, which happened at `at` (epoch seconds)."""
     return Event(at=at, reason=reason.value, message=english(parts), messages=parts)
 
 
 def with_detail(task_exit: TaskExit, cause: Cause, detail: Clause, **more: Any) -> TaskExit:
-    """Return the exit of a task with this cause and detail."""
+    """Return a copy of `task_exit` with this cause and detail."""
     coded = detail if isinstance(detail, Message) else None
     words = english_clause(detail)
     return replace(task_exit, cause=cause, detail=words, detail_message=coded, **more)
@@ -258,8 +260,9 @@ _ERROR_HINTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("arguments",),
     ),
 )
-"""Frequent errors; the first match counts. Each entry has a pattern for the error, the code of the
-advice, and the names of the advice's values, which are the groups of the pattern.
+"""Patterns of frequent errors, each with the advice to show for it. If several patterns match, the
+first one counts. Each entry has a pattern for the error, the code of the advice, and the names of
+the advice's values, which are the groups of the pattern.
 """
 _LOG_NOISE = re.compile(
     r"^\s*$|^[IWE]\d{4} |^\d{4}-\d\d-\d\d .*: [IWE] |^\*\*\*|^\s+(File |@|\^|~)|^Traceback "
@@ -421,7 +424,9 @@ def _memory_used(task_exit: TaskExit) -> Clause:
 
 
 def out_of_memory_detail(limit: str, used: str) -> str:
-    """Return the detail of a task that exceeded its memory limit, as `memory_limit` reads it."""
+    """Return the detail of the exit of a task that exceeded its memory limit. `memory_limit` parses
+    this text.
+    """
     return f"limit {limit}, used {used}" if used else f"limit {limit}"
 
 
@@ -533,7 +538,9 @@ def _place_of(checkpoint: str) -> Message:
 
 
 def collateral(task: str, checkpoint: str | None) -> Message:
-    """Say why the workers restart together after a disruption elsewhere."""
+    """Say that the workers restart together because `task` failed after the disruption of another
+    task.
+    """
     where = Message("TheBeginning") if checkpoint is None else _place_of(checkpoint)
     return Message("RestartAfterDisruption", {"task": task, "where": where})
 
@@ -615,15 +622,17 @@ def running(
 
 
 Quiets = Mapping[str, Quiet]
-"""The tasks that do nothing, by name, each with its silence."""
+"""By the name of a task that does nothing: since when it has been silent, and for which task it
+waits.
+"""
 
 
 def stalled(
     since: float, waiting: Quiets, finished: Mapping[str, float], spec: Spec, name: str
 ) -> Sentences:
     """Say that nothing happens any more, which task waits for which other task since when, and what
-    to do. `waiting` has the unfinished trainers, `finished` the times at which others finished
-    (epoch seconds).
+    to do. `waiting` has the trainers that have not finished. `finished` has, for each trainer that
+    has finished, the time in epoch seconds.
     """
     tasks = list(waiting)
     first = Message("Stalled", {"tasks": some(tasks), "since": since, "count": len(tasks)})
@@ -734,7 +743,7 @@ NO_IMAGE = (
     "ImageNotOnNode",
     "ImageOtherProcessor",
 )
-"""Codes of the problems of an image that do not end by themselves, so that waiting is useless."""
+"""Codes of permanent problems with an image: waiting for the image is useless."""
 
 
 def no_image(tasks: Sequence[str], why: Message, words: str, limit: float) -> Sentences:
@@ -811,7 +820,9 @@ def reclaimed(tasks: Sequence[str]) -> Message:
 
 
 def trained_nothing(found: FoundCheckpoint, name: str) -> Message:
-    """Say that a run started where an earlier one had ended, and what to do."""
+    """Say that a run trained nothing, because it resumed a training that was already complete, and
+    what to do.
+    """
     of = Message("OfRun", {"run": found.run}) if found.run else ""
     place = _place_of(found.checkpoint)
     return Message(
@@ -828,12 +839,14 @@ def trained_nothing(found: FoundCheckpoint, name: str) -> Message:
 
 
 def writes_elsewhere(folder: str) -> Message:
-    """Name a folder outside of the run's own that holds its results."""
+    """Say that results of the run are in `folder`, which is not the run's own folder."""
     return Message("WritesElsewhere", {"folder": folder})
 
 
 def writes_lost(task: str, folder: str) -> Message:
-    """Name a folder on a pod's own disk that has results of a task."""
+    """Warn that a task writes results into a folder on its pod's own disk, which is deleted with
+    the pod.
+    """
     return Message("WritesLost", {"task": task, "folder": folder})
 
 

@@ -33,9 +33,9 @@ class ObservedTask(Model, frozen=True):
     if it uses none or the time is unknown. `began` is when its process or container started.
     `idle_since` is the time at which an In-Graph server was last used. `quiet` is set while a
     program does nothing. `oddity` says why the task counts as started although its own port is
-    closed. `uncopied` says why its output could not be copied to the log volume. `wrote` are
-    folders with results outside of the run's own folder; `lost` are those of these folders that are
-    deleted with the task's pod.
+    closed. `uncopied` says why its output could not be copied to the log volume. `wrote` has the
+    folders outside of the run's own folder to which the task wrote results. `lost` has such folders
+    on the pod's own disk, which are deleted with the pod.
     """
 
     name: str

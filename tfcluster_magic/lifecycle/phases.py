@@ -19,12 +19,15 @@ STALL_TOLD_OF_ALL = 60.0
 because all tasks may be waiting for their data.
 """
 START_SHARE = 0.5
-"""The fraction of `startTimeout` that each task has at least, from its own start, to show activity.
+"""A task that started late has at least this fraction of `startTimeout`, counted from its own
+start, to show its first activity.
 """
 START_MARGIN = 5.0
 """Maximum seconds between the activity of a task and its report by the backend."""
 MOST_REASONS = 3
-"""Maximum reasons in one message why tasks are not up; each task also has its own reason."""
+"""Maximum number of reasons that a run's message gives for tasks that are not up. The status of
+each such task also has the task's own reason.
+"""
 
 
 def advance_queued(turn: Turn) -> None:
@@ -91,7 +94,7 @@ def _say_current(turn: Turn) -> None:
         return
     wanted = turn.wanted
     missing = [t for t in wanted if not turn.is_up(t)]
-    # Tasks may not be up in the phase Running either, because they restart.
+    # In the phase Running, too, some tasks are not up while they restart.
     if turn.phase is Phase.STARTING or missing:
         reason = Reason.STARTING if turn.phase is Phase.STARTING else Reason.RUNNING
         told = messages.starting(missing, len(wanted))
@@ -146,7 +149,7 @@ def _over_time_limit(turn: Turn) -> bool:
     if starts:
         due = min((_start_limit(turn, t) for t in missing), default=started + limits.start_timeout)
         if missing and turn.now >= due:
-            # Drop recorded failures, which were healed: they are not why the run fails now.
+            # Drop the recorded failures: they were healed, so they did not cause the timeout.
             turn.set(culprit=missing[0], window_opened_at=None, failures=())
             because = _waiting_reasons(turn)
             message = messages.start_timeout(missing, turn.spec, turn.name, because)
@@ -207,7 +210,8 @@ def _bound_at(turn: Turn, task: str) -> float | None:
 
 def _start_limit(turn: Turn, task: str) -> float:
     """Return the time at which the run gives up waiting for a task that has not come up. That is
-    `startTimeout` after the run began, but a task that was started late gets time to show activity.
+    `startTimeout` after the run began, but a task that was started late gets more time to show
+    activity (`START_SHARE`).
     """
     limit: float = turn.spec.lifecycle.start_timeout
     due: float = turn.get("started_at") + limit
@@ -254,8 +258,8 @@ def _look_for_stall(turn: Turn) -> None:
 
 
 def _all_quiet(turn: Turn) -> dict[str, Quiet]:
-    """Return the unfinished tasks, without evaluators, if none of them does anything. Empty if one
-    of them works or may work, or while a failure is investigated.
+    """Return the unfinished tasks, without evaluators, if none of them does anything. Return no
+    tasks if one of them works or may work, or while a failure is investigated.
     """
     if not turn.between or turn.phase is not Phase.RUNNING:
         return {}

@@ -23,16 +23,16 @@ def to_reclaim(turn: Turn) -> tuple[float, list[str]]:
 
 
 def _ended_at_once(turn: Turn) -> list[str]:
-    """Return the trainers to stop at once at success: all of them, if the user chose that only the
-    chief's success counts. If that rule is only the default, the trainers get time to end by
-    themselves.
+    """Return the trainers that are stopped as soon as the run succeeds. If the user set the success
+    policy to `chief`, these are all trainers. Otherwise there are none: the remaining trainers get
+    time to end by themselves, even if `chief` is the default.
     """
     return turn.trainers if turn.spec.lifecycle.success_policy is SuccessPolicy.CHIEF else []
 
 
 def release_tasks(turn: Turn) -> None:
-    """Release all remaining tasks after the run's end, at the time of `_reclaim_at`, and report
-    that.
+    """After the end of a run, stop its remaining tasks at the time that `_reclaim_at` returns, and
+    update the message of a run that succeeded.
     """
     holding = turn.alive()
     reclaim_at = _reclaim_at(turn)
@@ -54,9 +54,9 @@ def release_tasks(turn: Turn) -> None:
 
 
 def _reclaim_at(turn: Turn) -> float:
-    """Return the time at which the remaining tasks are reclaimed: `reclaim_after` seconds after the
-    end of a run that succeeded; the end itself if the run failed, was stopped, or has a stop
-    request.
+    """Return the time at which the remaining tasks of an ended run are stopped. If the run
+    succeeded, that is `reclaim_after` seconds after its end. If it failed, was stopped, or has a
+    stop request, it is the end itself.
     """
     finished_at: float = turn.get("finished_at")
     if turn.phase is Phase.SUCCEEDED and turn.spec.stop is None:
@@ -80,7 +80,7 @@ def evaluator_outcome(turn: Turn) -> Message | None:
 
 
 def _note_evaluators(turn: Turn) -> None:
-    """Record whether an evaluator that is stopped now is idle, or is cut off in its work."""
+    """Record, for each evaluator that is being stopped, whether it is idle or still working."""
     for task in turn.alive(turn.evaluators):
         seen = turn.current(task)
         if turn.phase is not Phase.SUCCEEDED or turn.get("evaluator") is not None or seen is None:

@@ -3,7 +3,7 @@ the others.
 
 When one task of a cluster dies, others fail seconds later because they lost their peer. The first
 failure therefore opens a window, and all failures inside it are judged together. This module has
-pure functions over `TaskFailure`s; restarts and phases are decided elsewhere.
+pure functions over `TaskFailure`s; the rules in `failures` restart tasks.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ WINDOW_HEALED = 30.0
 of the lost task may notice the loss late (keepalive, heartbeat).
 """
 WINDOW_NODE_LOST = 90.0
-"""Seconds for which failures are collected while a node is NotReady, because Kubernetes declares
-the tasks of such a node lost only later.
+"""Seconds for which failures are collected while a node is NotReady, because Kubernetes waits
+before it declares the tasks of such a node lost.
 """
 
 DISRUPTIONS = frozenset({Cause.KILLED, Cause.EVICTED, Cause.LOST})

@@ -243,20 +243,24 @@ class Turn:
         return [t for t in self.trainers if not self.succeeded(t)]
 
     def required(self) -> list[str]:
-        """Return the tasks whose success is the run's success."""
+        """Return the tasks that must succeed for the run to succeed."""
         if self.spec.success_policy is SuccessPolicy.CHIEF:
             return self.trainers[:1]
         return self.trainers
 
     def restart(self, tasks: Iterable[str]) -> None:
-        """Make the next attempt of each of these tasks the desired attempt."""
+        """Increase the desired attempt of each of these tasks by one, so that the task is started
+        again.
+        """
         restarts = dict(self.get("restarts"))
         for task in tasks:
             restarts[task] = restarts.get(task, 0) + 1
         self.set(restarts=restarts)
 
     def bring_up(self, tasks: Iterable[str]) -> None:
-        """Start the tasks that should run and do not; an older attempt is ended first."""
+        """Start each of these tasks whose desired attempt does not exist yet. If an older attempt
+        is still alive, stop it first; a later turn then starts the task.
+        """
         for task in tasks:
             seen = self.seen.tasks.get(task)
             if seen is not None and seen.attempt >= self.desired_attempt(task):
@@ -281,9 +285,10 @@ class Turn:
         return frozenset(t.name for t in known if t.state is TaskState.PENDING and not t.restarts)
 
     def _counted(self) -> Observation:
-        """Return the observation for the counts of tasks. In a failed run, a task that has ended
-        again since its recorded failure counts with the recorded failure, because a backend that
-        restarts tasks by itself may have begun another attempt before the decision to stop.
+        """Return the observation from which the tasks are counted. It differs from the real
+        observation only in a failed run: a task that has ended again since its recorded failure is
+        shown with the recorded failure. A backend that restarts tasks by itself may have begun such
+        another attempt before the decision to stop.
         """
         judged = {f.task: f for f in self.get("failures") if self.phase is Phase.FAILED}
         tasks = dict(self.seen.tasks)
@@ -327,7 +332,9 @@ class Turn:
                 self.event(self.get("reason"), seen.oddity)
 
     def _tell_of_writes(self) -> None:
-        """Report once each folder with results that is not the run's own folder."""
+        """Report each folder outside of the run's own folder to which a task writes results. Each
+        folder is reported only once.
+        """
         wrote: set[str] = set()
         lost: dict[str, str] = {}
         for seen in self.seen.tasks.values():

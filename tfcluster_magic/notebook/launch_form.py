@@ -79,7 +79,7 @@ _SHORT = 12  # characters that fit into a field
 
 
 class LaunchForm:
-    """The launch form."""
+    """The launch form: a field for each option, the result of its check, and the launch button."""
 
     def __init__(self, manager: ClusterManager, background: ButtonActions) -> None:
         self._manager = manager
@@ -144,8 +144,8 @@ class LaunchForm:
         self._latest += 1
 
     def launch_request(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return program, arguments, name and configuration, and the options, for
-        `ClusterManager.launch`.
+        """Return two sets of arguments for `ClusterManager.launch`: the program with its arguments,
+        the name and the configuration; and the options.
 
         Raises:
             TFClusterError: the arguments cannot be split into words.
@@ -203,7 +203,7 @@ class LaunchForm:
         self._changed()
 
     def _changed(self) -> None:
-        """Check the form once the user pauses."""
+        """Check the form once the user has not typed for `TYPING_PAUSE` seconds."""
         self._show_program()
         self.close()
         self._timer = threading.Timer(TYPING_PAUSE, self._look, (self._latest,))

@@ -52,8 +52,9 @@ class TFClusterMagics(Magics):  # type: ignore[misc]  # IPython's classes are un
 
 
 def _matcher(magics: TFClusterMagics) -> Any:
-    """Return IPython's matcher for our lines, which offers only the words of the command line. The
-    hook `complete_command` does not help: Jedi reads the line as Python and lists keywords first.
+    """Return the matcher with which IPython completes `%tfcluster` lines. It offers only the words
+    that `tfcluster` accepts. IPython's hook `complete_command` would not be enough, because Jedi
+    would still read the line as Python and list Python's keywords first.
     """
 
     @context_matcher(identifier=_MATCHER, priority=_FIRST)  # type: ignore[untyped-decorator]
@@ -84,8 +85,9 @@ def load(shell: Any) -> None:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Register the magics. `make run` loads the extension under the name of this module. So a later
-    `%load_ext tfcluster_magic` is the first load of that name, and IPython does not warn.
+    """Register the magics. `make run` loads the extension as `tfcluster_magic.notebook.magic`. So
+    IPython does not warn that the extension is already loaded when the user types `%load_ext
+    tfcluster_magic`.
     """
     load(shell)
 

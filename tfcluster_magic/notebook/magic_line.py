@@ -44,7 +44,9 @@ def completions(text: str, terminal: Terminal) -> list[str]:
 
 
 def unfinished_word(text: str) -> str:
-    """Return the part of `text`, as typed, that a word of `completions` replaces."""
+    """Return the end of `text` that a completion replaces: the unfinished word as typed, or only
+    the part of it after `--option=`.
+    """
     start, quote, escaped = 0, "", False
     for at, char in enumerate(text):
         if escaped:
@@ -165,7 +167,9 @@ class Cell(Terminal):
         self.launched(cluster)
 
     def board(self, url: str, what: str, view: View) -> None:
-        """Show a TensorBoard in a JupyterLab tab by our extension, else as a link."""
+        """Show a TensorBoard: the Lab extension opens it in a tab; without the extension, show a
+        link.
+        """
         if self.rich:
             display(board_bundle(url, what, view.runs), raw=True)
         else:
@@ -173,9 +177,9 @@ class Cell(Terminal):
 
     @contextmanager
     def following(self, cluster: TFCluster, tasks: Sequence[str]) -> Iterator[None]:
-        """Show a heading above the lines that follow. If the page is closed before the run ends,
-        the extension continues the lines when the page is opened again. Without the extension, the
-        heading says that lines may be missing.
+        """Show a heading above the log lines of a run that the cell follows. If the page is closed
+        before the run ends, the Lab extension shows the further lines when the page is opened
+        again. Without the extension, the heading says that lines may be missing.
         """
         if not self.rich:
             yield

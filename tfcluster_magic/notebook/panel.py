@@ -1,10 +1,11 @@
 """The panel: the launch form and the list of runs below a cell, shown by bare `%tfcluster`.
 
 The panel works wherever ipywidgets works (JupyterLab, Notebook 7), even without the Lab extension.
-The kernel stays free to run cells. All panels show the records, so they agree, even after a restart
-of the kernel. An exported document shows the table of `%tfcluster list`. A row is redrawn only when
-its run changes. Stopping and deleting ask first. Only the newest runs are shown; a filter finds the
-others.
+The kernel stays free to run cells. All panels read the same records, so they show the same runs,
+even after a restart of the kernel. A notebook that is exported, for example as HTML, shows the
+table of `%tfcluster list` in place of the panel. A row is redrawn only when its run changes. Before
+a run is stopped or deleted, the user must confirm. Only the newest runs are shown; a filter finds
+the others.
 """
 
 from __future__ import annotations
@@ -140,8 +141,8 @@ class RunRow:
         self._board.outputs = ({"output_type": "display_data", "data": shown, "metadata": {}},)
 
     def _toggle(self, button: Any) -> None:
-        """Show the logs or the resources below the row until `button`, or the button of the other
-        view, is pressed.
+        """Show the logs or the resources of the run below its row. If `button` is pressed again,
+        hide them; the button of the other view replaces them.
         """
         self._hidden.set()
         self.logs.description, self.resources.description = _("Logs"), _("Resources")

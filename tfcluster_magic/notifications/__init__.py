@@ -31,9 +31,9 @@ MOST_CLUSTERS = 50
 # unreadable.
 _SPECIALS = r"@\s<>,;:\"()\[\]\\\x00-\x1f\x7f"
 MAIL_ADDRESS = re.compile(rf"[^{_SPECIALS}]{{1,64}}@[^{_SPECIALS}]{{1,189}}")
-"""One mail address, without a name or a route."""
+"""A single mail address, without a display name."""
 LAB_ADDRESS = re.compile(r"https?://[^\s\x00-\x1f\x7f]+")
-"""An address of JupyterLab."""
+"""The URL of a user's JupyterLab, to which messages link."""
 
 
 class Occasion(str, enum.Enum):
@@ -290,7 +290,7 @@ class Delivery(Model, frozen=True, kw_only=True):
 
 
 DeliveryKey = tuple[str, str, str]
-"""The uids of the rule and the run, and the event."""
+"""The identity of a delivery: the uid of the rule, the uid of the run, and the key of the event."""
 TEST_EVENT = "test-"
 
 

@@ -45,8 +45,8 @@ TEST_FOR = 600.0
 
 
 def concerns(rule: NotificationRule, event: NotableEvent) -> bool:
-    """Return whether a rule has to report an event: its occasions and run names include that of the
-    event, and the rule is older than the event.
+    """Return whether a rule has to report an event. The rule must be older than the event, and its
+    occasions and run names must include those of the event.
     """
     return (
         not event.occasions.isdisjoint(rule.on)
@@ -203,8 +203,8 @@ def pending(kept: Deliveries) -> list[Delivery]:
 
 
 def begin(kept: Deliveries, key: DeliveryKey, now: float) -> Deliveries:
-    """Return `kept` with one more attempt, and with the time of the next attempt if this attempt
-    fails.
+    """Return `kept` with one more attempt counted for the delivery `key`. The delivery also gets
+    the time at which it is tried again if this attempt fails.
     """
 
     def attempt(each: Delivery) -> Delivery:

@@ -175,8 +175,8 @@ def _occasions_of_end(cluster: TFCluster) -> Iterable[Occasion]:
 
 
 def schedule_events(schedule: Schedule) -> list[NotableEvent]:
-    """Return an event for each due time of a schedule that was not launched, and one for the pause
-    of the schedule, unless its owner paused it.
+    """Return an event for each due time at which a schedule did not launch its run. If the schedule
+    is paused, but not by its owner, also return an event for the pause.
     """
     name, uid, cluster = schedule.name, schedule.uid, schedule.launch.cluster
     unlaunched = schedule.status.occurrences if not schedule.status.problem else ()
@@ -197,8 +197,8 @@ def is_unlaunched(occurrence: Occurrence) -> bool:
 def due_time_events(
     name: str, uid: str, cluster: str, zone: str, occurrences: Iterable[Occurrence]
 ) -> list[NotableEvent]:
-    """Return an event for each due time of a schedule that was not launched or waits for room. The
-    text names a due time in the time zone `zone`.
+    """Return an event for each due time at which a schedule did not launch its run, or whose run
+    waits for free resources. The text names a due time in the time zone `zone`.
     """
     unlaunched = [each for each in occurrences if is_unlaunched(each)]
     if not unlaunched:
@@ -260,7 +260,7 @@ def budget_events(
         kept: the deliveries so far.
         used: by unit (`CPU·h`, `GPU·h`), the used and the allowed hours; a unit without a limit is
             left out.
-        now: the time.
+        now: the time, in seconds since 1970.
     """
     high = {
         unit: kept.high.get(unit, now)

@@ -263,7 +263,8 @@ def send_mail(
             if server.username:
                 client.login(server.username, password)
             text = mail(message, server.sender, recipient)
-            client.send_message(text, to_addrs=[recipient])  # whatever its headers say
+            # Send only to `recipient`, even if the headers contain other addresses.
+            client.send_message(text, to_addrs=[recipient])
             with contextlib.suppress(smtplib.SMTPException, OSError):
                 client.quit()  # the mail was accepted, so an error here must not send it again
 
@@ -321,8 +322,8 @@ class _MailClient(smtplib.SMTP):
 def _connect(
     host: str, port: int, policy: NotificationPolicy | None, timeout: float
 ) -> socket.socket:
-    """Connect to the first address of a host that is allowed and answers. Without a policy, every
-    address is allowed. Raises NotDelivered, OSError.
+    """Try the IP addresses of a host in order; connect to the first that the policy allows and that
+    answers. Without a policy, every address is allowed. Raises NotDelivered, OSError.
     """
     end = time.monotonic() + timeout
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -1,7 +1,7 @@
 """The text of a message, and the request that each kind of receiver expects. Pure.
 
-Texts of users and programs are escaped: no receiver interprets them as markup, and they mention
-nobody. Sources for the shapes: docs.slack.dev (incoming webhooks), open.feishu.cn and
+Texts of users and programs are escaped: no receiver interprets them as markup or as a mention that
+notifies somebody. Sources for the shapes: docs.slack.dev (incoming webhooks), open.feishu.cn and
 open.dingtalk.com (custom bots), developer.work.weixin.qq.com (group bots).
 """
 
@@ -34,7 +34,9 @@ MOST_BYTES = {
     WebhookFormat.FEISHU: 8000,
     WebhookFormat.DINGTALK: 8000,
 }
-"""Maximum bytes of a text for each receiver. WeCom refuses more; the others accept 20 kB."""
+"""Maximum bytes of a message's text for each kind of receiver. WeCom refuses longer texts. The
+others would accept 20 kB.
+"""
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ def _command(delivery: Delivery) -> str:
 
 @dataclass(frozen=True)
 class WebhookRequest:
-    """The request of a message. The URL is secret, so `repr` hides it."""
+    """The HTTP request that posts a message to a webhook. The URL is secret, so `repr` hides it."""
 
     url: str
     body: bytes

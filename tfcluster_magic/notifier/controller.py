@@ -50,15 +50,17 @@ from ..spec import API_VERSION, KIND, Metadata, Spec, TFCluster, resource_form
 
 SCHEDULES = "tfclusterschedules"
 LONGEST_SLEEP = 60.0
-"""Maximum seconds between two turns of a namespace with pending work, because the system clock may
-be set, and because each turn counts the hours of running tasks.
+"""Maximum seconds between two turns of a namespace with pending work. A longer sleep could end too
+late if the system clock is set, and each turn also counts the hours of running tasks.
 """
 AGAIN = 0.05
 """Seconds until a turn is repeated if another client wrote the Secret during the turn."""
 PACE = 0.5
 """Seconds between the starts of two attempts of one namespace."""
 MOST_SENDING, MOST_OF_ONE = 100, 4
-"""Maximum attempts to send that are in progress at the same time: of all namespaces, and of one."""
+"""Maximum number of attempts to send that are in progress at the same time: in all namespaces
+together, and in one namespace.
+"""
 END_SECONDS = 25.0
 """Maximum seconds for which attempts in progress may continue after the notifier is asked to end.
 An attempt takes at most 20 seconds.
@@ -118,8 +120,9 @@ def _record_of(head: Object) -> str:
 
 
 def trim_schedule(found: Object) -> Object:
-    """Return only the pause in a schedule's status and its newest due times that were not launched.
-    The spec also says that a schedule is paused, but not since when, so it is not used.
+    """Return only two parts of a schedule's status: its pause, and its newest due times that were
+    not launched. The pause in the spec is not used, because it does not say since when the schedule
+    is paused.
     """
     head = found["metadata"]
     kept: Object = {
@@ -162,7 +165,7 @@ class NotifierCaches(InformerGroup):
     needs no rights on other objects of these kinds.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace to watch; empty for all.
         wake: called with the namespace of each change that may cause an event.
     """
@@ -232,7 +235,7 @@ class Senders:
     """The threads that send messages; their number is limited.
 
     Args:
-        policy: the allowed receivers.
+        policy: the administrator's policy, which says which receivers are allowed.
         done: called with namespace, message and problem of each attempt; the problem is empty if
             the message was accepted.
     """
@@ -303,8 +306,8 @@ class Outbox:
     own: Object | None = None
     """The Secret as our last write left it; None once the cache has this state."""
     refused: dict[str, str] = field(default_factory=dict)
-    """By the uid of a run: the text that was last sent for its annotation, whether the API accepted
-    or refused it. The same text is not sent again.
+    """By the uid of a run: the text that was last sent for its annotation. The same text is not
+    sent again, even if the API refused it.
     """
     problem: str = ""
     """The reason why the Secret cannot be read, which is logged once; empty if it can be read."""
@@ -314,10 +317,10 @@ class Notifier:
     """The controller of all notifications of a Kubernetes cluster, or of one namespace.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace to serve; empty for all.
         leads: returns whether this process is the leader, which alone may act.
-        policy: the allowed receivers.
+        policy: the administrator's policy, which says which receivers are allowed.
         now: returns the time.
         speed: seconds of `now` in a real second; tests use a faster clock.
     """
@@ -346,7 +349,7 @@ class Notifier:
         self.caches.start()
 
     def begin(self) -> None:
-        """Start to act."""
+        """Start the turns, and queue each namespace that has a notification Secret."""
         for found in self.caches.secrets.every():
             self.turns.work.add(found["metadata"]["namespace"])
         self.turns.start()
@@ -616,7 +619,7 @@ class Notifier:
             except ApiError as error:
                 if not error.gone:
                     log.warning("%s/%s: not recorded: %s", namespace, name, error.message)
-            # Also after a success: the annotation in the cache is still the old one for a while.
+            # Remember the text after a success, too: the cache has the old annotation for a while.
             box.refused[uid] = text
 
 

@@ -40,7 +40,7 @@ class ClusterCaches(InformerGroup):
     """Runs, pods, Jobs and nodes as they are now.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace to watch; empty for all.
         wake: called, after each change of an object, with the run to which the object belongs.
     """
@@ -130,8 +130,8 @@ class ClusterCaches(InformerGroup):
 
 
 REFUSED = "refused"
-"""The key under which the cache keeps, in an invalid record, the message that says why the record
-is refused.
+"""The key that the cache adds to an invalid record. Its value is the message that says why the
+record is refused.
 """
 _LONGEST_REFUSAL = 4000
 """Maximum characters of a refusal. Only the first problems of a longer refusal are kept, because a
@@ -176,8 +176,8 @@ def _short_refusal(error: InvalidRequest) -> Clause:
 
 
 def _has_same_spec(found: Object, known: Object) -> bool:
-    """Return whether the cached record `known` has the same spec as `found`, by uid and generation,
-    is valid, and has a program in the cache.
+    """Return whether the spec of the cached record `known` can be used for `found`. The two must
+    have the same uid and generation, and `known` must be valid and contain a program.
     """
     head, other = found["metadata"], known["metadata"]
     same = all(head.get(key) == other.get(key) for key in ("uid", "generation"))
@@ -198,7 +198,7 @@ def _is_program_text(kept: Object, found: Object) -> bool:
 
 
 def run_key(found: Object) -> Key:
-    """Return the run that one of our objects belongs to."""
+    """Return the namespace and name of the run to which a pod or a Job of ours belongs."""
     head = found["metadata"]
     return head.get("namespace", ""), (head.get("labels") or {}).get(labels.NAME, "")
 
@@ -214,7 +214,9 @@ def is_node_ready(node: Object) -> bool:
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 ASK_AGAIN = {True: 600.0, False: 2.0}
-"""Seconds for which the answer "allowed" or "not allowed" is reused."""
+"""Seconds after which the API server is asked again whether the operator may create Jobs in a
+namespace: after the answer "yes" (True) and after the answer "no" (False).
+"""
 
 
 class ClusterState(InformerGroup):
@@ -222,7 +224,7 @@ class ClusterState(InformerGroup):
     applications.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace to watch; empty for all.
     """
 
@@ -301,8 +303,8 @@ class ClusterState(InformerGroup):
         """Return the command that an administrator must run before the operator may use a
         namespace.
 
-        The result is empty when nothing is missing. The API server is asked once for each
-        namespace, and again from time to time. Raises ApiError.
+        The result is empty if the operator may already use the namespace. Whether it may create
+        Jobs there is asked once for each namespace, and again from time to time. Raises ApiError.
         """
         named = self._namespace or is_forbidden(self.tenants)
         label = not named and self.tenants.get("", namespace) is None
@@ -461,7 +463,7 @@ def objects_of_other_runs(
 
 
 def job_task_type(job: Object) -> TaskType | None:
-    """Return the task type of one of our Jobs; None if we did not create it."""
+    """Return the task type of a Job; None if the operator did not create the Job."""
     head = job["metadata"]
     marks = head.get("labels") or {}
     told = marks.get(labels.TASK_TYPE)

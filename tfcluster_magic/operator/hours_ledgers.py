@@ -53,20 +53,20 @@ class NamespaceLedger:
     version: str = ""
     open: dict[str, AccountedRun] = field(default_factory=dict)
     text: tuple[Ledger, HoursAccount, str] | None = None
-    """The ledger and the account from which the text in the published options was made last, and
-    this text.
+    """The cached result of `published_text`: the ledger and the account from which the text was
+    made, and the text.
     """
 
 
 class Accountant(BackgroundThread):
-    """Keeper of all ledgers.
+    """A thread that records the hours of runs in the ledgers, and reads the ledgers for budgets.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace of the runs; empty for all.
         home: the operator's own namespace.
-        caches: the runs.
-        cluster_state: the namespaces, with their user and budget.
+        caches: the operator's caches, of which the runs are used.
+        cluster_state: the cached namespaces, with their user and budget.
         leads: returns whether this process is the leader, which alone may write.
         unwatched: returns for how many seconds no operator acted before this one.
     """

@@ -126,7 +126,7 @@ class StateCollector(Collector):
     """Gauges of the current state.
 
     Args:
-        caches: runs and pods.
+        caches: the operator's caches, of which the runs and pods are used.
         informers: the caches of objects; the time of the last update of each is a metric.
         numbers: counters (`…_total`) and gauges by name.
     """

@@ -26,8 +26,8 @@ RECORD = "tfcluster-enforcement"
 """The ConfigMap that keeps the last answer."""
 SELECTOR = f"app.kubernetes.io/component={RECORD}"
 AGAIN = {True: 6 * 3600.0, False: 300.0, None: 20.0}
-"""Seconds until the next check, if policies are enforced (True), are not enforced (False), or if
-the answer is unknown (None).
+"""Seconds until the next check, by the answer of the last check: policies are enforced (True), are
+not enforced (False), or it is unknown whether they are (None).
 """
 AFTER_A_FAILURE = 60.0
 """Seconds until the next check after a failed check; until then, the last answer stays valid."""
@@ -41,7 +41,7 @@ class EnforcementCheck(BackgroundThread):
     """A thread that runs the check when it starts, and then repeatedly (see `AGAIN`).
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the operator's own namespace, where the pods run.
         image: the image of the pods if this process does not run in a pod; the image needs python3.
         leads: returns whether this process is the leader, which alone may act.

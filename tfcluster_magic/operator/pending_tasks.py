@@ -45,8 +45,9 @@ READ_AGAIN_LATER = 10.0
 REST = 10.0
 """Seconds without any read after the API server did not answer a read."""
 FEW, PODS_A_SECOND = 20, 200.0
-"""A run with more than FEW pods is diagnosed only as often as PODS_A_SECOND allows: a run of 600
-pods every three seconds, even if its pods change more often.
+"""FEW: a run with more pods than this is not diagnosed at each change of a pod, but at a limited
+rate. PODS_A_SECOND: the pods of one run that are diagnosed in a second. So a run of 600 pods is
+diagnosed every three seconds.
 """
 GROUP, QUEUE = "PodGroup", "Queue"
 LINES = 20
@@ -88,8 +89,8 @@ class PodGroupEvents:
 
 @dataclass
 class _Answer:
-    """The answer of the API to a question (`found`), the time at which it was read (`at`), and the
-    time since which it has not changed (`since`).
+    """An answer of the API server to one question. `found` is the answer, `at` the time at which it
+    was read last, and `since` the time since which it has not changed.
     """
 
     since: float
@@ -131,7 +132,7 @@ class PendingTaskDiagnosis:
 
     Args:
         api: the connection, for reading events and logs.
-        caches: the cached nodes.
+        caches: the operator's caches, of which the nodes are used.
         free: returns the free resources of each node; None if unknown.
         clock: monotonic seconds, for pauses.
         now: seconds since the epoch.
@@ -190,7 +191,7 @@ class PendingTaskDiagnosis:
         return tuple(explain_waiting(run.pods, jobs, events, facts))
 
     def pod_group_events(self, run: ObservedRun) -> PodGroupEvents:
-        """Return the PodGroup events and queue state that the last `why` read."""
+        """Return the PodGroup events and the queue state that the last call of `why` read."""
         known = self._known.get((run.cluster.metadata.owner, run.cluster.metadata.name))
         answers = known.answers if known else {}
         events = [told for q, each in answers.items() if q.kind == GROUP for told in each.found]
@@ -205,14 +206,14 @@ class PendingTaskDiagnosis:
                 self._odd.setdefault((head.owner, head.name), {})[task] = oddity
 
     def oddities(self, key: Key) -> Mapping[str, Message]:
-        """Return remarks by task about tasks that count as started although their own port is
+        """Return, by task, a remark for each task that counts as started although its own port is
         closed.
         """
         return self._odd.get(key, {})
 
     def quiet(self, run: ObservedRun, tasks: Iterable[str], pause: float) -> dict[str, Quiet]:
-        """Return the quiet periods of those `tasks` that do nothing according to their logs, by
-        task. Tasks whose log has not been read are left out.
+        """Return, by task, the quiet period of each of the `tasks` whose log shows that it does
+        nothing. Tasks whose log has not been read are left out.
 
         A log is read again after `pause` seconds. If one log shows that its task works, no further
         log is read, because then the run is not stalled.
@@ -322,7 +323,7 @@ class PendingTaskDiagnosis:
     def _read(self, question: Question, namespace: str) -> Hashable | list[Any] | Object:
         if question.kind == LOG_QUESTION:
             return self._log(question, namespace)
-        if question.kind == QUEUE:  # Volcano does not tell waiting pods that their queue was closed
+        if question.kind == QUEUE:  # no event of the pods says that their queue was closed
             queue = self._api.get(path("queues", "", question.name), seconds=SECONDS)
             return str((queue.get("status") or {}).get("state") or "")
         if question.kind == "PersistentVolumeClaim":

@@ -30,12 +30,12 @@ RETRY_WITHOUT_METRICS = 600.0
 
 
 class UsageSampler(BackgroundThread):
-    """CPU seconds by run.
+    """A thread that measures how many CPU seconds each run uses.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace of the pods; empty for all.
-        caches: the pods, with their requests.
+        caches: the operator's caches, of which the pods are used, with their requests.
         leads: returns whether this process is the leader, which alone may act.
     """
 

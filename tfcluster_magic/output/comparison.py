@@ -1,7 +1,8 @@
 """A table that compares runs: their options, arguments and results, one column for each run. Pure.
 
-The shell, REST and the page show the same table. This module decides the rows, their order, and
-which of them differ. Labels are in the reader's language; names and values come from the runs.
+The command line, the REST API and the Lab extension show the same table. This module decides the
+rows, their order, and which of them differ. Labels are in the reader's language; names and values
+come from the runs.
 """
 
 from __future__ import annotations

@@ -79,7 +79,9 @@ def _entry(label: str, value: str) -> str:
 
 
 def _label(key: str, columns: int = 0) -> str:
-    """Return the translated label of a folder of a run: of `output` or `logs`."""
+    """Return the translated label of the run's folder `key` (`output` or `logs`), padded to
+    `columns`.
+    """
     return pad({"output": _("output"), "logs": _("logs")}.get(key, key), columns)
 
 
@@ -180,7 +182,9 @@ def _advised(cluster: TFCluster) -> Sequence[AdvisedOption]:
 
 
 def advised_words(each: AdvisedOption) -> str:
-    """Return a change by advice: `--ps-cpu 1 → 1.5, because of nightly-2: ps-0 was throttled …`."""
+    """Return the text about an option that advice changed: `--ps-cpu 1 → 1.5, because of nightly-2:
+    ps-0 was throttled …`.
+    """
     try:
         why = str(each.why)
     except LookupError:  # a newer version wrote it

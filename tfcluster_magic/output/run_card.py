@@ -67,8 +67,8 @@ def run_view(
 def task_rows(cluster: TFCluster, seen: Sequence[SeenTask]) -> list[dict[str, Any]]:
     """Return the tasks of a run as JSON-like data (`ITaskRow`), in reading order.
 
-    The record takes precedence, but lists at most 20 tasks. Any other task has its observed state
-    if that agrees with the record's counts, else None.
+    States come from the record, which lists at most 20 tasks. The state of any other task is the
+    observed one if the record's counts allow it, else None.
     """
     told = {task.name: task for task in cluster.status.attention}
     left = {t.value: unlisted_states(cluster, t.value, told) for t in cluster.spec.replicas.counts}

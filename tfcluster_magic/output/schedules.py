@@ -153,7 +153,9 @@ def _fact(label: str, value: str) -> str:
 
 
 def _advised(each: Schedule) -> list[str]:
-    """Return what advice changes in the next run; empty if the schedule takes no advice."""
+    """Return a line for each option that the next run gets because of advice, or a line that says
+    why there is none. Return no lines if the schedule takes no advice.
+    """
     status, launch = each.status, each.launch
     if not each.rules.advised:
         return []

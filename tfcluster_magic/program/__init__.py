@@ -43,8 +43,8 @@ __all__ = [
 ]
 
 OWN_FOLDER = "."
-"""A working directory in a snapshot that stands for the folder with the program's files in a
-task.
+"""The working directory in a snapshot that means: a task runs in its own folder with the program's
+files.
 """
 
 
@@ -211,8 +211,9 @@ _NAMES_BYTES = 4 * 1024
 
 
 def _room_beside(most: int | None, arguments: Sequence[str], taken_bytes: int) -> int | None:
-    """Return the maximum bytes of a file together with the small files in its folder, such that the
-    program fits in `most` bytes of the record together with its arguments and names.
+    """Return how many bytes a file and the small files in its folder may have together. The record
+    has `most` bytes for the program, of which arguments, environment variables and names also take
+    some.
     """
     if most is None:
         return None

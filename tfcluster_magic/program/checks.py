@@ -82,7 +82,7 @@ def syntax_error(content: bytes, path: str) -> SyntaxError | None:
             compile(content, path, "exec", dont_inherit=True)
     except SyntaxError as error:
         error.lineno = error.lineno or 1
-        # Python found this error after parsing, when it no longer has the text of the line
+        # Python finds some errors only after parsing, when it no longer has the text of the line.
         if error.text is None:
             lines = content.decode("utf-8", "replace").split("\n")
             error.text = lines[error.lineno - 1] if error.lineno <= len(lines) else None

@@ -22,7 +22,7 @@ from .tree import Tree
 
 @dataclass(frozen=True)
 class Evidence:
-    """A line that shows that a program needs tasks of a type.
+    """A line of a program that shows that the program needs tasks of one type, such as `ps`.
 
     `code` is the code of the message about the line (`UsesName`, ...), `name` the name in the line,
     and `certain` whether the program cannot train without such a task.
@@ -36,7 +36,9 @@ class Evidence:
 
     @property
     def message(self) -> Message:
-        """The reason as a clause: `line 12 of train.py uses replica_device_setter`."""
+        """The reason why the program needs such tasks, as a clause: `line 12 of train.py uses
+        replica_device_setter`.
+        """
         return Message(self.code, {"line": self.line, "file": self.path, "name": self.name})
 
 
@@ -45,7 +47,7 @@ class Findings:
     """Launch settings found in a program's text.
 
     Attributes:
-        flags: the program's flags, both passed and left out.
+        flags: the program's flags, both those that are passed and those that are left out.
         wanted: for each type that the program needs besides workers, the line that shows the need.
         replaces_tf_config: file and line that overwrite TF_CONFIG, if any.
         unclear: a line that uses a strategy with parameter servers, if the program also has one
@@ -110,7 +112,7 @@ class _Uses:
     @property
     def replaces_tf_config(self) -> tuple[str, int] | None:
         """The file and line that set TF_CONFIG before reading it, so that the program replaces the
-        addresses of the launch. None if there is none, or if the program gets the addresses by
+        addresses of the launch. None if no line does this, or if the program gets the addresses by
         flags.
         """
         if "worker_hosts" in self.flags or "ps_hosts" in self.flags:
@@ -280,14 +282,16 @@ class _Uses:
 
     @staticmethod
     def _keep(found: dict[str, Evidence], name: str, evidence: Evidence) -> None:
-        """Keep the evidence of the file that was read first; of this file, the first line."""
+        """Record the evidence for a name. If a name has several lines, the file that was read first
+        wins, and in this file the first line.
+        """
         known = found.get(name)
         if known is None or (known.path == evidence.path and evidence.line < known.line):
             found[name] = evidence
 
 
 def _type_names(node: ast.AST) -> set[str]:
-    """Return the task types that an expression has as constants."""
+    """Return the task types in an expression: a constant, or a tuple, list or set of constants."""
     elements = node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]
     return {
         str(each.value)

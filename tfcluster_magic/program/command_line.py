@@ -5,7 +5,7 @@ definitions of absl and `tf.app.flags`, argparse, optparse, click and getopt, an
 compared with `sys.argv`. The flags of a shell script are its `case` patterns and the flags of
 programs to which it passes `"$@"`. A flag is left out if passing it could break a program that runs
 without it: a flag with a default keeps it, and if two parsers read the same arguments, only flags
-of both are passed.
+that both declare are passed.
 """
 
 from __future__ import annotations
@@ -276,8 +276,8 @@ _WRITTEN_FOLDERS = ("log_path", "log_dir", "logdir", "output_dir")
 
 
 def _judged(flag: Flag, helps: Sequence[ast.expr]) -> Flag:
-    """Return the flag, marked as left out if its help describes another folder than the one that
-    would be passed. `helps` are the expressions with the help.
+    """Return the flag. It is marked as left out if its help text describes another folder than the
+    one that TFCluster would pass. `helps` are the expressions that contain the help text.
     """
     if flag.is_address or flag.key in _WRITTEN_FOLDERS:
         return flag
@@ -337,7 +337,7 @@ def _receiver(call: ast.Call) -> str:
 
 
 def _texts(nodes: Iterable[ast.AST]) -> list[str]:
-    """Return the texts in these expressions: constants, and lists of constants."""
+    """Return the strings in expressions, each of which is a constant or a list of constants."""
     found: list[str] = []
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -378,7 +378,7 @@ class StartedFile:
 
     @property
     def gets_arguments(self) -> bool:
-        """Whether the script passes its own arguments on."""
+        """Whether the script passes its own arguments to this file."""
         return _HANDED_ON.search(self.command) is not None
 
 
@@ -419,8 +419,8 @@ def _of_script(tree: Tree, entry: str) -> list[Flag]:
 
 
 def _commands(tree: Tree, path: str) -> Iterator[tuple[int, str]]:
-    """Yield the commands of a script with their lines, without comments; continued lines are
-    joined.
+    """Yield the commands of a script, each with its line number. Comments are left out, and
+    continued lines are joined.
     """
     joined, begins = "", 0
     for number, line in enumerate(tree[path].content.decode("utf-8", "replace").splitlines(), 1):
@@ -443,8 +443,9 @@ def _named_file(tree: Tree, script: str, match: re.Match[str]) -> str | None:
 
 
 def _in_tree(tree: Tree, script: str, name: str) -> str | None:
-    """Return the file that a script names: in the script's folder, or the only file of that
-    name.
+    """Return the path of the file that a shell script calls `name`. It is looked up in the script's
+    folder; failing that, the only file in the tree with this name is returned. Return None if there
+    is no such file, or if several have the name.
     """
     path = posixpath.normpath(posixpath.join(posixpath.dirname(script), name))
     if path in tree:

@@ -87,12 +87,12 @@ def files_beside(
 
     Args:
         root: the folder of the program.
-        code: the program's files, in which names of data files are searched.
+        code: the program's files, whose text is searched for names of data files.
         tree: all files that are already copied.
         limit_bytes: maximum bytes that the copied files and their names take in a record.
         source: the program as the user named it.
-        unnamed_bytes: maximum bytes of all copied files up to which files that the program does
-            not name are copied; `limit_bytes` if None.
+        unnamed_bytes: a file that the program does not name is copied only if all copied files
+            together then have at most this many bytes. None: `limit_bytes`.
     """
     named = _mentions(root, code)
     sizes, left_out = _sizes_of_named(root, named, source)
@@ -146,7 +146,9 @@ def _is_shared(root: Path) -> bool:
 
 
 def _sizes_of_others(root: Path) -> dict[str, int]:
-    """Return the sizes of the files directly in `root` that may be copied without being named."""
+    """Return the files directly in `root` that may be copied although the program does not name
+    them: their sizes in bytes, by name.
+    """
     found: dict[str, int] = {}
     try:
         with os.scandir(root) as entries:
@@ -186,7 +188,7 @@ def _mentions(root: Path, code: Mapping[str, File]) -> dict[str, _Mention]:
 
 
 def _texts(path: str, file: File) -> Iterator[tuple[str, int]]:
-    """Yield the strings of a Python file, or the words of a script, each with its line."""
+    """Yield the strings of a Python file, or the words of a script, each with its line number."""
     module = parse_file(path, file)
     if module is not None:
         for node in ast.walk(module):
@@ -199,8 +201,8 @@ def _texts(path: str, file: File) -> Iterator[tuple[str, int]]:
 
 
 def _path_in(root: Path, text: str) -> str | None:
-    """Return the path in `root` that a text names: an existing file or folder, else the existing
-    folder with which the text begins; None if there is neither.
+    """Return the path in `root` that a text names, if it exists. Else return the first folder of
+    the path if this folder exists, and None if it does not.
     """
     if not 0 < len(text) < 256 or text.startswith(("/", "~")) or "://" in text or "\n" in text:
         return None
@@ -216,8 +218,8 @@ def _path_in(root: Path, text: str) -> str | None:
 def _sizes_of_named(
     root: Path, named: Mapping[str, _Mention], source: object
 ) -> tuple[dict[str, int], dict[str, _LeftOut]]:
-    """Return the sizes of the named files and of the files below named folders, and the named files
-    and folders that are left out.
+    """Return two dicts by path: the sizes in bytes of the files that the program names, alone or by
+    the name of their folder; and the named files and folders that cannot be copied.
     """
     sizes: dict[str, int] = {}
     left_out: dict[str, _LeftOut] = {}

@@ -254,14 +254,14 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
                     target=target
                 ),
             )
-        known = 307 if code == 308 else code  # Python 3.10 does not know 308
+        known = 307 if code == 308 else code  # Python 3.10 does not know status 308
         return super().http_error_302(req, fp, known, msg, headers)  # type: ignore[arg-type]
 
     http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 class Deadline:
-    """A deadline that shuts the sockets of a download, so that no read can outlast it."""
+    """A deadline at which the sockets of a download are shut down: no read can outlast it."""
 
     def __init__(self, seconds: float) -> None:
         self.passed = False
@@ -271,7 +271,7 @@ class Deadline:
         self._timer.start()
 
     def watch(self, sock: socket.socket) -> None:
-        """End reads of `sock` at the deadline."""
+        """End all reads from `sock` when the deadline passes."""
         self._sockets.append(sock)
         if self.passed:
             self._pass()
@@ -354,7 +354,7 @@ def unpack_archive(archive: bytes, *, source: object, limit_bytes: int) -> dict[
             tree[path] = File(content, executable)
     except (
         tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError,
-        RuntimeError, NotImplementedError,  # zipfile: encrypted, unknown compression
+        RuntimeError, NotImplementedError,  # from zipfile: encrypted, unknown compression
     ) as error:  # fmt: skip
         raise program_refusal(
             source, _("the archive cannot be unpacked: {why}").format(why=error)
@@ -376,8 +376,8 @@ def _zip_entries(content: bytes, source: object) -> Iterator[ArchiveEntry]:
 
 def _tar_entries(content: bytes, source: object, limit_bytes: int) -> Iterator[ArchiveEntry]:
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as plain:
-        # The stream has headers and padding in addition to the files. It is limited, because a
-        # header may claim any size.
+        # The limit is above `limit_bytes`, because a tar stream has headers and padding in addition
+        # to the files. A limit is needed, because a header may claim any size for its file.
         bounded = _BoundedStream(plain, limit_bytes + 4096 * MAX_FILES)
         with tarfile.open(fileobj=bounded, mode="r|") as archive:
             for info in archive:

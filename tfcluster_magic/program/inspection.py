@@ -1,4 +1,5 @@
-"""Static inspection of a program: syntax trees, the distributed runtime, and imported files.
+"""Static inspection of a program: its syntax trees, whether it uses TensorFlow's distributed
+runtime, and the files that it imports.
 
 The program is never run or imported, and nothing outside of the given folder is read. In doubt,
 `uses_distributed_runtime` returns False: a wrong True would make a run wait for a port that never
@@ -36,8 +37,9 @@ _OWNERS = {
     "Server": frozenset({"train", "distribute", "server_lib"}),
     "train_and_evaluate": frozenset({"estimator"}),
 }
-"""Modules by name. Programs also use these names for functions of their own, so such a name counts
-only as an attribute of one of these modules, or as an import from one of them.
+"""The modules of TensorFlow that have each of these names. Programs use the same names for
+functions of their own, so a name counts only as an attribute of one of its modules, or as an import
+from one of them.
 """
 
 
@@ -63,7 +65,7 @@ def parse_file(path: str, file: File) -> ast.Module | None:
 
 
 def script_text(path: str, file: File) -> str | None:
-    """Return a script without its comment lines; None if the file is not a script."""
+    """Return the text of a script without its comment lines; None if the file is not a script."""
     if not path.endswith((".sh", ".py")) and not file.content.startswith(b"#!"):
         return None
     text = file.content.decode("utf-8", "replace")
@@ -174,7 +176,9 @@ class InTree:
 
 @dataclass(frozen=True)
 class ImportedModule:
-    """One imported module; `sure` says whether the import happens unless an error prevents it."""
+    """One imported module. `sure` is False if the program may skip the import, for example in an
+    `if`, or continue when the import fails.
+    """
 
     name: str
     line: int
@@ -238,8 +242,8 @@ def import_closure(folder: ImportRoot, entry: str, entry_file: File | None = Non
 def _required_files(
     folder: ImportRoot, path: str, file: File, root: str, found: ImportClosure, sure: bool
 ) -> Iterator[tuple[str, str, bool]]:
-    """Yield each file that the file `path` runs, the folder from which that file imports, and
-    whether it surely runs.
+    """Yield the files that run because the file `path` runs, as tuples: the path of a file, the
+    folder in which its imports are looked up, and whether it surely runs.
     """
     module = parse_file(path, file)
     if module is None:
@@ -266,8 +270,9 @@ def _required_files(
 def _locate_module(
     folder: ImportRoot, root: str, parts: tuple[str, ...]
 ) -> tuple[list[str], str | None]:
-    """Return the files that run when `parts` is imported from `root`, and their outermost
-    package.
+    """Return the files that run when a module is imported, and the folder of its outermost package.
+    `parts` is the module's name, split at the dots; `root` is the folder in which it is looked up.
+    The package is None if the module is in no package.
     """
     ran: list[str] = []
     package = None
@@ -303,7 +308,9 @@ def _join(root: str, name: str) -> str:
 
 
 def _may_be_skipped(node: ast.AST, child: ast.AST) -> bool:
-    """Return whether `child` may not run, or may fail without harm, although `node` runs."""
+    """Return whether the part `child` of the statement `node` may be skipped when `node` runs, or
+    may fail without ending the program.
+    """
     if isinstance(node, ast.If):
         return child is not node.test and "__name__" not in ast.dump(node.test)
     if isinstance(node, ast.ExceptHandler):

@@ -73,7 +73,9 @@ class RunningCode:
         return id(definition) in self._reached
 
     def definitions(self) -> Iterator[tuple[str, Definition]]:
-        """Yield the functions and classes of all files that are imported or started, run or not."""
+        """Yield the functions and classes of all files that are imported or started, whether they
+        run or not.
+        """
         for module in self._modules.values():
             for definition in module.definitions.values():
                 yield module.path, definition
@@ -165,7 +167,9 @@ class RunningCode:
                 return
 
     def _reach_name(self, module: _Module, name: str) -> None:
-        """Follow a full name to the function or class of the program that it names, if any."""
+        """Record that running code uses `name`, if this full name is that of a function or class of
+        the program.
+        """
         for _step in range(_MOST_ALIASES):
             first, _dot, _rest = name.partition(".")
             if first in module.definitions:
@@ -215,8 +219,8 @@ def _roots(root: str) -> Sequence[str]:
 
 
 def _learn_names(module: _Module) -> None:
-    """Record the names that a file gives to functions, classes and imports, and those that it gives
-    by an assignment of another name, such as `flags = tf.app.flags`.
+    """Record the names that a file gives to functions, classes and imports, and those that it
+    assigns to an existing name, such as `flags = tf.app.flags`.
     """
     top_level = list(_top_level(module.tree.body))
     for statement in top_level:
@@ -293,7 +297,7 @@ def _running_nodes(
 
 
 def _taken(node: ast.If, is_entry: bool) -> Sequence[ast.stmt] | None:
-    """Return the branch of an `if` that runs; None if either branch may run."""
+    """Return the statements of the branch that an `if` runs; None if either branch may run."""
     test = node.test
     if isinstance(test, ast.Constant):
         return node.body if test.value else node.orelse

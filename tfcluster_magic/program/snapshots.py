@@ -1,4 +1,4 @@
-"""Snapshots of programs: the places of their files, and the copy that a run gets.
+"""Snapshots of programs: where their files are stored, and the copy of them that a run gets.
 
 The files that `materialise` writes have the snapshot's checksum, and a stored folder appears whole
 or not at all. A refused launch leaves no snapshot behind. Large snapshots are stored in
@@ -45,8 +45,9 @@ from .tree import (
 )
 
 INLINE_BYTES = PAYLOAD_BYTES
-"""Programs up to this size, names included, are stored in the record, if environment and arguments
-leave enough space.
+"""Maximum bytes of a program, with the names of its files, that is stored in the record. A larger
+program is stored in the workspace, and so is a smaller one if the environment and the arguments
+leave too little space in the record.
 """
 
 
@@ -134,7 +135,9 @@ def _compare(program: Program, tree: Tree) -> None:
 
 
 def checksum_problems(program: Program | None) -> list[Problem]:
-    """Return the problems of a program inside the record: its checksum, or invalid base64."""
+    """Return the problems of a program whose files are in the record: a checksum that does not
+    match, or invalid base64. Return none for any other program.
+    """
     if program is None or program.files is None:
         return []
     try:
@@ -198,7 +201,9 @@ MOST_SOURCE = 4096
 
 
 def written_program(program: Program) -> dict[str, Any]:
-    """Return a hand-written program as its author writes it. This is the reverse of `completed`."""
+    """Return the fields that the author of a hand-written program writes. This is the reverse of
+    `completed`, which adds the other fields.
+    """
     written: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(program))
     for own in ("kind", "source"):
         written.pop(own, None)
@@ -231,8 +236,8 @@ def readable_program(program: Program) -> dict[str, Any]:
 
 
 def _text_of(content: str) -> str | None:
-    """Return a base64 file of the record as text. Return None if it is empty, too large, or binary,
-    so that a TFCluster could not have it as text.
+    """Return a base64 file of the record as text. Return None if the file is empty, too large, or
+    binary: a TFCluster cannot contain such a file as text.
     """
     try:
         text = base64.b64decode(content).decode()
@@ -255,8 +260,9 @@ def materialise(
 ) -> None:
     """Write a run's own copy of a snapshot as the folder `target`, its files read-only.
 
-    The folder appears whole or not at all. It may exist if it is empty or has this snapshot. With a
-    `folder_mode` of 0o755 the program may write new files into the folder.
+    The folder appears whole or not at all. `target` may exist before the call if it is empty or
+    already has the files of this snapshot. With a `folder_mode` of 0o755 the program may write new
+    files into the folder.
 
     Raises:
         TFClusterError: the snapshot is gone or altered, or `target` is not writable.

@@ -1,4 +1,5 @@
-"""The four sources of a program, each read into a tree with its entry point.
+"""The four sources of a program: a file, a cell, a folder and a URL. Each is read into a tree of
+files with an entry point.
 
 Only the program itself is copied: a file or cell with the files of its folder that it imports or
 reads, a folder, or a download. This module has the rules for accepted sources and for the file that
@@ -72,8 +73,8 @@ def read(
     folder.
 
     `python` is the interpreter for the program, if not this process's own. `beside_bytes` is the
-    limit for a single file together with the small files in its folder (`limit_bytes` if None); the
-    imports of the file are always copied.
+    maximum size of a single-file program together with the small files of its folder (`limit_bytes`
+    if None). The modules that the file imports are copied even if they exceed it.
 
     Raises:
         InvalidRequest: the program is refused; the error says what is wrong and what is allowed.
@@ -274,8 +275,9 @@ def source_name(source: str, cwd: Path) -> str:
 
 
 def _with_packages(needed: ImportClosure, beside: OnDisk, files: Tree) -> tuple[Tree, list[str]]:
-    """Return `files` together with all files of the packages that the program needs, and the paths
-    below the packages that were skipped. Refuse more than the limit.
+    """Return `files` together with all files of the packages that the program needs, and a list of
+    the paths in these packages that were skipped. Raise InvalidRequest if these files are more than
+    the limit of a program.
     """
     sizes = {path: len(file.content) for path, file in files.items()}
     skipped: list[str] = []
@@ -329,9 +331,10 @@ def _skipped(paths: list[str]) -> list[str]:
 
 
 def _close_names(path: Path, cwd: Path) -> str:
-    """Return the question whether the user meant one of the similar names in the folder of `path`,
-    which does not exist; "" if there are none. If `cwd` has a file with the last part of the name,
-    the question is about this file: a user in `examples/` may have typed `examples/train.py`.
+    """Return the question whether the user meant another file; "" if there is no likely one. `path`
+    does not exist, so the question offers similar names from the folder of `path`. If `cwd` has a
+    file with the last part of the name, the question offers only this file: a user in `examples/`
+    may have typed `examples/train.py`.
     """
     try:
         there = os.listdir(path.parent)

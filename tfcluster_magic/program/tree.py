@@ -238,7 +238,9 @@ def _unreadable(source: object, path: object, error: OSError) -> InvalidRequest:
 
 
 def _wrong_link(root: Path, real_root: str, path: str) -> str:
-    """Return what is wrong with a link, as a sentence with `path` and `target`, or ""."""
+    """Return the template of a sentence that says what is wrong with a link; "" if nothing is
+    wrong. The template has the fields `path` and `target`.
+    """
     link = root / path
     real = os.path.realpath(link)
     if os.path.commonpath([real, real_root]) != real_root:

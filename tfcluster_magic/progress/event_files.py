@@ -1,9 +1,9 @@
 """TensorFlow's event files: the record format, and the training progress in a file's scalars.
 
 The reader returns a record only if both of its checksums are right. It waits for the rest of an
-unfinished last record, and continues at the next whole record after damaged bytes. It keeps the
-offset in one file and a bounded history of steps, epochs and losses. It does not import TensorFlow,
-raises no error for the content of a file, and keeps no file open.
+unfinished last record, and continues at the next whole record after damaged bytes. For each file,
+it remembers the offset up to which it has read, and a bounded history of steps, epochs and losses.
+It does not import TensorFlow, raises no error for the content of a file, and keeps no file open.
 
 Ref: TFRecord framing and `Event`, `Summary`, `TensorProto` in TensorFlow's
 core/lib/io/record_writer.h, core/util/event.proto, core/framework/{summary,tensor}.proto.
@@ -28,7 +28,7 @@ CHECKED_BYTES = 64 << 10
 whole.
 """
 RECORDS = 400
-"""Maximum records that one `read` decodes, the newest ones."""
+"""Maximum records that one `read` decodes; if there are more, it decodes the newest."""
 CANDIDATES = 4096
 """Maximum positions that one `read` tries when it searches for the start of a record."""
 
@@ -252,7 +252,8 @@ def _summary_value(data: bytes) -> tuple[str, float | None]:
     return tag, scalar
 
 
-# dtype -> its struct format, and the field with its values if `tensor_content` (4) is empty
+# For each dtype of a TensorProto: the struct format of a value, and the number of the field that
+# has the values if the field `tensor_content` (4) is empty.
 _DTYPES: dict[int | bytes | None, tuple[str, int]] = {1: ("<f", 5), 2: ("<d", 6)}
 
 
@@ -411,7 +412,7 @@ class TrainingScalars:
         self.written_rate: float | None = None
 
     def add(self, event: LoggedEvent) -> None:
-        """Record one event."""
+        """Add the scalars of one event."""
         if not math.isfinite(event.wall):
             return
         if event.checkpoint:

@@ -6,9 +6,9 @@ training metric, or contains nothing except the step: `Step 1: load the data` do
 Validation metrics are never taken for training metrics.
 
 One read calls `stat` for at most 16 logs. It then reads at most 64 KiB from each of at most 8 logs
-that have grown, and parses at most 300 lines. In a run of more tasks, each read checks some of the
-logs always and some of the others in turn. No file is kept open, and no content of a file raises an
-error.
+that have grown, and parses at most 300 lines. In a run of more than 16 tasks, each read checks some
+of the logs always and some of the others in turn. No file is kept open, and no content of a file
+raises an error.
 """
 
 from __future__ import annotations
@@ -297,8 +297,8 @@ class PrintedTrack:
     @property
     def count(self) -> int:
         """The number of steps since the start of the training, if the steps of an epoch are known;
-        otherwise the printed step, which may count from the start of an epoch. Without any step,
-        the epoch.
+        otherwise the printed step, which may count from the start of an epoch. If no line has a
+        step, the number of the epoch.
         """
         if self.step is None:
             return self.epoch or 0
@@ -357,8 +357,8 @@ class PrintedTrack:
 
 
 def _recent_rate(points: Sequence[tuple[float, int]]) -> float | None:
-    """Return the counts a second over the last half minute of points `(time, count)`; None if they
-    are too few.
+    """Return how much the count grew per second in the last half minute; None if this has too few
+    points. A point is a pair `(time, count)`.
     """
     seen = [each for each in points if each[0] >= points[-1][0] - _RATE_WINDOW]
     if len(seen) < 2 or seen[-1][0] <= seen[0][0]:

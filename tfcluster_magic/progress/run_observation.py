@@ -1,5 +1,5 @@
-"""Observation of a running cluster from other sources than its record: its progress, and silent
-tasks.
+"""Observation of a running cluster beyond what its record says: its training progress, and tasks
+that are silent.
 
 The observer reads the files that the tasks write (event files, logs, reports) and the totals in the
 program's arguments, and only if this machine sees those files. It raises no errors for their
@@ -25,7 +25,8 @@ from ..spec.names import task_name
 from .printed_progress import LOGS_READ, PrintedLogs, ReportedProgress
 from .run_progress import Progress, ProgressReader
 
-# The argument names that users write for totals (`-` is replaced by `_`), and the unit of each.
+# Patterns of the names that users give to the arguments for totals (after `-` is replaced by `_`),
+# and the unit of each total.
 _TOTAL_PREFIX = r"((num|nb|n|max|total|global)_?)?((train|training)_?)?"
 _TOTAL_ARGUMENTS = (
     (re.compile(_TOTAL_PREFIX + r"steps_per_epoch$"), "steps_per_epoch"),
@@ -35,7 +36,9 @@ _TOTAL_ARGUMENTS = (
 
 
 class Totals(NamedTuple):
-    """The total steps and epochs of a program; None if its arguments do not have them."""
+    """The total steps and the total epochs of a program; each is None if the program's arguments do
+    not have it.
+    """
 
     steps: int | None = None
     epochs: int | None = None
@@ -44,8 +47,8 @@ class Totals(NamedTuple):
 def totals_from_arguments(arguments: Sequence[str]) -> Totals:
     """Return the totals in arguments such as `--max_steps 800`, `--train-steps=800`, `--epochs 3`.
 
-    The last argument of a kind counts. If there is no number of steps, it is `--epochs` times
-    `--steps_per_epoch`.
+    If a total is given several times, the last one counts. Without a total number of steps, it is
+    computed as `--epochs` times `--steps_per_epoch`.
     """
     found: dict[str, int] = {}
     for argument, after in zip(arguments, [*arguments, ""][1:], strict=True):
@@ -84,8 +87,8 @@ class RunReader:
     """All sources of one run's progress.
 
     The program's reports by `tfcluster.progress` take precedence over its event files, and these
-    over its printed lines. If the event files count, but show no total number of steps, the total
-    is taken from the lines.
+    over its printed lines. If the progress is taken from the event files, but they have no total
+    number of steps, the total is taken from the printed lines.
     """
 
     def __init__(self, cluster: TFCluster, output: str, logs: str | None) -> None:
@@ -130,12 +133,13 @@ class RunReader:
 
 
 class Observer:
-    """Finds the progress and the silent tasks of runs. Use one observer for each manager, so that
-    each file is read only once.
+    """An observer that finds the progress and the silent tasks of runs. Use one observer for each
+    manager, so that each file is read only once.
 
     Args:
-        unseen: returns why a folder of runs' output cannot be read here (`Backend.unseen`): then
-            files at the same path on this machine do not belong to the run.
+        unseen: a function that returns why this machine cannot read a run's output folder; None if
+            it can (`Backend.unseen`). If it cannot, files at the same path on this machine do not
+            belong to the run.
     """
 
     def __init__(self, unseen: Callable[[str], str | None] = _all_readable) -> None:

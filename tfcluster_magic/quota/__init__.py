@@ -1,1 +1,3 @@
-"""Quotas: the fit of a launch, the used hours, and the remaining budgets and storage."""
+"""Quotas: whether a launch fits, the hours that a user has used, and what is left of budgets and
+storage.
+"""

@@ -1,8 +1,8 @@
 """Budgets of CPU- and GPU-hours within a window of days, and the remaining hours. Pure.
 
-The window is the last `days` days (UTC). It moves by whole days, so that the day on which used
-hours leave it, and are available again, is known. Client and control plane compute the same
-answer. The hours are counted by `ledger`.
+The window is the last `days` days (UTC). It moves by whole days. So it is known on which day used
+hours leave the window and no longer count. A user's client and the control plane both compute the
+remaining hours with this module, so they agree. The hours are counted by `ledger`.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class _BudgetUse:
         return max(0.0, self.most - self.used)
 
     def back(self) -> tuple[str, float] | None:
-        """Return the first day on which a user over the limit has hours left again, and the number
-        of used hours that leave the window by that day; None if there is no such day.
+        """Return the first day on which a user who is over the limit has hours left again, and how
+        many of the used hours leave the window until that day. Return None if there is no such day.
         """
         freed = 0.0
         for day, hours in self.spent.items():

@@ -183,9 +183,9 @@ HoursByDay = dict[str, dict[str, dict[str, Hours]]]
 
 
 class AccountedRun(Model, frozen=True):
-    """A run as the ledger needs it. `gpus` is the number of GPUs of one task, by type. `until` is
-    when the run released all resources. `metered` is a pair for the time in which usage was
-    measured: the CPU seconds that were used, and those that were requested.
+    """The data of a run from which the ledger counts its hours. `gpus` is the number of GPUs of one
+    task, by type. `until` is when the run released all resources. `metered` is a pair for the time
+    in which usage was measured: the CPU seconds that were used, and those that were requested.
     """
 
     cluster: str
@@ -228,7 +228,9 @@ ORDERS: tuple[Order, ...] = get_args(Order)
 
 
 class HoursRow(Model, frozen=True, omit_defaults=False):
-    """Hours of a window; `used`, `measured` and the difference are None if not measured."""
+    """The hours of one row of a usage table (see `hours_rows`). `unused` is `measured` less `used`;
+    all three are None if usage was not measured.
+    """
 
     key: str
     cpu: float
@@ -243,7 +245,7 @@ LEDGER_DECODER = msgspec.json.Decoder(Ledger)
 
 
 def accounted_run(cluster: TFCluster, group: str = "") -> AccountedRun | None:
-    """Return a run in the form that the ledger needs; None if the run never used any resources."""
+    """Return the data of a run that the ledger needs; None if the run never used any resources."""
     spec, held = cluster.spec, cluster.status.usage
     if held is None:
         return None
@@ -354,7 +356,9 @@ def add_runs(days: HoursByDay, runs: Iterable[AccountedRun], now: float) -> Hour
 
 
 def daily_sums(days: HoursByDay) -> DailyHours:
-    """Return the CPU- and GPU-hours by day, as budgets count them."""
+    """Return the CPU- and GPU-hours of each day, summed over groups and clusters, because a budget
+    counts only the sums.
+    """
     found = {}
     for day, groups in days.items():
         every = [held for clusters in groups.values() for held in clusters.values()]
@@ -379,8 +383,8 @@ def hours_rows(
     order: Order = "reserved",
 ) -> list[HoursRow]:
     """Return the hours from the day `first` to the day `last`, summed by user, group, cluster or
-    day (`by`). Days are in their order. Other rows are sorted by reserved hours, or with the
-    `order` "unused" by the reserved hours that measurements show as unused, the most first.
+    day (`by`). Days are in chronological order. Other rows are sorted by reserved hours, or with
+    the `order` "unused" by the reserved hours that measurements show as unused, the most first.
 
     The key of a cluster includes its user, because two users may use the same name. If there is
     only one user, whose name is empty, the key has only the cluster.
@@ -448,7 +452,9 @@ def _bound_days(days: HoursByDay, now: float) -> HoursByDay:
 def _largest_clusters(
     groups: dict[str, dict[str, Hours]], most: int
 ) -> dict[str, dict[str, Hours]]:
-    """Return the same hours; only the `most` largest clusters keep their names."""
+    """Return the same hours. Only the `most` largest clusters keep their names; the hours of the
+    others are summed for each group under an empty name.
+    """
     named = [(held.cpu + held.gpu, g, c) for g, cs in groups.items() for c, held in cs.items() if c]
     if len(named) <= most:
         return groups

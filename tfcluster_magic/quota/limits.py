@@ -42,8 +42,8 @@ class OverrideTerm(Model, frozen=True):
 
 
 class Limits(Model, frozen=True):
-    """The content of the file; `group` is the group whose limits apply, "" if the limits for
-    everybody apply.
+    """The content of a user's file of limits (TFCLUSTER_LIMITS). `group` is the group whose limits
+    apply to the user, "" if those for everybody apply.
     """
 
     group: str = ""

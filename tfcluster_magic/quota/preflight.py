@@ -51,12 +51,12 @@ class Options(Model, frozen=True):
 class Preflight:
     """The verdict on a launch: `problems` refuse it, `warnings` do not.
 
-    `told` are notes to show before a launch. `passing` are the warnings about the present moment,
+    `told` are notes to show before a launch. `passing` are the warnings about temporary conditions,
     such as few free resources; they are not stored in the run's record. `unsupported` are the
     problems with options that this backend does not support. `setup` are the problems that do not
-    come from missing resources, so that a request for less would have them, too. `cautions` are the
-    warnings that concern one option, each as a problem
-    whose `allowed` is the text of the warning.
+    come from missing resources, so a smaller request would have these problems, too. `cautions` are
+    the warnings that concern one option, each as a problem whose `allowed` is the text of the
+    warning.
     """
 
     problems: tuple[Problem, ...] = ()

@@ -25,8 +25,8 @@ _MOST_NAMED = 3
 
 
 class FolderEntry(Model, frozen=True, omit_defaults=False):
-    """A folder or file directly below a volume (in a log folder, the output of a run), with its
-    size in bytes.
+    """A folder or file directly below one of the user's folders, with its size in bytes. In the log
+    folder, each run's output is such a folder.
     """
 
     name: str

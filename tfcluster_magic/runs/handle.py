@@ -43,7 +43,7 @@ class Cluster:
     def __repr__(self) -> str:
         try:
             record = self.record
-        except TFClusterError as gone:  # not raised: IPython would show three tracebacks
+        except TFClusterError as gone:  # if raised, IPython would show three tracebacks
             return f"<Cluster {self.name}: {gone}>"
         return f"<Cluster {self.name} {record.status.phase.value} {ready_count(record)}>"
 

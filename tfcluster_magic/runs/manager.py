@@ -1,5 +1,5 @@
-"""ClusterManager: the interface to clusters. Each verb is a method here, a command, a magic and a
-route.
+"""ClusterManager: the interface to clusters. Each action, such as launch or stop, is a method here,
+a command, a magic and a route.
 
 Semantics and messages are the same in every interface, and errors are `TFClusterError`s. The
 manager never prints and never touches processes or files of a run: the backend does. Waiting does
@@ -28,7 +28,7 @@ from traitlets import Enum, Unicode
 from traitlets.config import LoggingConfigurable
 
 from ..backends.base import Backend, Counts, LogLine, Options, SeenTask, every_line
-from ..backends.run_names import newest as newest  # noqa: PLC0414 - interfaces import it here
+from ..backends.run_names import newest as newest  # noqa: PLC0414 - re-exported for all interfaces
 from ..backends.run_names import tasks_of
 from ..backends.selection import BACKENDS, make_backend
 from ..errors import (
@@ -89,16 +89,16 @@ ENDING_TIMEOUT = 30.0
 EARLIER_EVERY = 60.0
 """Seconds for which the list of a run's earlier runs is cached."""
 MOST_EARLIER = 8
-"""Maximum earlier runs whose samples are read."""
+"""Maximum earlier runs whose samples of CPU and memory usage are read."""
 
 SIGHT_TIMEOUT = 5.0
-"""Maximum seconds for which the deletion of a run waits until the runs that wait for it have seen
-its end.
+"""Maximum seconds before a run's record is deleted, to let other runs that wait for the end of this
+run see that it has ended.
 """
 
 
 class Until(enum.Enum):
-    """The goal of a wait."""
+    """The state of a run for which `ClusterManager.wait` waits."""
 
     READY = "all tasks are up"
     END = "the run has ended"
@@ -318,7 +318,8 @@ class ClusterManager(LoggingConfigurable):
 
         Raises:
             InvalidRequest: the request is invalid; every problem is named.
-            PreflightRefused: there is no room; the numbers that fit are named.
+            PreflightRefused: the launch does not fit; the message names the numbers of tasks that
+                would.
             NameTaken: a run of this name is active.
         """
         said: dict[str, Any] = {"cell": cell, "name": name, "sha256": sha256, **options}
@@ -344,9 +345,9 @@ class ClusterManager(LoggingConfigurable):
 
     @property
     def _beside_bytes(self) -> int | None:
-        """Maximum bytes of a program's file together with the small files in its folder; None for
-        no limit. If this backend accepts only programs that fit into a record, the limit prevents
-        that small files make a program too large.
+        """Maximum bytes of a program's file together with the small files in its folder that are
+        copied with it; None if there is no such limit. If this backend accepts only programs that
+        fit into a record, the limit prevents that small files make a program too large.
         """
         from ..program import INLINE_BYTES
 
@@ -374,7 +375,8 @@ class ClusterManager(LoggingConfigurable):
         return request_rerun(old, runs=self.backend.list, **words)
 
     def advised_options(self, cluster: TFCluster) -> dict[str, int | float | str]:
-        """Return the launch options that advice on a run changes, as new values by key.
+        """Return the launch options that a run should have according to the advice on it: the new
+        values, by the keys of the options that change.
 
         Raises:
             Conflict: no advice on the run changes an option (the message says why), or its output
@@ -493,11 +495,15 @@ class ClusterManager(LoggingConfigurable):
     # -- reading -----------------------------------------------------------------------------------
 
     def options(self) -> Options:
-        """Return what a launch can ask for, and what fits now."""
+        """Return the options that a launch may use on this backend, and the resources that are free
+        now.
+        """
         return self.backend.options()
 
     def hours(self) -> ledger.HoursAccount:
-        """Return the user's CPU- and GPU-hours until now, also of deleted runs, and the budget."""
+        """Return the CPU- and GPU-hours that the user's runs have used until now, and the user's
+        budget. The hours of deleted runs are included.
+        """
         return self.backend.hours()
 
     def left(self) -> tuple[str, ...]:
@@ -517,8 +523,8 @@ class ClusterManager(LoggingConfigurable):
         return clusters if all_runs else newest(clusters)
 
     def status(self, ref: str | None = None) -> TFCluster:
-        """Return the run `digits-2`, the newest run of `digits`, or without a name the newest of
-        all. Raises NotFound.
+        """Return the run that `ref` names: `digits-2` names one run, and `digits` the newest run of
+        this cluster. Without `ref`, return the newest run of all. Raises NotFound.
         """
         if ref is not None:
             return self.backend.get(ref)
@@ -527,8 +533,8 @@ class ClusterManager(LoggingConfigurable):
         return runs[0]
 
     def follow(self, ref: str) -> Iterator[TFCluster | None]:
-        """Yield the run, then the run after each change, until no task is left. `None` is yielded
-        at least every 0.5 s.
+        """Yield the record of a run, and again after each change, until no task is left. `None` is
+        yielded at least every 0.5 s.
         """
         return self.backend.watch(self.status(ref).metadata.name)
 
@@ -694,8 +700,8 @@ class ClusterManager(LoggingConfigurable):
             self.boards.forget(name, output)
 
     def _let_waiting_know(self, name: str) -> None:
-        """Wait, before the record of the run `name` is deleted, until the runs that wait for it
-        have seen its end.
+        """Wait until the runs that wait for the run `name` have seen its end. This is called before
+        the record of `name` is deleted.
         """
         for run in self.waiting_for([name]):
             deadline = time.monotonic() + SIGHT_TIMEOUT
@@ -737,14 +743,14 @@ class ClusterManager(LoggingConfigurable):
 
     @cached_property
     def notifications(self) -> NotificationVerbs:
-        """The verbs of notifications: `add`, `list`, `remove`, `test` and `history`."""
+        """The actions on notification rules: `add`, `list`, `remove`, `test` and `history`."""
         from .notifications import NotificationVerbs
 
         return NotificationVerbs(self.backend)
 
     @cached_property
     def schedules(self) -> ScheduleVerbs:
-        """The verbs of schedules: `create`, `list`, `show`, `pause` and so on."""
+        """The actions on schedules: `create`, `list`, `show`, `pause` and so on."""
         from .schedules import ScheduleVerbs
 
         return ScheduleVerbs(self.backend, self.requested, self._dry_run)
@@ -756,7 +762,7 @@ class ClusterManager(LoggingConfigurable):
         return self.boards.open(self.boards.view(*refs))
 
     def render(self, cluster: TFCluster) -> str:
-        """Return as YAML the record of a run or plan, and the commands and variables of its tasks
+        """Return a run or a plan as YAML: its record, and the commands and variables of its tasks
         on this machine.
         """
         from .rendered_run import render_run, task_place

@@ -1,4 +1,5 @@
-"""The verbs of notifications, `manager.notifications`. Each is a method here and a command.
+"""Actions on notification rules, such as add and test: `manager.notifications`. Each action is a
+method here and a command.
 
 manager.notifications.add("team", on=["failed"], webhook="https://hooks.slack.com/services/…")
 manager.notifications.test("team")
@@ -36,10 +37,10 @@ from ..spec.quantities import DURATION_RULE, parse_duration
 
 
 class NotificationVerbs:
-    """The verbs of notifications of one backend.
+    """The actions on the notification rules of one backend.
 
     Args:
-        backend: where the runs are.
+        backend: stores the rules and has the runs about which messages are sent.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -66,7 +67,8 @@ class NotificationVerbs:
             on: the occasions for a message; see `Occasion`.
             webhook: the URL to post to. Give this or `mail`.
             mail: the address to write to.
-            format: the format that the receiver expects; by default that of its host, else `json`.
+            format: the format that the receiver expects; by default the one of a known host in the
+                URL, such as Slack's, else `json`.
             secret: the secret by which messages to Feishu or DingTalk are signed.
             clusters: names of runs; by default all.
             queued_longer_than: seconds, or a text such as `30m`; it adds `queued` to `on`.
@@ -134,11 +136,11 @@ class NotificationVerbs:
         return [rule.public for rule in self._backend.notifications().rules()]
 
     def remove(self, name: str) -> None:
-        """Remove a rule; its pending messages are given up. Raises NotFound."""
+        """Remove a rule. Its messages that wait for delivery are not sent. Raises NotFound."""
         self._backend.notifications().remove(name)
 
     def test(self, name: str) -> PublicRule:
-        """Send a message to the receiver of a rule now, once.
+        """Send one test message to the receiver of a rule now.
 
         Raises:
             NotFound: there is no such rule.

@@ -37,8 +37,9 @@ TEMPLATE = "local.yaml.j2"
 class TaskPlace:
     """The folders and programs of this machine that a task uses.
 
-    `program_dir` is the folder of the snapshot, `guard` the library that keeps TensorFlow on
-    loopback, and `cpus` the number of cores that a task without a limit may use.
+    `program_dir` is the folder of the snapshot, `guard` the library that makes TensorFlow listen
+    only on the loopback address, and `cpus` the number of cores that a task without a limit may
+    use.
     """
 
     interpreter: str
@@ -52,8 +53,8 @@ class TaskPlace:
 def task_place(
     cluster: TFCluster, interpreter: str, data_dir: str, log_dir: str, cpus: int
 ) -> TaskPlace:
-    """Return the place of the tasks of `cluster`. For a plan, which copies no program, the
-    program's folder is a placeholder.
+    """Return the folders and programs that the tasks of `cluster` use on this machine. For a plan,
+    which copies no program, the program's folder is a placeholder.
     """
     paths = cluster.status.paths
     logs = paths.get("logs")

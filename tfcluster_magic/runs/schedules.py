@@ -49,7 +49,7 @@ from ..spec.spec import ASKER_LENGTH, STOP_LENGTH
 if TYPE_CHECKING:
     from ..launch.planning import (
         DryRun,
-    )  # only for annotations, because it imports the planning of launches
+    )  # not at run time, because this import is slow and only annotations need it
 
 MOST_SCHEDULES = 1000
 """Maximum schedules of one user."""
@@ -437,8 +437,8 @@ class ScheduleVerbs:
     def _launch_of(
         self, cluster: str, words: LaunchWords, track: bool
     ) -> Iterator[ScheduledLaunch]:
-        """Yield the launch with these arguments. Its snapshot is deleted if the `with` block
-        fails.
+        """Yield the launch that a schedule stores for these arguments. Its snapshot is deleted if
+        the `with` block fails.
         """
         backend = self._backend
         asked = {key: value for key, value in asdict(words).items() if key != "options"}
@@ -536,7 +536,7 @@ def _judge_rules(given: Mapping[str, Any]) -> tuple[ScheduleRules | None, list[P
     for cron, zone in ((given.get("cron", "@daily"), "UTC"), ("@daily", given["time_zone"])):
         try:
             CronTimes(str(cron), str(zone))
-        except InvalidRequest as error:  # noqa: PERF203 - the next pair is checked, too
+        except InvalidRequest as error:  # noqa: PERF203 - a wrong time zone is added, too
             problems += error.problems
     if problems:
         return None, problems
@@ -617,7 +617,9 @@ def _locked(name: str, pause: Pause) -> NotAllowed:
 
 
 def _moment(times: CronTimes, flag: str, said: str | datetime) -> float:
-    """Return a typed time; without an offset it is in the schedule's time zone."""
+    """Return a time that the user typed, in seconds since 1970. A time without a UTC offset is in
+    the schedule's time zone.
+    """
     try:
         at = datetime.fromisoformat(said) if isinstance(said, str) else said
         return (at if at.tzinfo else at.replace(tzinfo=times.zone)).timestamp()

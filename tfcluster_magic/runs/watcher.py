@@ -52,7 +52,9 @@ class WatchedRun:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The sentences to show with the record."""
+        """The sentences that views show with the record: about an outage, a failed deletion and
+        silent tasks.
+        """
         return tuple(text for text in (self.outage, self.undeleted, self.silent) if text)
 
     @property
@@ -84,7 +86,7 @@ class RunWatcher:
 
     @property
     def problem(self) -> TFClusterError | None:
-        """Why no changes are received; None while all is well."""
+        """The error because of which no changes are received; None while changes are received."""
         problem = self._problem
         if (
             problem is None
@@ -121,8 +123,8 @@ class RunWatcher:
             self._drop(self._ended, name, uid)
 
     def undeleted(self, cluster: TFCluster, why: str) -> None:
-        """Record why a run could not be deleted, for display; empty while the deletion is being
-        tried.
+        """Record why a run could not be deleted, so that views can show it. `why` is empty while
+        the deletion is being tried.
         """
         name, uid = cluster.metadata.name, cluster.metadata.uid
         with self._lock:

@@ -19,7 +19,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["tf_server"]:
         import tf_server
 
-        # TensorFlow must not import modules from our folder.
+        # TensorFlow must not import modules from the runtime's folder.
         del sys.path[0]
         sys.exit(tf_server.main(sys.argv[1:]))
     sys.exit("use: task <task.json> <task>, or tf_server [--server python]")

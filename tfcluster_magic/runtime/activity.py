@@ -75,7 +75,7 @@ class Words:
         self._count = self._earlier = 0
 
     def put(self, data: bytes) -> None:
-        """Process the next piece of output."""
+        """Search the next piece of the program's output for signs of activity."""
         rest = data
         if any(hint in data for hint in _HINTS):
             waits = WAITING.findall(data)

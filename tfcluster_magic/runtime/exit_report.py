@@ -49,8 +49,9 @@ class OomWatch:
         """Return whether a process of this task was killed for memory since this object was
         created.
 
-        Call this when our children are gone. If other processes still run in the cgroup then, other
-        tasks share the cgroup, and the answer is False: the killed process may have been theirs.
+        Call this after all processes of the task have ended. If other processes still run in the
+        cgroup then, other tasks share the cgroup, and the answer is False: the killed process may
+        have been theirs.
         """
         return any(_is_own_cgroup(path) for path in self._risen())
 
@@ -91,7 +92,9 @@ def _kill_counters() -> dict[str, int]:
 
 
 def _cgroup_files() -> list[tuple[str, str]]:
-    """Return the paths of the files with counters and limit, for each cgroup of the task."""
+    """Return a pair of paths for each cgroup of the task: the file with the counters of memory
+    kills, and the file with the memory limit.
+    """
     found = []
     for controller, mounts, counters, maximum in HIERARCHIES:
         folder = find_cgroup(controller, mounts, counters)
@@ -166,7 +169,7 @@ class ChildExit:
 
 
 def exit_cause(child: ChildExit, memory: OomWatch) -> tuple[str, str]:
-    """Return (cause, detail) of a child that ended by itself."""
+    """Return why a child ended that was not stopped, as a pair (cause, detail)."""
     by = child.killed_by
     # A shell may exit with 0 although its command was killed for memory, so the exit code of a
     # shell does not count. Any other program that lost a process and exits with 0 has handled the
@@ -186,7 +189,7 @@ def exit_cause(child: ChildExit, memory: OomWatch) -> tuple[str, str]:
 
 
 def stop_cause(child: ChildExit) -> tuple[str, str]:
-    """Return (cause, detail) of a child that was stopped on request."""
+    """Return how a child ended that was stopped on request, as a pair (cause, detail)."""
     if child.signal == signal.SIGKILL:
         return "Stopped", "it did not end within the grace period and was killed"
     return "Stopped", ""
@@ -216,7 +219,8 @@ def task_exit(
 
 
 def exit_status(cause: str, child: ChildExit) -> int:
-    """Return the exit status of our own process: the child's code, or 128 + the child's signal.
+    """Return the exit status with which this process ends, PID 1 of the task: the child's code, or
+    128 + the child's signal.
 
     After a stop, the status is 128 + SIGTERM (or SIGKILL if the child was killed), even if the
     child's code is 0: with status 0, a Job would count the task as done and not start it again.

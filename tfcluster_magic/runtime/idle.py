@@ -62,15 +62,15 @@ class IdleWatch:
         return (int(stat[11]) + int(stat[12])) / TICKS if stat else 0.0
 
     def _outsiders(self) -> bool:
-        # Reading the kernel's table takes 10 ms, listing the server's own sockets 0.2 ms. While
-        # these sockets are unchanged, the connections are unchanged, too.
+        # Reading the kernel's table of all connections takes 10 ms, listing the server's own
+        # sockets 0.2 ms. While these sockets are unchanged, the connections are unchanged, too.
         opened = sockets.inodes(self._pid)
         if opened and opened == self._open:
             return not all(self._is_ours.values())
         self._open = opened
         every = [s for s in sockets.touching(self._port) if s.state == sockets.ESTABLISHED]
-        # Inode 0: the connection is not accepted yet. Once it is, the server has a new socket, and
-        # the table is read again.
+        # Inode 0: the connection is not accepted yet. Once it is accepted, the server has a new
+        # socket, and the table is read again.
         here = {s.inode: s for s in every if s.local == self._port and s.inode != "0"}
         self._is_ours = {inode: ours for inode, ours in self._is_ours.items() if inode in here}
         new = [s for inode, s in here.items() if inode not in self._is_ours]

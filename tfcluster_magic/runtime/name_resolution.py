@@ -1,11 +1,12 @@
-"""Waiting until the host names of the other tasks have addresses, without negative caching.
+"""Waiting until the host names of the other tasks have addresses, in spite of DNS caches.
 
-CoreDNS caches an answer by name and record type; the usual `cache 30` keeps an answer for half a
-minute. So each query asks for a different unassigned record type. The answer is always empty, but
-its code says whether the name exists. The address is asked for only once the name exists. Standard
-library only, Python 3.8 syntax.
+CoreDNS also caches the answer that a name does not exist yet, for each name and record type. With
+its usual setting `cache 30`, this answer is repeated for half a minute. So each query asks for a
+different unassigned record type. The answer is always empty, but its code says whether the name
+exists. The address is asked for only once the name exists. Standard library only, Python 3.8
+syntax.
 
-Ref: https://www.rfc-editor.org/rfc/rfc1035 section 4.1, the message
+Ref: https://www.rfc-editor.org/rfc/rfc1035 section 4.1, the format of a message
 Ref: https://www.rfc-editor.org/rfc/rfc6895 section 3.1, the unassigned types from 61440 on
 Ref: https://coredns.io/plugins/cache/
 """
@@ -29,8 +30,9 @@ GO_ON = 30.0
 # task has an address, or ten seconds after the first task has one (`operator/reconcile/`).
 NAMES_QUIET_SECONDS = 12.0
 SAMPLE = 32
-"""Number of names in a random sample; the common parent name is asked for only once all of them
-exist. In a smaller cluster, the sample contains all names.
+"""Number of names in a random sample. The query for the common parent name (see `UnresolvedNames`)
+is sent only once all names of the sample exist. In a smaller cluster, the sample contains all
+names.
 """
 
 
@@ -78,8 +80,8 @@ class UnresolvedNames:
     If 600 tasks asked for 600 names each, there would be too many queries. The common parent name
     (of a headless Service) has an address for each task, so one answer covers all names. Until the
     parent has all addresses, a task asks only for the first missing name. An incomplete answer may
-    be cached as long as an empty one, so the parent is asked for only once a random sample of
-    SAMPLE names exists.
+    be cached as long as an empty one, so the query for the parent is sent only after all names of a
+    random sample (SAMPLE names) exist.
     """
 
     def __init__(self, names: list[str], needed: list[str]) -> None:
@@ -103,13 +105,15 @@ class UnresolvedNames:
 
     @property
     def given(self) -> bool:
-        """Whether the common parent name exists; also True if there is none or this is unknown."""
+        """Whether the common parent name exists; also True if the names have no common parent, or
+        if nothing is known about it.
+        """
         return not self._above or name_exists(self._above) is not False
 
     def ask(self, singly: bool, every: bool) -> None:
-        """Ask for the common parent name if the sample exists. Then ask for the missing names one
-        after the other if `singly` or `every` is true, or if the parent has no address. Stop at the
-        first name without an address unless `every` is true.
+        """Query the addresses of the common parent name if all names of the random sample exist.
+        Then ask for the missing names one after the other if `singly` or `every` is true, or if the
+        parent has no address. Stop at the first name without an address unless `every` is true.
         """
         together = 0
         if self._above and self._count > 1:
@@ -166,8 +170,8 @@ enough, because packets get lost while a pod's network is being set up.
 UNASSIGNED_TYPES = (61440, 65534)
 NO_ERROR, NO_NAME, SILENCE = 0, 3, -1
 ALWAYS_THERE = "kubernetes.default"
-"""A name that every cluster has. A name server that does not confirm this name cannot answer
-queries for unassigned types.
+"""A name that exists in every Kubernetes cluster. A name server that does not confirm this name
+cannot answer queries for unassigned types.
 """
 _understood: dict[str, bool] = {}
 """For each name server: whether it can answer queries for unassigned types."""

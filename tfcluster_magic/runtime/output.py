@@ -1,5 +1,5 @@
-"""Forwarding of the child's output from its pipe to our stdout, to memory, and to a copy of the
-log.
+"""Forwarding of a program's output from its pipe to this process's stdout, to memory, and to a copy
+of the log.
 
 Bytes are not changed. If stdout accepts no more output for now, the child blocks, as with any pipe.
 If stdout fails, lines are lost and the log says so. The copy on the log volume never slows or stops
@@ -67,7 +67,7 @@ class LineTimes:
         log was truncated to `offset`.
         """
         if self._unknown is None:
-            # The clock may be set back.
+            # If the clock was set back, the difference is negative.
             if offset >= self._end and 0 <= stamp - self._stamp < TIMES_STEP:
                 return
         elif time.monotonic() < self._next_try:
@@ -377,7 +377,7 @@ def is_within_line(path: str) -> bool:
         return False
 
 
-# ---- the child's pipe and our stdout ----
+# ---- the child's pipe and this process's stdout ----
 
 
 STDOUT = 1
@@ -387,7 +387,7 @@ PAGE = 4096
 
 
 class Output:
-    """The read end of the child's pipe, and our stdout.
+    """The read end of the child's pipe, and the stdout of this process.
 
     `copied` is called with the reason when the copy stops, and with "" when the copy resumes, but
     only the first time each. `heard` is called with each piece of the child's output.
@@ -434,8 +434,8 @@ class Output:
         return write
 
     def say(self, text: str, copied: bool = True) -> None:
-        """Write a line of our own into the task's log once the child's current line is complete; if
-        `copied`, also into the copy of the log.
+        """Write a line of TFCluster itself into the task's log, after the child's current line is
+        complete. If `copied`, also write it into the copy of the log.
         """
         line = f"tfcluster: {text}\n".encode("utf-8", "replace")
         self._notes.append(line)
@@ -465,7 +465,7 @@ class Output:
         self._write(time.monotonic() + 0.1)
 
     def _end_line(self) -> None:
-        """Write our own lines that still wait for the end of the child's last line."""
+        """Write the lines from `say` that still wait for the end of the child's last line."""
         if self._notes and not self._at_line_start:
             self._pass_on(b"\n")
 

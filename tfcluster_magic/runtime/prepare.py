@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from process import EventLoop
 
-# Maximum seconds for which names may stay unresolved, or the copy of checkpoints unfinished.
+# Maximum seconds to wait for the addresses of host names, and for the end of the copy of
+# checkpoints.
 PATIENCE = 600.0
 QUIET_SECONDS = 2.0
 # Seconds after which the errors of RECOVERING count as permanent. A volume returns these errors
@@ -151,7 +152,7 @@ def make_folder(folder: str, owner: str, patience: float, say: Callable[[str], N
 
 
 OWN_PREFIX = ".tfcluster-"
-"""Prefix of our own folders in an output folder."""
+"""Prefix of the folders that TFCluster itself creates in an output folder."""
 OWNER_MARK = OWN_PREFIX + "run-"
 
 

@@ -505,7 +505,9 @@ def _syntax_error(lines: list[str], number: int, folder: str) -> PrintedError | 
 
 
 def _crash(lines: list[str], number: int, folder: str) -> PrintedError | None:
-    """Read what a crash prints: a failed check, the allocator, C++ or Python's fault handler."""
+    """Read the lines that native code prints when it crashes: those of a failed check, of the
+    memory allocator, of C++, or of Python's fault handler.
+    """
     line = lines[number]
     said = ""
     if _level(line) == "F":

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 LINUX = sys.platform.startswith("linux")
-# The kernel sends this signal when the thread that started us ends. It is not SIGTERM, because
-# SIGTERM asks this process to stop.
+# The kernel sends this signal when the thread that started this process ends. It is not SIGTERM,
+# because SIGTERM asks this process to stop.
 PARENT_DIED = signal.SIGUSR2
 
 
@@ -41,7 +41,7 @@ def adopt_orphans() -> None:
 
 
 def tell_when_parent_dies() -> None:
-    """Ask the kernel for PARENT_DIED when the parent's thread that started us ends."""
+    """Ask the kernel to send PARENT_DIED when the thread that started this process ends."""
     _prctl(PR_SET_PDEATHSIG, PARENT_DIED)
 
 
@@ -175,8 +175,8 @@ def reap() -> tuple[list[tuple[int, int]], bool]:
 
 def kill_tree(child: int, wakeup: int, limit: float = 5.0) -> list[tuple[int, int]]:
     """Kill descendants until none is left, for at most `limit` seconds; return the exits that were
-    collected. Orphans become our children (adopt_orphans), so if we have no child left, we have no
-    descendant left. `wakeup` is a descriptor that is readable after SIGCHLD.
+    collected. Orphans become children of this process (adopt_orphans), so once it has no child, it
+    has no descendant. `wakeup` is a descriptor that is readable after SIGCHLD.
     """
     until = time.monotonic() + limit
     poll = select.poll()
@@ -235,8 +235,8 @@ class EventLoop:
             signal.signal(number, lambda _number, _frame: None)
 
     def on_fd(self, fd: int, events: int, callback: Callable[[], None]) -> None:
-        """Set the callback for a descriptor. `run` calls it at the poll() events `events`, and at
-        errors and hang-ups.
+        """Set the callback for a descriptor. `run` calls it when poll() reports one of the events
+        in the mask `events`, an error or a hang-up.
         """
         self._fds[fd] = callback
         self._poll.register(fd, events)

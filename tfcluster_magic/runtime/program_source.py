@@ -1,10 +1,10 @@
-"""The search of a starting task for a program that has no snapshot.
+"""Finding a program that has no snapshot, when a task starts.
 
 The program is a path that the task sees, a URL, a command of the task's image, or a text that no
 launch inspected. This module fetches a program, compares checksums, chooses the file to run if the
 program is a folder, and adds the results to the task's description of its program. Only the task
-itself ever reads a URL, and only if the administrator has opened the URL's network. Standard
-library only, Python 3.8 syntax.
+itself ever reads a URL, and only if the administrator allows connections to the URL's network.
+Standard library only, Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ not exist. Ref: https://man7.org/linux/man-pages/man5/nfs.5.html (acdirmax)
 """
 NEVER_SEEN = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
 URL_PATIENCE = 60.0
-"""Maximum seconds to wait for the answer of a URL, and then for the whole program. The network
-policy of a new pod may take effect late.
+"""Maximum seconds to wait until a URL answers, and again for the whole download. The network policy
+of a new pod may take effect late.
 """
 TOO_SLOW = "the server sends too slowly"
 CONNECT_SECONDS = 10.0

@@ -54,8 +54,8 @@ class Socket:
 
 
 def _address(hexadecimal: str) -> bytes:
-    # The text has words of 32 bits in this machine's byte order. A v4 address mapped to v6 is
-    # returned as v4.
+    # The kernel writes an address in hexadecimal, as words of 32 bits in this machine's byte order.
+    # An IPv4 address that is mapped to IPv6 is returned as IPv4.
     words = [hexadecimal[i : i + 8] for i in range(0, len(hexadecimal), 8)]
     packed = b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words)
     return packed[12:] if packed.startswith(V4_IN_V6) else packed
@@ -76,17 +76,18 @@ def touching(port: int) -> list[Socket]:
 
 
 def visible() -> bool:
-    """Return whether this system has the tables of sockets."""
+    """Return whether this system has the kernel's tables of sockets (/proc/net/tcp)."""
     return os.path.exists(TABLES[0])
 
 
 def owners(connected: socket.socket) -> set[int]:
-    """Return the accounts whose programs may read what is sent on this connection to loopback.
+    """Return the ids of the users whose programs may read what is sent on a connection to this
+    machine's loopback address.
 
     These are the owners of the listeners at the peer's address, and the owner of the process that
     accepted the connection. The set is empty if the kernel does not list them. Call this after
-    connecting. Each table lists listeners first, so the row of the listener that will accept the
-    connection is found, or the row of the accepted connection.
+    connecting. Each table of the kernel lists listeners before connections. So a connection that is
+    accepted during the search is found in the row of its listener or in a row of its own.
     """
     peer, here = connected.getpeername(), connected.getsockname()
     address, ours = (_packed(end[0]) for end in (peer, here))
@@ -171,7 +172,7 @@ def _diagnosed(family: int, port: int, states: int, extensions: int) -> Iterator
 
 def traffic(inodes: set[str]) -> dict[str, tuple[int, int]]:
     """Return (received, sent) bytes of TCP sockets by inode. Sent bytes count once the peer has
-    acknowledged them. Raises OSError or AttributeError if the kernel does not report them.
+    acknowledged them. Raises OSError or AttributeError if the kernel does not report these numbers.
     """
     found: dict[str, tuple[int, int]] = {}
     for family in (socket.AF_INET, socket.AF_INET6):

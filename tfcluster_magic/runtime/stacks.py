@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLDER = ".tfcluster-stacks"
-# The same signal and name as in site/sitecustomize.py.
+# The signal that asks for stacks, and the name of the memory for them, as in site/sitecustomize.py.
 SIGNAL = getattr(signal, "SIGRTMAX", 64) - 7
 MEMORY = "/memfd:tfcluster-stacks"
 # Maximum seconds for the answer of one process, and of all processes of a task; seconds without

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# That a port opens causes no event, so the port is polled: (until this second, at this interval).
+# No event says that a port has opened, so the port is polled. Each pair has the second until which
+# it applies and the seconds between two polls.
 READY_PACE = ((5.0, 0.02), (60.0, 0.1), (float("inf"), 1.0))
 # The supervisor or kubelet kills this process at the end of the grace period. The program is killed
 # this many seconds earlier, so that its exit can be reported.
@@ -51,7 +52,8 @@ COPY = 2.0
 # The line "quiet since …" in a pod's log is repeated after TensorFlow has repeated a note this
 # often, because the operator reads only the last twenty lines of the log.
 REPEAT_QUIET = 8
-# Maximum seconds of the search for a program's last writes.
+# Maximum seconds to wait, after the program's end, until the files that it wrote last are found,
+# and until its last usage sample is written.
 LAST_LOOK = 2.0
 # Maximum folders in a termination message, and maximum characters of each.
 MOST_TOLD, MOST_TOLD_CHARS = 4, 250
@@ -87,7 +89,7 @@ class Task:
         self.usage: UsageWatch | None = None
 
     def run(self) -> int:
-        """Run the task; return our own exit status."""
+        """Run the task; return the exit status for this process."""
         self._watch_signals_and_parent()
         preparation = Preparation(self.config, self.loop, self.output.say)
         self.loop.run(lambda: preparation.finished or self.stopping or self.orphaned)
@@ -113,15 +115,16 @@ class Task:
         for number in STOP_SIGNALS:
             self.loop.on_signal(number, self._stop)
         self.loop.on_signal(signal.SIGCHLD, self._reap)
-        # The signal comes when the thread that started us ends; the parent may still be running.
+        # PARENT_DIED is sent when the thread that started this process ends. The parent process
+        # itself may still be running.
         self.loop.on_signal(process.PARENT_DIED, lambda: self._check_parent(parent))
         process.adopt_orphans()
         process.tell_when_parent_dies()
         self._check_parent(parent)
         if self.report.fd >= 0:
             # With no events requested, poll() reports only errors, such as that the parent has
-            # closed the read end of the pipe. If the parent has already ended, it reports so at
-            # once.
+            # closed the read end of the pipe. If the parent has already ended, poll() reports this
+            # at once.
             self.loop.on_fd(self.report.fd, 0, self._orphan)
 
     def _check_parent(self, parent: int) -> None:
@@ -217,8 +220,8 @@ class Task:
         self.loop.after("look", self._pace, look)
 
     def _look_elsewhere(self) -> None:
-        """Report the ports on which the program listens, once, if another sign than ports showed
-        that it had started.
+        """If a sign other than a port showed that the program has started, report the ports on
+        which it listens as soon as there are any. They are reported once.
         """
         found = self._signs.elsewhere(family()) if self._signs else None
         if found is not None:

@@ -35,7 +35,7 @@ PRIVATE = (
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
 # Maximum bytes of a task.json.
 MOST_BYTES = 8 << 20
-# The folder of these files, or the zip in a pod.
+# The folder of the runtime's modules; in a pod, the zip that contains them.
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -98,7 +98,9 @@ class TaskConfig:
 
     @classmethod
     def load(cls, path: str, task: str) -> TaskConfig:
-        """Read task.json. Raises ConfigError if the file is unreadable or has another version."""
+        """Return the configuration of `task` from the file `path` (task.json). Raises ConfigError
+        if the file is unreadable or has another version.
+        """
         try:
             data = json.loads(_content(path))
             version = data.get("version") if isinstance(data, dict) else None
@@ -179,8 +181,9 @@ class TaskConfig:
 
     @property
     def mark(self) -> str:
-        """The mark in the environment of this run's processes: the run's uid, or its name if a
-        printed manifest, which has no uid, started it.
+        """The value of TFCLUSTER_RUN_UID, by which all processes of this run can be recognized: the
+        run's uid. A run that was started from a printed manifest has no uid; its value is the run's
+        name.
         """
         found: str = self.data.get("uid") or self.data["name"]
         return found
@@ -304,8 +307,8 @@ class TaskConfig:
         return [shell, *tail]
 
     def environment(self, base: dict[str, str]) -> dict[str, str]:
-        """Return the child's environment: `base`, the user's variables, and ours. If a variable
-        is in several of these, the last one counts. Raises ConfigError.
+        """Return the child's environment: `base`, the user's variables, and those that TFCluster
+        sets. If a variable is in several of these, the last one counts. Raises ConfigError.
         """
         home = {"HOME": self.data["home"]} if self.data.get("home") else {}
         env = {**base, **home, **(self.data.get("env") or {})}

@@ -1,9 +1,9 @@
 """A bare TensorFlow server for an In-Graph task: the C API, without importing TensorFlow's Python.
 
 The server is started as `python <the runtime> tf_server` and reads TF_CONFIG. It runs
-tf.distribute.Server instead of the C API with `--server python`, or if the C API is missing or
-fails, which a line in the log says. A running server never ends by itself. Standard library only,
-Python 3.8.
+tf.distribute.Server instead of the C API if the arguments are `--server python`, or if the C API is
+missing or fails. In the second case, it writes the reason to the log. A running server never ends
+by itself. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ def serve_python(cluster: dict[str, list[str]], job: str, index: int) -> None:
 
 
 def port_is_taken(address: str) -> bool:
-    """Return whether another process has the port. A port that is reserved for us, and that we may
-    share, counts as free.
+    """Return whether another process uses the port. With TF_GRPC_REUSE_PORT, a port counts as free
+    if the other process lets this one share it (SO_REUSEPORT).
     """
     import errno
     import socket

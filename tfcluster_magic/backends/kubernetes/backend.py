@@ -1,8 +1,9 @@
 """The Kubernetes backend: clusters as pods of one namespace, created by the operator.
 
-This backend needs only a user's rights: access to TFClusters, and reading pods, their logs and the
-operator's options. A launch is one POST. The backend stores nothing: all answers come from the API
-server, and from /log if that is mounted. The operator makes all decisions about runs.
+This backend needs only the rights of a user: to read and change TFClusters, and to read pods, their
+logs and the options that the operator published. A launch is one POST. The backend stores nothing:
+all answers come from the API server, and from /log if that is mounted. The operator makes all
+decisions about runs.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ from .schedule_store import KubernetesSchedules
 
 
 def read_record(found: Object) -> TFCluster | None:
-    """Return the record of an object; None if the object's name is invalid. If the object's spec is
-    invalid, the record's message has the problems. Until the operator has seen the run, the message
-    names the runs that this run waits for.
+    """Return the record of the run that a TFCluster object describes; None if the object's name is
+    invalid. If the object's spec is invalid, the record's message has the problems. Until the
+    operator has seen the run, the message names the runs that this run waits for.
     """
     try:
         cluster = custom_resource.read(found)
@@ -74,8 +75,8 @@ def read_record(found: Object) -> TFCluster | None:
 
 # -- launching -------------------------------------------------------------------------------------
 # A launch is one POST, whose answer may be lost. An annotation identifies the launch, so that a run
-# whose POST had no answer is recognized and not created twice. If a field is missing in the
-# cluster's CRD, the API server refuses the launch instead of dropping the field.
+# whose POST had no answer is recognized and not created twice. If the cluster's CRD lacks a field
+# of the run, the API server refuses the launch instead of dropping the field.
 # Ref: https://kubernetes.io/docs/reference/using-api/api-concepts/#field-validation
 
 LAUNCH_ANNOTATION = f"{labels.GROUP}/launch"
@@ -83,16 +84,17 @@ LAUNCH_ANNOTATION = f"{labels.GROUP}/launch"
 ANNOTATE_TRIES = 10
 """Maximum attempts to write annotations while others change the same run."""
 RETRY_PAUSES = (0.5, 1.0, 2.0)
-"""Seconds before a POST that had no answer and no effect is sent again."""
+"""Seconds to wait before each repetition of a POST that had no answer and created nothing."""
 _UNKNOWN_FIELD = re.compile(r'unknown field "([^"]+)"')
 
 
 def post_run(api: Api, namespace: str, run: Object) -> Object | None:
-    """Return the created run; None if another run has its name.
+    """Create a run and return it; return None if another run has its name.
 
     Raises:
-        ApiError: the API refuses, or did not answer and nothing was created.
-        BackendUnavailable: the API does not answer, and it is unknown whether the run was created.
+        ApiError: the API server refused the run, or it did not answer and created nothing.
+        BackendUnavailable: the API server did not answer, and it is unknown whether it created the
+            run.
         InvalidRequest: the CRD in the cluster lacks a field of the run.
     """
     head = run["metadata"]
@@ -215,8 +217,8 @@ def _updates(
     """Yield the updates of an informer; yield `None` when no update is available.
 
     Raises:
-        TFClusterError: the server was down (`away` is true) or refused requests for longer than
-            `patience(away)` seconds.
+        TFClusterError: the server was down for longer than `patience(True)` seconds, or refused
+            requests for longer than `patience(False)` seconds.
     """
     updates: queue.SimpleQueue[CacheUpdate] = queue.SimpleQueue()
     informer = Informer(
@@ -369,7 +371,7 @@ class KubernetesBackend(Backend):
         return checks.preflight(checks.with_image(spec, facts), facts)
 
     def kubectl_place(self, spec: Spec) -> KubectlPlace:
-        """See `Backend.kubectl_place`. Raises the errors of `options`."""
+        """See `Backend.kubectl_place`. Raises the same errors as the method `options`."""
         facts = self._facts(spec)
         missing = [str(problem) for problem in checks.preflight(spec, facts).problems]
         with self._explained():
@@ -384,7 +386,9 @@ class KubernetesBackend(Backend):
         return KubectlPlace(self.namespace, facts.cluster.policy, tuple(missing))
 
     def _facts(self, spec: Spec) -> checks.ClientFacts:
-        """Return the facts for the checks of a launch. Raises the errors of `options`."""
+        """Return the facts for the checks of a launch. Raises the same errors as the method
+        `options`.
+        """
         with self._explained():
             there, offer, told = namespace_access.read_published(self.api, self.namespace)
             account = self._account(told)
@@ -417,7 +421,7 @@ class KubernetesBackend(Backend):
         return KubernetesNotifications(self.api, self.namespace)
 
     def next_number(self, cluster: str) -> int:
-        """See `Backend.next_number`. Raises the errors of `options`."""
+        """See `Backend.next_number`. Raises the same errors as the method `options`."""
         with self._explained():
             there, _offer, told = namespace_access.read_published(self.api, self.namespace)
             return namespace_access.next_run_number(

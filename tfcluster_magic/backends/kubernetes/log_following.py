@@ -1,18 +1,18 @@
 """Logs of all tasks of a run, read once or followed: from pods while they exist, then from /log.
 
 Each line is yielded once, although pods are created and deleted. The lines of one task come in the
-order of printing. The lines of several tasks are sorted by time, but a line that is polled too late
-comes later. `None` is yielded at least twice a second, however slow the API server or a node is. A
-notice names the tasks that cannot be read. A few connections poll the tasks in turn, so that 600
-tasks can be followed. If /log is not mounted, the last lines of a deleted pod may be missing, which
-is reported.
+order of printing. The lines of different tasks are sorted by time. But if a line arrives after
+later lines were already yielded, it comes after them. `None` is yielded at least twice a second,
+however slow the API server or a node is. If some tasks cannot be read, a notice names them. A few
+connections poll the tasks in turn, so that 600 tasks can be followed. If /log is not mounted, the
+last lines of a deleted pod may be missing, which is reported.
 
 This module polls and does not use streams (`follow=true`). For each of 600 tasks, a stream would
 need a thread and a connection in this process, and two connections in the API server. Also, a
 stream that died with its node looks like a quiet task. A poll costs the API server about 2 ms. If
 each of 500 users follows four tasks, there are 250 polls a second while the tasks are quiet, and
 2000 if all tasks print all the time. Polling each task every 0.4 s would take 5000 polls in both
-cases. Lines come up to 15 s late if 600 tasks print, and up to 1 s late if few tasks do.
+cases. If 600 tasks print, lines are up to 15 s late; if few tasks print, up to 1 s.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class PollSchedule:
         turn.at, turn.pause, turn.woken = 0.0, 0.0, turn.pending
 
     def answered(self, task: int, now: float, found: bool, behind: bool) -> None:
-        """Record the answer of a task: `found` says whether the answer had lines, `behind` whether
-        more lines can be read at once.
+        """Record the answer of a task: `found` says whether the answer had lines, and `behind`
+        whether the task has more lines, so that it is polled again without a pause.
         """
         turn = self._turns[task]
         turn.pending = False
@@ -87,8 +87,8 @@ class PollSchedule:
         turn.pause = (
             SHORTEST_PAUSE if found else min(LONGEST_PAUSE, 2 * (turn.pause or SHORTEST_PAUSE / 2))
         )
-        # `len(…) / REQUESTS_PER_SECOND` is the pause with which all tasks together are polled
-        # REQUESTS_PER_SECOND times a second.
+        # Each task waits at least `len(…) / REQUESTS_PER_SECOND` seconds, so that all tasks
+        # together are polled at most REQUESTS_PER_SECOND times a second.
         turn.at = now if behind else now + max(turn.pause, len(self._turns) / REQUESTS_PER_SECOND)
 
 
@@ -219,15 +219,17 @@ HEARTBEAT = 0.3
 _TICK = 0.1
 CONNECTIONS = 16
 _PART = 1 << 20
-"""Maximum bytes of a task's log that one read takes before its lines are shown."""
+"""Maximum bytes of a task's log that are read at once; then these lines are yielded before the next
+part is read.
+"""
 REFUSAL_PATIENCE = 10.0
 """Maximum seconds to wait for a server that refuses requests, as servers do for some seconds after
 a restart.
 """
 
 QUICK = 2.0
-"""Seconds: if the last read of a log fails sooner than this, the connection was probably broken,
-and the log is read again.
+"""Threshold in seconds. If the last read of a log fails sooner, the cause was probably a broken
+connection, and the log is read once more.
 """
 FINAL_PHASES = {phase.value for phase in Phase if phase.is_final}
 
@@ -398,7 +400,9 @@ class RunLogs:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _read_next(self, log: PodLog, tail: int | None) -> list[LogLine]:
-        """Return the next lines of a task, beginning with the last `tail` lines."""
+        """Return the next lines of a task. If `tail` is set, the first call for a task begins with
+        the task's last `tail` lines.
+        """
         if tail is not None and log.task in self._unsought:
             log.seek_last(tail)
             if log.problem is not None:

@@ -62,8 +62,9 @@ def is_served(api: Api, namespace: str) -> bool:
 
 
 def operator_lease(api: Api, namespace: str) -> tuple[str, bool]:
-    """Return the place of the Lease of the namespace's operator, and whether the operator published
-    this place. Raises ApiError, also if no operator has served the namespace yet.
+    """Return the place (`namespace/name`) of the Lease of the operator that serves the namespace,
+    and whether the operator published this place. Raises ApiError, also if no operator has served
+    the namespace yet.
     """
     where = path("configmaps", namespace, labels.OPTIONS)
     return leader_election.lease_place(api.get(where, seconds=REQUEST_TIMEOUT))
@@ -79,8 +80,8 @@ def _is_installed(api: Api) -> bool:
 
 
 def read_published(api: Api, namespace: str) -> tuple[Options, LaunchFacts, str]:
-    """Return the launch options of a namespace, the facts behind the options, and the user's hours
-    as text.
+    """Return what the operator published for a namespace: the launch options, the facts from which
+    the options are computed, and the text with the hours of the user's runs.
 
     Raises:
         ApiError: the API server refuses or does not answer.
@@ -123,16 +124,16 @@ _EXCEEDED = re.compile(
 
 
 def exceeded_record_limit(error: ApiError) -> int | None:
-    """Return the number of records that the ResourceQuota in a refusal allows; None for any other
-    error.
+    """If the API server refused a new record because of the namespace's ResourceQuota, return the
+    number of records that the quota allows; return None for any other error.
     """
     found = _EXCEEDED.search(error.message) if error.status == 403 else None
     return None if found is None else int(found["limit"])
 
 
 def too_many_records(known: Sequence[TFCluster], limit: int) -> PreflightRefused:
-    """Return the error for a namespace that has the maximum number of records. It names the runs
-    whose records count.
+    """Return the error for a namespace that has the maximum number of records. The error names the
+    runs whose records count towards this maximum.
     """
     active = [each.metadata.name for each in known if each.status.released_at is None]
     ended = [each for each in known if each.status.released_at is not None]
@@ -183,7 +184,9 @@ def not_creatable(api: Api, namespace: str) -> list[str]:
 CHECK_INTERVAL = 4.0
 """Seconds between two checks whether the operator answers."""
 CHECK_INTERVAL_WHEN_UNKNOWN = 60.0
-"""Seconds between two checks if the Lease may not be read, or if it is not at its assumed place."""
+"""Seconds between two checks if the operator's state stays unknown: this account may not read the
+Lease, or the operator did not publish the Lease's place, and none is at the usual place.
+"""
 DAY = 86400.0
 
 
@@ -208,7 +211,7 @@ class OperatorStatus:
 
     def notice(self) -> str:
         """Return the notice about an operator that does not answer; empty while it answers."""
-        if self._lock.acquire(blocking=False):  # otherwise another thread is checking
+        if self._lock.acquire(blocking=False):  # if the lock is taken, another thread is checking
             try:
                 if time.monotonic() >= self._not_before:
                     self._check()
@@ -235,7 +238,7 @@ class OperatorStatus:
         else:
             if not silent:
                 self._away = None
-            elif self._away is None:  # keep the first time, because later ones may differ by 1 s
+            elif self._away is None:  # keep the first result: later ones may differ by 1 s
                 self._away = time.time() - silent, self._place
         self._not_before = time.monotonic() + rest
 

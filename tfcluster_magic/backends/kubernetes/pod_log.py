@@ -27,7 +27,7 @@ from ..base import Counts, LogLine, every_line
 from ..log_files import TaskLog
 
 StampedLine = tuple[str, bytes]
-"""A line of the API: its time stamp as the node wrote it, and its text."""
+"""A line of a log as the API server returns it: the node's time stamp, and the text."""
 
 
 @dataclass
@@ -43,7 +43,7 @@ class LogCursor:
     """
 
     def move(self, line: StampedLine) -> None:
-        """Move to `line`, which follows the marked line."""
+        """Move the mark to `line`, the line after the marked line."""
         stamp, text = line
         self.same = self.same + 1 if stamp == self.stamp else 1
         self.stamp, self.length = stamp, len(text)
@@ -86,14 +86,14 @@ def position_after(lines: Sequence[str], given: Sequence[str]) -> int | None:
 # -- the log ---------------------------------------------------------------------------------------
 
 _SILENCE = 10.0
-"""Seconds without a byte after which a request for a log fails."""
+"""A request for a log fails if no byte arrives for this many seconds."""
 _RECENT = 2000
-"""Maximum lines of a usual request (`tailLines`). With `sinceTime` alone, a kubelet would read the
-whole file.
+"""Maximum lines of an ordinary request (`tailLines`), which asks for new lines. With `sinceTime`
+alone, a kubelet would read the whole file.
 """
 _FEW = 5
-"""Maximum lines of a request after one that found nothing new. To find the last N lines that count,
-N plus this number of lines are requested first.
+"""Maximum lines of the first request for new lines if the previous one found none. To find the last
+N lines that count, N plus this number of lines are requested first.
 """
 _MARGIN = 5.0
 """Seconds before the marked line from which lines are requested again, so that none is missed if
@@ -128,7 +128,8 @@ class PodLog:
 
     Args:
         file: the copy of the log, if its volume is mounted here.
-        counts: whether a line counts towards the number of wanted lines.
+        counts: returns whether a line counts towards the number of lines that `seek_last` is asked
+            for.
     """
 
     def __init__(
@@ -161,7 +162,9 @@ class PodLog:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether a pod was deleted before its log was read to the end, and no copy exists."""
+        """Whether a pod was deleted before its log was read to the end, and there is no copy of the
+        log.
+        """
         return self._copy is None and any(
             not pod.read and (pod.gone or not pod.here) for pod in self._pods.values()
         )
@@ -176,7 +179,7 @@ class PodLog:
 
     @property
     def is_copied(self) -> bool:
-        """Whether the lines come from the copy, because the pod is deleted."""
+        """Whether the lines come from the copy of the log in /log, because the pod is deleted."""
         return self._copy is not None
 
     @property
@@ -198,7 +201,7 @@ class PodLog:
             pod.over = (found.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
     def seek_last(self, count: int) -> None:
-        """Move to the beginning of the last `count` lines for which `counts` is true."""
+        """Make the next `read` begin with the last `count` lines for which `counts` is true."""
         self._tail = count
         if self._copy is not None:
             self._copy.seek_last(count)
@@ -214,8 +217,9 @@ class PodLog:
         self._given, self._sought = 0, True
 
     def _last_of(self, pod: PodLogState, count: int) -> tuple[list[StampedLine], int, int]:
-        """Return lines from the end of a pod's log, the index at which the wanted lines begin, and
-        how many of the wanted lines count.
+        """Return three results: lines from the end of a pod's log; the index in them at which the
+        last `count` lines for which `counts` is true begin; and how many such lines there are,
+        which is less than `count` if the log has fewer.
         """
         asked = count + _FEW
         while True:
@@ -229,8 +233,8 @@ class PodLog:
             asked *= 4
 
     def read(self, most: int | None = None, last: bool = False) -> Iterator[LogLine]:
-        """Yield every new line; stop after `most` bytes and set `behind`. With `last`, also yield a
-        line of the copy that has no end yet.
+        """Yield every new line; stop after `most` bytes and set `behind`. With `last`, also yield
+        the last line of the copy in /log if its newline is missing.
         """
         if self._copy is not None:
             yield from self._rest

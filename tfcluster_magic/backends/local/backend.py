@@ -145,8 +145,9 @@ class RunChanges:
 
 
 def _recheck(folder: RunFolder, cluster: TFCluster) -> TFCluster | None:
-    """Return the run of an unchanged folder. If its supervisor is alive, this is `cluster` with
-    warnings about full disks; otherwise the run is read again, which ends it.
+    """Return the run of an unchanged folder. If the run's supervisor is alive, return `cluster`,
+    with warnings about full disks. Otherwise read the run again: `load_run` ends a run whose
+    supervisor is gone.
     """
     lock_fd = folder.lock()
     if lock_fd is None:

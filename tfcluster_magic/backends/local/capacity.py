@@ -79,14 +79,14 @@ included, and count as using none.
 
 
 def measure(active: ActiveRuns, with_gpus: bool = True) -> tuple[AvailableResources, list[str]]:
-    """Return the capacity and the free GPUs. Without `with_gpus`, do not call nvidia-smi, which may
-    take a second.
+    """Return the resources of this machine, total and free, and the UUIDs of the free GPUs. Without
+    `with_gpus`, do not call nvidia-smi, which may take a second.
     """
     held = {cluster.metadata.name: _reserved_memory(cluster) for _, cluster in active}
     cores = float(_cores())
     cpu = sum(total_request(c.spec, cpu_of, occupied_types(c)) for _, c in active)
     total, available = _memory()
-    # Memory that a run has not taken yet, up to its limits, is not free.
+    # Memory that a run may still take, up to its limits, does not count as free.
     promised = sum(
         max(0.0, limit - processes.anonymous(processes.of_run(cluster.metadata.uid)))
         for _, cluster in active
@@ -120,7 +120,8 @@ def occupied_types(cluster: TFCluster) -> list[TaskType]:
 
 def waits_to_start(cluster: TFCluster) -> bool:
     """Return whether a run has reserved no resources yet, because it still waits for other runs or
-    for free resources. Every other run has reserved its resources before its record exists.
+    for free resources. Every other launch reserves the resources of its run before it writes the
+    record.
     """
     return cluster.status.phase is Phase.QUEUED and bool(cluster.spec.after)
 

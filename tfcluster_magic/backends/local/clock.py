@@ -205,7 +205,9 @@ class Clock:
         return min(wakes, default=float("inf"))
 
     def _outcome(self, occurrence: Occurrence) -> RunOutcome:
-        """Return the outcome, so far, of the run of a due time."""
+        """Return the outcome of the run that was launched for a due time. The outcome may change
+        while the run is active.
+        """
         cluster, number = names.parse_ref(occurrence.run)
         folder = self._runs.folder(cluster, number or 0)
         stamp, at = _stamps(folder), time.monotonic()
@@ -349,7 +351,7 @@ def _launch(
     for _name in range(_MOST_NAMES):
         if not run:
             run = names.run_name(cluster, backend.next_number(cluster))
-            note(lambda status: launched(status, occurrence, run, now(), created=False))  # noqa: B023 - called by `note`
+            note(lambda status: launched(status, occurrence, run, now(), created=False))  # noqa: B023 - `note` calls it at once
         try:
             occurrence = replace(occurrence, advice=_create(backend, schedule, occurrence, run))
         except NameTaken:  # another launch took the name first

@@ -1,8 +1,9 @@
 """The clean-up of a run whose supervisor was killed, crashed, or was lost with a reboot.
 
-If a run has not released its resources and its lock is free, the first reader takes the lock, ends
-all processes and control groups, and writes the final status. A starting supervisor does not count
-as lost: the launch holds the lock before the record exists, and passes it on.
+If a run has not released its resources and its lock is free, the first process that reads the run
+takes the lock, ends all processes and control groups of the run, and writes its final status. A
+starting supervisor does not count as lost: the launch holds the lock before the record exists, and
+passes it on.
 """
 
 from __future__ import annotations
@@ -150,7 +151,9 @@ def last_supervisor_lines(folder: RunFolder, lines: int) -> str:
 
 
 def _last_write(folder: RunFolder) -> float:
-    """Return when a task or the supervisor last wrote a file. Every reader gets the same time."""
+    """Return when a task or the supervisor last wrote a file. The time depends only on the files,
+    so every process that reads the run gets the same time.
+    """
     signs = [0.0]
     with contextlib.suppress(OSError):
         signs += [each.lstat().st_mtime for each in folder.tasks.iterdir()]

@@ -31,7 +31,8 @@ class ControlGroupFiles:
     """The names of the files in one version of control groups."""
 
     limit: str
-    # The file's name, and the text to write into the file; None means the same text as for `limit`.
+    # The name of the file that limits swap, and the text to write into it; None means the same text
+    # that is written into the file `limit`.
     swap: tuple[str, str | None]
     events: str
     peak: str
@@ -180,8 +181,9 @@ def _mounted_path(path: str, root: str, point: Path) -> Path:
 
 
 def _delegated_folder(own: Path, point: Path) -> Path:
-    """Return the nearest folder with delegated memory limits. It is the parent of our own group or
-    a folder above: in version 2, a group cannot have both processes and children with limits.
+    """Return the nearest folder above the group `own` in which groups can have memory limits; `own`
+    if there is no such folder. The group `own` itself is skipped, because in version 2, a group
+    cannot have both processes and children with limits.
     """
     for folder in (own.parent, *own.parent.parents):
         if not folder.is_relative_to(point):
@@ -229,7 +231,8 @@ class MemoryGuard:
 
     def admit(self, task: str) -> Path | None:
         """Prepare the start of a task. Return the file to which the task's process writes its pid;
-        None if the supervisor itself watches the task's memory.
+        None if the task gets no control group: it has no limit, or the supervisor itself watches
+        its memory.
         """
         self._ended.pop(task, None)
         if task not in self._limits or self._parent is None:
@@ -248,21 +251,23 @@ class MemoryGuard:
         return [t for t in tasks if t in self._limits and t not in self._groups]
 
     def enforce(self, roots: dict[str, int]) -> None:
-        """Kill the tasks that are above their limits; `roots` are the pids of the `task.py` of each
-        watched task.
+        """Kill the tasks that are above their limits; `roots` has, for each watched task, the pid
+        of its `task.py`.
         """
         known = processes.snapshot() if roots else {}
         for task, root in roots.items():
             members = processes.tree(root, known)
             if processes.rss(members) <= self._limits[task]:
-                continue  # RSS is cheap to read, and never less than PSS
+                continue  # RSS is cheap to read, and PSS is never more than RSS
             used = processes.pss(members)
             if used > self._limits[task]:
                 self._ended.setdefault(task, used)
                 processes.kill([pid for pid in members if pid != root] or [root])
 
     def explain(self, task: str, task_exit: TaskExit) -> TaskExit:
-        """Return `task_exit`, changed to out of memory if that was the cause."""
+        """Return `task_exit`. If the task was killed because it exceeded its memory limit, change
+        the cause to out of memory, with the limit and the usage.
+        """
         used = self._ended.get(task)
         group = self._groups.get(task)
         if used is None and group is not None and group.oom_kills() > self._kills_before[task]:

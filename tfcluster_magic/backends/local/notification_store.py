@@ -177,7 +177,7 @@ class LocalNotifications(Notifications):
 def _hub_policy(said: object) -> NotificationPolicy:
     try:
         return msgspec.convert(said, NotificationPolicy)
-    except msgspec.ValidationError as error:  # written by another release
+    except msgspec.ValidationError as error:  # a hub of another release may have written the policy
         raise _unusable(_("of the hub"), str(error)) from None
 
 

@@ -32,7 +32,9 @@ from .notification_store import DeliveryFile, LocalNotifications, rules_file
 from .run_store import RunFolder, Store
 
 LOOK_INTERVAL = 1.0
-"""Seconds between two checks of active runs, and between two children of one rule."""
+"""Minimum seconds between two checks of active runs, and between the starts of two processes that
+send the messages of the same rule.
+"""
 _PATIENCE = 5.0
 """Seconds after which an active run is read even if none of its files changed."""
 _BUDGET_INTERVAL = 60.0
@@ -90,7 +92,7 @@ class NotificationWatch:
         return self._due(attempts.pending(kept), wakes) if self._rules else ([], None)
 
     def begins(self, rule: str) -> None:
-        """Record that a child for this rule starts now."""
+        """Record that a process which sends the messages of this rule starts now."""
         self._began[rule] = time.monotonic()
 
     def _due(self, found: Sequence[Delivery], wakes: list[float]) -> tuple[list[str], float]:
@@ -191,7 +193,9 @@ class NotificationWatch:
         return self._used
 
     def _count_hours(self) -> dict[str, tuple[float, float]]:
-        """Return the used hours of the budget, computed from the last readings of the runs."""
+        """Return, by unit (CPU-hours or GPU-hours), the hours that the user's runs have used and
+        the hours that the budget allows. They are computed from the last readings of the runs.
+        """
         limits, now = quota.hub_limits(), self._now()
         if not quota.has_budget(limits):
             return {}

@@ -18,7 +18,7 @@ UID_VARIABLE = "TFCLUSTER_RUN_UID"
 TASK_VARIABLE = "TFCLUSTER_TASK"
 _EXIT_VARIABLE = b"TFCLUSTER_TERMINATION_LOG="
 SUPERVISOR = os.path.join("backends", "local", "__main__.py").encode()
-"""The end of the path of the file that a supervisor runs."""
+"""The end of the path of the file that every supervisor runs; supervisors are recognized by it."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ def run_of(pid: int) -> str:
 
 
 def uids_of(tasks: Path) -> set[str]:
-    """Return the uids of the runs whose tasks write their exit status to the folder `tasks`, for a
-    run whose record is unreadable.
+    """Return the uids of the runs that have tasks which write their exit status to the folder
+    `tasks`. Used if the record of a run is unreadable, and therefore its uid is unknown.
     """
     place = _EXIT_VARIABLE + os.fsencode(tasks) + b"/"
     found: set[str] = set()

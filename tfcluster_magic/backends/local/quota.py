@@ -46,7 +46,7 @@ def bounded_volumes(
         return []
     allowed = {}
     for name, amount in said.storage.items():
-        with contextlib.suppress(ValueError, TypeError):  # written by another release
+        with contextlib.suppress(ValueError, TypeError):  # a hub of another release wrote it
             allowed[name] = parse_memory(amount)
     bounded = [
         folder_sizes.MeasuredFolder(name, path, allowed[name], runs=name == "log")
@@ -65,7 +65,7 @@ def group_and_budget(said: Limits | None) -> tuple[str, budgets.Budget | None]:
     """Return the group and the budget of this process's user, as the hub set them."""
     if said is None:
         return "", None
-    with contextlib.suppress(msgspec.ValidationError):  # written by another release
+    with contextlib.suppress(msgspec.ValidationError):  # a hub of another release wrote it
         return said.group, budgets.effective_budget(msgspec.convert(said.budget, budgets.Budget))
     return said.group, None
 

@@ -1,10 +1,10 @@
 """Records of all runs as folders, `<state>/runs/<cluster>/<n>/`, and the launch lock.
 
 A folder with a `record.json` is a run; the run counts as damaged if the record is unreadable. All
-other folders (incomplete or foreign) are ignored. Every launch, deletion and sweep holds the launch
-lock, so that names and numbers of two launches never collide. Waiting for this lock is bounded, and
-the kernel releases the lock when its holder dies. Only the holder of a run's `lock` writes the
-run's status.
+other folders (incomplete or foreign) are ignored. Every launch, every deletion, and every removal
+of expired runs (`Store.sweep`) holds the launch lock, so that two launches never get the same name
+or number. Waiting for this lock is bounded, and the kernel releases the lock when its holder dies.
+Only the holder of a run's `lock` writes the run's status.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ _UID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
 
 class Record(Model, frozen=True):
-    """The constant facts of a run. The record is written once, as the last step of a launch; with
-    it the run exists.
+    """The constant facts of a run. The record is written once, as the last step of a launch. From
+    then on the run exists.
     """
 
     metadata: Metadata
@@ -196,8 +196,8 @@ class RunFolder:
             raise state_files.Unreadable(_("its uid is not valid"))
 
     def _status(self) -> Status | None:
-        """Return the status, with the paths of this run; None if the status is unreadable or
-        unusable.
+        """Return the status, with the current path of the run's logs; None if the status is
+        unreadable, invalid, or names the output folder of another run.
         """
         status = state_files.read(self.status_file, Status)
         if status is None or not _is_sound(status):
@@ -215,8 +215,8 @@ class RunFolder:
         return is_own and "\0" not in output
 
     def _unknown_status(self, described: dict[str, Any] | None) -> Status:
-        """Return the replacement of a damaged status. The output folder comes from `described`, the
-        content of the task file that the launch wrote.
+        """Return a status that is shown instead of a damaged one. The output folder comes from
+        `described`, the content of the task file that the launch wrote.
         """
         told = (described or {}).get("outputDir", "")
         output = told if isinstance(told, str) and self._is_own_output(told) else ""
@@ -440,7 +440,7 @@ class Store:
         return _run_folder(self.runs_dir, cluster, run)
 
     def numbers(self, cluster: str) -> list[int]:
-        """Return the run numbers of a cluster that have a folder, newest first."""
+        """Return the numbers of those runs of a cluster that have a folder, newest first."""
         return sorted(run_names.run_numbers(self.runs_dir / cluster), reverse=True)
 
     def folders(self) -> Iterator[RunFolder]:
@@ -510,8 +510,8 @@ class Store:
     def remove(self, folder: RunFolder, *, results: bool = False) -> None:
         """Remove a run's folder in such a way that no reader ever sees only a part of it.
 
-        The run's hours and number are kept. Unless `results` is set, the files that its program
-        wrote into the program's own folder are kept, too.
+        The run's hours and number are kept in the ledger of hours. Unless `results` is set, the
+        files that its program wrote into the program's own folder are kept, too.
         """
         cluster = folder.load()
         output = cluster.status.paths.get("output") if cluster is not None else None
@@ -521,7 +521,7 @@ class Store:
             keep_written(folder.program, Path(output, BESIDE_PROGRAM))
         kept = cluster is None or self.hours.record(cluster, self.uids)
         self._take_away(folder)
-        if cluster is not None and not kept:  # the disk was full; try again
+        if cluster is not None and not kept:  # the disk was full, but the removal has freed space
             self.hours.record(cluster, self.uids)
 
     def _take_away(self, folder: RunFolder) -> None:
@@ -568,7 +568,7 @@ class Store:
             state_files.remove_tree(hidden)
         for left in self.runs_dir.iterdir():
             if names.is_valid(left.name):
-                with contextlib.suppress(OSError):  # the folder has runs
+                with contextlib.suppress(OSError):  # a folder that has runs stays
                     left.rmdir()
 
 

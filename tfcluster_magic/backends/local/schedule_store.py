@@ -86,8 +86,8 @@ class ScheduleFolder:
         )
 
     def write(self, schedule: Schedule, before: Schedule | None) -> None:
-        """Write the differences from `before`, the status first, because it must not be older than
-        the rules. Raises OSError.
+        """Write the files whose content differs from `before`. The status is written first, because
+        it must not be older than the rules. Raises OSError.
         """
         if before is None or schedule.status != before.status:
             state_files.write(self.status_file, to_json(schedule.status), durable=True)

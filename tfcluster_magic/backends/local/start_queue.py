@@ -32,7 +32,9 @@ class StartQueue:
         self._store = Store(folder.path.parents[2])
 
     def awaited(self, after: Iterable[Dependency]) -> dict[str, SeenRun]:
-        """Return the runs named in `after` that exist, by the names in `after`."""
+        """Return the existing runs among those that `after` names; the keys are the names in
+        `after`.
+        """
         found = {}
         for each in after:
             name, number = names.parse_ref(each.run)
@@ -45,8 +47,9 @@ class StartQueue:
 
     @contextmanager
     def room(self, status: Status) -> Iterator[Message | None]:
-        """Yield what the run still waits for; None if it can start, with its GPUs assigned. Within
-        the context, no other run can reserve resources.
+        """Yield None if the run can start now; its GPUs are then assigned. Otherwise yield a
+        message that says what it still waits for. Within the context, no other run can reserve
+        resources.
         """
         with ExitStack() as held:
             try:

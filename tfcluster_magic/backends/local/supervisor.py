@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 
 class FolderIntegrity:
-    """Checks and repairs of one run's folder; `lock_fd` holds the run's lock."""
+    """The guard of one run's folder: it detects that the folder is lost, and repairs damaged files.
+    `lock_fd` is the descriptor that holds the run's lock.
+    """
 
     def __init__(self, folder: RunFolder, uid: str, lock_fd: int) -> None:
         """Open the folder. Raises OSError, Unreadable."""
@@ -96,7 +98,7 @@ class FolderIntegrity:
         except OSError:
             return
         fresh = self._folder.lock()
-        if fresh is not None:  # otherwise a reader holds the lock for a moment
+        if fresh is not None:  # otherwise a process that reads the run holds it
             lost_supervisor.write_boot_id(fresh)
             os.close(self._lock_fd)
             self._lock_fd = fresh
@@ -197,7 +199,7 @@ def _ended_counts(status: Status) -> list[tuple[int, int, int]]:
 
 
 class RecordingHeader(Model, frozen=True):
-    """The initial state of a recording."""
+    """The first line of a recording, with the state of the run before the first decision."""
 
     name: str
     spec: Spec
@@ -205,8 +207,8 @@ class RecordingHeader(Model, frozen=True):
 
 
 class RecordedStep(Model, frozen=True):
-    """One decision, made at `now` (epoch seconds) from the observation `seen` and the `stop`
-    requested by then.
+    """One decision and its input: the time `now` (epoch seconds), the observation `seen`, and the
+    stop request `stop`, which is None if nobody had asked for a stop.
     """
 
     now: float
@@ -276,7 +278,7 @@ REMOVED = mark("its record was removed")
 PATROL_INTERVAL = 5.0
 """Seconds after which the supervisor takes a turn even if nothing happened. A turn then finds that
 the run's folder was removed, or that a client wrote a stop request and died: no event reports this.
-Also, Linux refuses timeouts of several weeks.
+The interval also limits the supervisor's sleep, because Linux refuses timeouts of several weeks.
 """
 
 
@@ -334,7 +336,7 @@ class Supervisor:
         text = msgspec.json.encode({**described, "addresses": addresses})
         state_files.write(folder.task_file, text)
         self._integrity.remember(folder.task_file, text)
-        with contextlib.suppress(FileNotFoundError):  # there are no GPUs
+        with contextlib.suppress(FileNotFoundError):  # a run without GPUs has no such file
             self._integrity.remember(folder.gpus_file, state_files.read_bytes(folder.gpus_file))
         self._status = replace(self._status, addresses=addresses)
 
@@ -353,7 +355,7 @@ class Supervisor:
             self._sleep(decision.wake_at)
 
     def _turn(self) -> Decision:
-        """Decide and act; repeat at once if a task was started."""
+        """Take one turn: decide what to do, and do it; repeat at once if a task was started."""
         while True:
             decision = self._wait() if self._queue is not None else self._decide(self._observe())
             self._task_group.end(decision.stop)

@@ -1,4 +1,5 @@
-"""Events that end a supervisor's sleep, and its steady clock.
+"""The events that end a supervisor's sleep, and the steady clock by which a supervisor measures
+time.
 
 Events are an ended child, SIGTERM, a task's report and a line in the pipe `control`. No event is
 missed while the supervisor is busy. This module owns the pipes, the FIFO and the signal handlers.
@@ -51,7 +52,7 @@ _MOST_READ = 1 << 20
 
 
 class TaskReport(msgspec.Struct):
-    """One line of the report pipe, from a task's `task.py`."""
+    """One report of a task: a line that the task's `task.py` wrote into the report pipe."""
 
     task: str
     attempt: int

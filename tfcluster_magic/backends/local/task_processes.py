@@ -264,7 +264,7 @@ _MOST_CHARACTERS = 500
 
 
 def exit_of(task: TaskProcess, wait_status: int, message: Path, log: Path) -> TaskExit:
-    """Return the end of `task`, whose `task.py` ended with `wait_status` (wait(2)).
+    """Return how `task` ended; its `task.py` has ended with `wait_status` (wait(2)).
 
     Only a task that was asked to end counts as Stopped. If a signal ends any other task, the task
     counts as killed.
@@ -313,7 +313,9 @@ def last_log_lines(log: Path) -> tuple[str, ...]:
 # -- all tasks of a run ----------------------------------------------------------------------------
 
 KILL_MARGIN = 2.0
-"""Seconds after the grace period in which a `task.py` may end its child and report the exit."""
+"""Seconds that a `task.py` has, after the grace period, to end its child and to report the exit.
+Then the supervisor kills both.
+"""
 
 
 class TaskGroup:
@@ -327,7 +329,7 @@ class TaskGroup:
         limits = _memory_limits(spec)
         parent = memory_limits.find_parent() if limits else None
         if parent is not None:
-            # for the clean-up if we crash
+            # tells the clean-up after a crash of this process where the control groups are
             state_files.write(folder.cgroup_file, os.fsencode(parent.path))
         self._memory = MemoryGuard(uid, limits, parent)
         self._next_memory_check: float | None = None
@@ -358,8 +360,8 @@ class TaskGroup:
 
     @property
     def cores(self) -> dict[str, float]:
-        """The number of cores that a task without a CPU request reserves in the ledger of hours, by
-        task type; only types without a CPU request are included.
+        """Number of cores that count as reserved, in the ledger of hours, for a task that requested
+        no CPU. The keys are the task types without a CPU request.
         """
         asked = {t: self._spec.replicas.of(t).resources.cpu for t in self._spec.replicas.counts}
         return {t.value: DEFAULT_CORES for t, cpu in asked.items() if not cpu}
@@ -489,7 +491,7 @@ class TaskGroup:
         for task in self._alive():
             if task.pid is not None and task.kill_at is not None and now >= task.kill_at:
                 task.killed = True
-                # kill again then, for processes that started in the meantime
+                # kill again after a second, because more processes may have started in the meantime
                 task.kill_at = now + 1.0
                 members = processes.tree(task.pid)
                 processes.kill({*members, *processes.of_run(self._uid, task.name)})

@@ -71,7 +71,9 @@ class _OwnConnection(http.client.HTTPConnection):
     """A connection to a program of this account or of root; nothing is sent to other programs."""
 
     def connect(self) -> None:
-        """Connect. Raise NotAllowed unless the listener surely belongs to this account or root."""
+        """Connect. Raise NotAllowed unless the program at the address surely belongs to this
+        account or to root.
+        """
         super().connect()
         assert isinstance(self.sock, socket.socket)
         found, where = sockets.owners(self.sock), f"{self.host}:{self.port}"
@@ -149,7 +151,7 @@ class HubAPI:
     def ask(
         self, method: str, path: str, words: Any = (), body: dict[str, Any] | None = None
     ) -> Any:
-        """Send a request as `blocks` does, and return the decoded JSON. Raises the errors of
+        """Send a request as `blocks` does, and return the decoded JSON. Raises the same errors as
         `blocks`.
         """
         return json.loads(self.raw(method, path, words, body))
@@ -157,7 +159,7 @@ class HubAPI:
     def raw(
         self, method: str, path: str, words: Any = (), body: dict[str, Any] | None = None
     ) -> bytes:
-        """Send a request as `blocks` does, and return the whole body. Raises the errors of
+        """Send a request as `blocks` does, and return the whole body. Raises the same errors as
         `blocks`.
         """
         return b"".join(self.blocks(method, path, words, body))
@@ -324,8 +326,8 @@ def show_page(
     row: Callable[[dict[str, Any]], Sequence[str]],
     none: str,
 ) -> None:
-    """Print one page of a console table and the number of other rows; print `none` if the table is
-    empty.
+    """Print one page of a table of the console, and the number of rows that are on other pages;
+    print the text `none` if the page has no rows.
     """
     if form != "table":
         terminal.emit(document(told, form))

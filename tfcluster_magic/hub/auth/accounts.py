@@ -1,7 +1,7 @@
-"""The hub's own accounts: their file, their links, and the rules for passwords.
+"""The hub's own accounts: their file, the links that set a password, and the rules for passwords.
 
-Passwords are stored only as scrypt hashes. The file is written atomically, by one process at a
-time. Commands in a shell write it too.
+Passwords are stored only as scrypt hashes. The account file is written atomically, by one process
+at a time. Commands in a shell write the file too.
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ KEYBOARD_ROWS = (
 )
 """Alphabet, digits, and keyboard rows and columns; neighbours in them form a sequence."""
 RUN = 3
-"""Threshold: more neighbouring characters than this form a sequence."""
+"""Maximum number of neighbouring characters that do not yet count as a sequence."""
 BESIDE = 4
-"""Minimum number of characters of a password, if each sequence counts as one character. A password
-that contains a name needs this many other letters, or twice as many other characters; a common word
-needs twice as many digits and signs around it.
+"""Minimum number of characters that a password must have if each sequence in it counts as one
+character. A password that contains a name needs this many letters besides the name, or twice as
+many characters of any kind besides the name; a common word needs twice as many digits and signs
+around it.
 """
 
 
@@ -110,8 +111,8 @@ def _is_common(typed: str) -> bool:
 
 
 def _is_sequence(typed: str) -> bool:
-    """Return whether a password repeats a few characters, or is too short if each sequence in it
-    counts as one character.
+    """Return whether a password only repeats a few characters, or has too few characters if each
+    sequence in it counts as one character.
     """
     for size in range(1, len(typed) // 2 + 1):
         if size <= BESIDE and typed == (typed[:size] * len(typed))[: len(typed)]:
@@ -184,7 +185,7 @@ def password_matches(password: str, stored: str | None) -> bool:
 
 
 def _digest(password: str, salt: bytes, log_n: int, r: int, p: int) -> bytes:
-    # Keyboards differ in whether é is one character or two.
+    # Normalize: some keyboards send é as one character, others as two.
     typed = unicodedata.normalize("NFC", password).encode("utf-8", "surrogatepass")
     return hashlib.scrypt(typed, salt=salt, n=2**log_n, r=r, p=p, maxmem=256 * 2**20)
 
@@ -192,7 +193,7 @@ def _digest(password: str, salt: bytes, log_n: int, r: int, p: int) -> bytes:
 # -- account file
 
 LINK_HOURS = 24
-"""Hours for which a link is valid."""
+"""Hours for which a link that sets a password is valid."""
 LONGEST_NAME = 64
 
 
@@ -240,7 +241,7 @@ class AccountStore:
     """Accounts in one file.
 
     Args:
-        path: the file. The folder, which is the hub's private one, must exist.
+        path: the account file. Its folder, which is the hub's private folder, must exist.
         clock: returns Unix seconds.
     """
 
@@ -289,7 +290,8 @@ class AccountStore:
     def invite(
         self, name: str, *, admin: bool = False, keep: bool = False, only_if: str | None = None
     ) -> str:
-        """Return a new code that sets the password of an account; create the account if needed.
+        """Return the code of a new link that sets the password of an account. Create the account if
+        it does not exist.
 
         Earlier codes and the password of the account stop working, and the hub ends the account's
         sessions. Otherwise somebody else who knows the password could set a new one first. `keep`
@@ -311,7 +313,8 @@ class AccountStore:
         reset: bool = True,
         only_if: str | None = None,
     ) -> dict[str, str]:
-        """Return new codes for several accounts, by name; after an error, no code is stored.
+        """Return the codes of new links for several accounts, by name; after an error, no code is
+        stored.
 
         Without `reset`, an account that has a password keeps it and gets no code.
 
@@ -336,7 +339,8 @@ class AccountStore:
         return codes
 
     def invited(self, code: str) -> tuple[str, bool]:
-        """Return the account of this code, and whether the code makes it an administrator's.
+        """Return the account whose link has this code, and whether the link makes it an
+        administrator's.
 
         Raises:
             LinkRefused: the code is not valid.
@@ -345,7 +349,8 @@ class AccountStore:
         return name, link.admin
 
     def redeem(self, code: str, password: str) -> tuple[str, bool]:
-        """Store a password hash from `hash_password`, and invalidate the code.
+        """Store `password`, a hash from `hash_password`, in the account of a link, and invalidate
+        the link's code.
 
         The hub then ends all access to the account; until that is done, `resets` has the account.
 
@@ -364,8 +369,8 @@ class AccountStore:
     def set_password(self, name: str, password: str, *, instead_of: str | None = None) -> None:
         """Store a new password hash from `hash_password`; the account's link stops working.
 
-        The hub ends all access as after `redeem`. `instead_of` is the stored hash that was checked;
-        the account must still have it.
+        The hub then ends all access to the account, as it does after `redeem`. `instead_of` is the
+        stored hash that was checked; the account must still have it.
 
         Raises:
             PasswordReplaced: the account has another hash.
@@ -384,8 +389,8 @@ class AccountStore:
             return file.accounts.pop(name, None) is not None
 
     def dismiss(self, name: str, *, with_data: bool = False) -> bool:
-        """Delete an account, and have the hub delete its user later. A new account of the same name
-        is not deleted with the user.
+        """Delete an account, and have the hub delete its user later. If an account of the same name
+        is created before that, it is not deleted with the user.
 
         Returns:
             False if there is no such account and the hub is not deleting its user either.
@@ -439,7 +444,7 @@ class AccountStore:
                 )
             )
         owner = state_files.OURS
-        if os.geteuid() == 0 and self.path.exists():  # keep the hub's account as owner
+        if os.geteuid() == 0 and self.path.exists():  # the hub's account must stay the owner
             there = self.path.stat()
             owner = (there.st_uid, there.st_gid)
         state_files.write(self.path, text, durable=True, alone=True, owner=owner)

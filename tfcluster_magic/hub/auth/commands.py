@@ -156,7 +156,7 @@ class AccountState(Model, frozen=True, omit_defaults=False):
 
 
 def state_of(account: HubAccount | None) -> AccountState:
-    """Return whether the owner of an account can sign in; `account` is None if there is none."""
+    """Return whether a person with this account can sign in; None stands for no account."""
     link = account.link if account else None
     until = link.expires if link and link.expires > time.time() else None
     if account and account.password:
@@ -185,8 +185,8 @@ def hub_address(folder: Path, url: str | None) -> str:
 
     Args:
         folder: the hub's state folder.
-        url: the address; None for the one in the settings or in the state folder. The base path is
-            added to an address without a path.
+        url: the address if it is known; if None, the address is read from the settings or from the
+            state folder. The base path is added to an address without a path.
     """
     written = _written(folder / URL) or _written(folder / LAST_URL)
     path = base_url().rstrip("/") or urlsplit(written).path
@@ -197,8 +197,8 @@ def hub_address(folder: Path, url: str | None) -> str:
 def _link(
     place: tuple[Path, str | None], name: str, *, admin: bool = False, reset: bool = True
 ) -> None:
-    """End the sessions of an account, then print a link. A hub that is down ends the sessions at
-    its next start, before it answers requests.
+    """End the sessions of an account, then print a link that sets its password. A hub that is down
+    ends the sessions at its next start, before it answers requests.
 
     Raises:
         Conflict: the account has a password, and `reset` is not set.

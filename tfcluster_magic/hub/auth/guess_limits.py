@@ -12,7 +12,9 @@ from enum import Enum
 from ipaddress import IPv6Address, IPv6Network, ip_address
 
 KEYS = 10_000
-"""Maximum remembered keys; the key used longest ago is dropped first."""
+"""Maximum number of keys whose tries a `Throttle` remembers. It drops the key that was used longest
+ago first.
+"""
 
 
 class Throttle:
@@ -79,8 +81,10 @@ class SignInLimits:
     """Limits of sign-in tries.
 
     Args:
-        each: maximum tries for an account from one address or known browser, within `window`.
-        strangers: maximum tries for an account from all unknown browsers, within `long_window`.
+        each: maximum tries for an account within `window`, from one address or from one browser in
+            which it has signed in before.
+        strangers: maximum tries for an account within `long_window`, from all other browsers
+            together.
         noisy: maximum tries from an address within `window`; further tries from the address wait in
             the queue NOISY.
         window, long_window: lengths of the windows, in seconds.
@@ -127,8 +131,8 @@ class SignInLimits:
         self._pair.begin(pair)
         self._account.begin(name)
         self._address.begin(address)
-        # Forgive only this try: if all were forgiven, each sign-in of the account's owner would
-        # let a guesser start again.
+        # Forgive only this try. If all earlier tries were forgiven, each sign-in of the account's
+        # owner would let somebody who guesses passwords start again.
         forgive = ((self._account, name), (self._address, address))
         return HashQueue.NOISY if noisy else HashQueue.NEW, SignInAttempt(
             ((self._pair, pair),), forgive

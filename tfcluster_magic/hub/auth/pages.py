@@ -40,7 +40,7 @@ def handlers() -> list[tuple[str, type]]:
 
 
 class _Page(BaseHandler):
-    """A page with a password or a link: not cached, and without referrer."""
+    """A page with a password or a link. Browsers do not cache it and send no referrer from it."""
 
     def set_default_headers(self) -> None:
         super().set_default_headers()
@@ -66,7 +66,9 @@ class _Page(BaseHandler):
 
 
 class SignInPage(LoginHandler):
-    """JupyterHub's sign-in page. JupyterHub itself answers 500 to a form without a name."""
+    """JupyterHub's sign-in page, except that a form without a user name is a failed sign-in.
+    JupyterHub itself answers such a form with status 500.
+    """
 
     async def post(self) -> None:
         """Sign in; treat a missing name as a wrong name."""
@@ -271,10 +273,11 @@ def console_page(handler: Any) -> str:
 
 
 async def make_links(handler: Any, names: list[str], *, reset: bool) -> dict[str, str]:
-    """Return codes of new links, by name. Raises InvalidRequest.
+    """Make new links for accounts, and return the code of each link by account name. Raises
+    InvalidRequest.
 
-    Without `reset`, accounts that have a password keep it and get no code. With `reset`, their
-    sessions are ended before this returns.
+    Without `reset`, accounts that have a password keep it and get no code. With `reset`, the
+    sessions of such accounts are ended before this returns.
     """
     authenticator = handler.authenticator
     codes: dict[str, str] = await authenticator.in_thread(

@@ -38,7 +38,7 @@ from .accounts import (
 from .guess_limits import HashQueue, SignInLimits, TooManyTries
 
 LONGEST_QUEUE = 256
-"""Maximum passwords that wait in a queue; more are refused."""
+"""Maximum number of passwords that wait in a queue to be hashed; further ones are refused."""
 BROWSER_DAYS = 180
 """Days for which the hub remembers a browser in which somebody has signed in."""
 REFRESH = 60
@@ -73,8 +73,8 @@ class AccountsAuthenticator(Authenticator):
             self.window,
             3600.0,
         )
-        # Known browsers have threads of their own, so that others cannot delay them. A hash takes
-        # 16 MiB: with four or more cores, the five threads take at most 80 MiB.
+        # Known browsers have threads of their own, so that tries from other browsers cannot delay
+        # them. A hash takes 16 MiB: with four or more cores, the five threads take at most 80 MiB.
         half = max(1, min(4, os.cpu_count() or 1) // 2)
         threads = {HashQueue.KNOWN: half, HashQueue.NEW: half, HashQueue.NOISY: 1}
         self._queues = {
@@ -122,13 +122,14 @@ class AccountsAuthenticator(Authenticator):
         before = _session(handler.db, name)
         stored = await asyncio.to_thread(self._stored, name)
         browser = self._browser(handler, name, stored)
-        try:  # the limits keep the name in memory, so cut a long one
+        try:
+            # `_tries` keeps names in memory, so cut a long name.
             queue, tried = self._tries.begin(name[:100], handler.request.remote_ip, browser)
         except TooManyTries as refusal:
             raise refused(429, too_many(refusal.seconds)) from None
         right: bool = await self.in_thread(self._matches, password, stored, queue=queue)
         if _session(handler.db, name) != before:
-            return None  # the password was replaced and its sessions ended meanwhile
+            return None  # meanwhile the password was replaced, and the account's sessions ended
         if right:
             tried.right()
             self.know(handler, name, stored)
@@ -154,8 +155,7 @@ class AccountsAuthenticator(Authenticator):
         """Require a stronger password of a new administrator whose password is weak.
 
         Raises:
-            Finish: the request is answered: the browser is redirected to the page that sets a
-                password.
+            Finish: the request has been answered by a redirect to the page that sets a password.
             HTTPError: 403 for a program, which cannot use the page.
             PasswordReplaced: the stored hash is not `stored` any more.
         """
@@ -228,7 +228,8 @@ class AccountsAuthenticator(Authenticator):
         """
         before = user.orm_user.cookie_id
         try:
-            # Not in a hashing thread, where signed-in users would wait for others to sign in.
+            # Do not use a thread that hashes passwords: signed-in users would wait there for the
+            # sign-ins of other people.
             found = user.name in await asyncio.to_thread(self.store.read)
         except AccountsUnreadable as problem:
             self.log.error("%s", problem)
@@ -245,7 +246,9 @@ class AccountsAuthenticator(Authenticator):
         super().delete_user(user)
 
     def get_handlers(self, app: Any) -> list[tuple[str, type]]:
-        """Return our pages, and begin to carry out the recorded removals and resets."""
+        """Return the handlers of our pages, and begin to carry out the recorded removals and
+        resets.
+        """
         self.revoking = revocation.Revocation(app, self.store)
         self.revoking.begin()  # before the hub answers any request
         self._following = asyncio.ensure_future(self.revoking.follow())
@@ -256,8 +259,8 @@ def _give_way() -> None:
     """Lower this thread's priority on Linux, so that hashing does not delay the hub's answers."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
-        # Computed from the hub's own priority: if the hub was started with `nice`, a fixed value
-        # might be a higher priority, which only root may set.
+        # The value depends on the hub's own priority: if the hub was started with `nice`, a fixed
+        # value might be a higher priority, which only root may set.
         lower = min(19, os.getpriority(os.PRIO_PROCESS, thread) + 10)
         with suppress(OSError):  # a sandbox may forbid it; sign-in must still work
             os.setpriority(os.PRIO_PROCESS, thread, lower)
@@ -292,7 +295,7 @@ def _cookie(name: str) -> str:
 
 
 def _version(stored: str | None) -> str:
-    """Return a digest of a stored hash, which shows only whether the password is still the same."""
+    """Return a digest of a stored hash. It shows only whether the password is still the same."""
     return hashlib.sha256((stored or "").encode()).hexdigest()[:16]
 
 

@@ -23,10 +23,10 @@ from ..shared_settings import RECHECK
 from .accounts import AccountStore
 
 EVERY = 1.0
-"""Poll interval in seconds; other processes write the file and send no signal."""
+"""Poll interval of the account file, in seconds; other processes change it without a signal."""
 WITHIN = 5.0
-"""Timeout in seconds of a request to a notebook. A notebook that does not get the request asks the
-hub within a minute anyway.
+"""Timeout in seconds of the request that makes a notebook check its visitors again. A notebook that
+does not get the request asks the hub within a minute anyway.
 """
 
 
@@ -53,8 +53,8 @@ class Revocation:
         while True:
             await asyncio.sleep(EVERY)
             try:
-                # A notified notebook asks the hub, so wait until the hub listens: it then has
-                # `http_server`.
+                # A notified notebook asks the hub, so wait until the hub listens. The hub then has
+                # the attribute `http_server`.
                 while self._untold and getattr(self._app, "http_server", None):
                     await self._tell(self._untold.pop())
                 for name, with_data in (await asyncio.to_thread(self._store.removed)).items():
@@ -92,7 +92,7 @@ class Revocation:
                 method="POST",
                 body="",
                 request_timeout=WITHIN,
-                follow_redirects=False,  # the notebook's owner chooses the answer
+                follow_redirects=False,  # the owner of the notebook could redirect us anywhere
                 decompress_response=False,
                 streaming_callback=lambda _chunk: None,
             )

@@ -66,7 +66,7 @@ def url_problem(url: str, allow_http: bool) -> str:
 
 
 def discover(issuer: str, *, ca_file: str = "", allow_http: bool = False) -> Endpoints:
-    """Return the discovery document of the provider at `issuer`.
+    """Return the endpoints of the provider at `issuer`, from its discovery document.
 
     `ca_file` holds CA certificates (PEM) to use instead of the system's. Proxy settings of the
     environment are ignored, as they are for sign-ins.
@@ -230,8 +230,8 @@ ALLOW_LIST_HANDLERS = [(r"/api/allowed", AllowedAPI), (r"/api/allowed/([^/]+)", 
 KINDS = ("accounts", "oidc")
 EVERYBODY = "*"
 COOKIE_DAYS = 1
-"""Maximum days of a session. A user's groups are read only at sign-in, so a changed group takes
-effect within this time.
+"""Maximum length of a session, in days. A user's groups are read only at sign-in, so a changed
+group takes effect within this time.
 """
 SCOPES = ("profile", "email", "groups")
 """Scopes requested besides `openid`, if the provider has them."""

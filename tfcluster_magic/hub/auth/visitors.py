@@ -1,11 +1,11 @@
-"""The identity provider of a notebook. If the hub requests it, the notebook asks the hub again who
-its visitors are.
+"""The identity provider of a notebook. When the hub requests a check, the notebook asks the hub
+again who the notebook's visitors are.
 
 JupyterHub's own class caches the hub's answers for five minutes and does not check open websockets.
-Here an answer is cached for a minute, and websockets of visitors whom the hub no longer knows are
-closed. A request by the hub (`shared_settings.RECHECK`) clears the cache and checks the websockets
-at once. Kernels keep running. If anybody else sends this request, the notebook only asks the hub
-once more.
+With this class, an answer is cached for a minute, and websockets of visitors whom the hub no longer
+knows are closed. A request by the hub (`shared_settings.RECHECK`) clears the cache and checks the
+websockets at once. Kernels keep running. If anybody else sends this request, the notebook only asks
+the hub once more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..shared_settings import RECHECK
 REMEMBERED = 60
 """Seconds for which an answer of the hub is cached, unless the hub requests a check earlier."""
 PAUSE = 1.0
-"""Minimum interval between two rounds of checks in seconds, because anybody may request one."""
+"""Minimum interval between two rounds of checks in seconds, because anybody may request a round."""
 POLICY_VIOLATION = 1008
 """Code with which a websocket is closed. ref: https://www.rfc-editor.org/rfc/rfc6455#section-7.4"""
 

@@ -122,8 +122,8 @@ class Archives:
     ) -> Archive:
         """Begin an archive of a user's data. Raises Conflict if one is already being made.
 
-        `before` stops the user's servers and clusters. `after` is called at the end, with the
-        problem or an empty text.
+        `before` stops the user's servers and clusters. `after` is called at the end with the
+        problem, or with an empty text if there was no problem.
         """
         if any(one.user == user and one.state == "packing" for one in self._jobs.values()):
             raise Conflict(_("the data of {user} is already being packed").format(user=user))
@@ -156,7 +156,7 @@ class Archives:
             detail = _told(error)
         except TFClusterError as error:
             detail = str(error)
-        except Exception as error:  # noqa: BLE001 - a page waits for a result
+        except Exception as error:  # noqa: BLE001 - a waiting page must get a result
             detail = repr(error)
         try:
             await after(detail)

@@ -31,9 +31,10 @@ class CachedReading(Generic[T]):
     Args:
         read: makes a new reading.
         fresh: seconds for which a reading is current.
-        old: age in seconds from which callers wait for a new reading.
-        patience: seconds that callers wait for a new reading while the cached one is younger than
-            `old`.
+        old: age in seconds; if the cached reading is older, callers wait until a new one is
+            complete.
+        patience: seconds that callers wait for a new reading if the cached one is not current, but
+            younger than `old`; after that they get the cached one.
         keep: seconds after which a reading is dropped; None keeps it.
     """
 
@@ -75,7 +76,7 @@ class CachedReading(Generic[T]):
         """Return a reading and its age in seconds. Raises what `read` raises.
 
         If the result of `seen` arrives within `patience` seconds, return it. Otherwise return the
-        cached reading, unless it is outdated, and let the new one go on.
+        cached reading, unless it is outdated, and let the new reading continue.
         """
         looking = asyncio.ensure_future(self.seen())
         if self._will_do:
@@ -98,7 +99,7 @@ class CachedReading(Generic[T]):
 
     @property
     def _will_do(self) -> bool:
-        """Whether there is a reading, and nothing has changed since."""
+        """Whether there is a reading, and `expire` has not been called since."""
         return bool(self._kept) and self._at > self._changed_at
 
     def expire(self) -> None:
@@ -131,23 +132,25 @@ class CachedReading(Generic[T]):
             self._forgetting = loop.call_later(self._keep, self._kept.clear)
 
 
-# -- runs: from a current reading, or, for callers that do not want to wait, from the last one.
-# The last reading is labelled as such, and dropped after ten minutes. Any change that the console
-# makes outdates it. It never shows people who are no longer users of the hub. To stop a run, the
-# console asks the site and does not rely on these rows.
+# -- runs
+# Callers get the runs of a current reading. A caller that does not want to wait (`kept`) gets the
+# runs of the last reading, with a note that says how old they are. The last reading is dropped
+# after ten minutes, and each change that the console makes outdates it. It never shows people who
+# are no longer users of the hub. To stop a run, the console does not rely on the cached runs: it
+# asks the site.
 
 RUNS_FRESH, RUNS_OLD, RUNS_LAST = 1.5, 3.0, 10.0
-"""Ages of a reading in seconds. A reading is current until RUNS_FRESH. If it is older than
-RUNS_OLD, callers wait for a new reading. If it is older than RUNS_LAST, a page does not wait: it
-shows the old reading while a new one is made.
+"""Ages of a reading, in seconds. A reading is current until RUNS_FRESH. If it is older than
+RUNS_OLD, callers wait for a new reading. If it is even older than RUNS_LAST, a caller with `kept`
+does not wait: it gets the old runs, with a note, while a new reading is made.
 """
 RUNS_PATIENCE = 0.1
-"""Maximum seconds that a page waits for the new reading before it shows the old one."""
+"""Maximum seconds that a caller with `kept` waits for new runs before it gets the old runs."""
 
 
 class CachedRuns(Model, frozen=True):
-    """Runs, and when they were read, in Unix seconds. `note` says how old they are if they are from
-    the last reading; otherwise it is empty.
+    """Runs, and the time at which they were read, in Unix seconds. If the runs are outdated, `note`
+    says how old they are; otherwise it is empty.
     """
 
     seen: SiteRuns
@@ -220,5 +223,5 @@ class StorageCache:
         return {user: float(sum(amounts)) for user, amounts in used.items() if amounts}
 
     async def filled(self) -> SiteStorage:
-        """Return how full all folders are."""
+        """Return a current measurement of everyone's folders."""
         return await self._measuring.seen()

@@ -109,7 +109,8 @@ def _refused(field: str, value: object, rule: str) -> InvalidRequest:
 # -- import
 
 PORTION = 25
-"""Maximum lines in a batch. The hub answers no other request while it creates the users of a batch.
+"""Maximum number of lines in a batch. The hub answers no other request while it creates the users
+of a batch.
 """
 
 

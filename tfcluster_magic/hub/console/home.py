@@ -87,7 +87,7 @@ def _item(row: SiteRun) -> dict[str, Any]:
     return {
         "name": row.name,
         "phase": row.phase,
-        "message": shown(row).split("`"),  # every second part was in backticks: a command
+        "message": shown(row).split("`"),  # every second part is a command, which was in backticks
         "since": datetime.fromtimestamp(at, timezone.utc).isoformat(),
         "tasks": ", ".join(_tasks(kind, count) for kind, count in row.tasks.items()),
     }

@@ -31,7 +31,7 @@ from ..auth.commands import AccountState
 from .cached_reading import CachedReading
 
 PAGE = 50
-"""Maximum users in one page. The hub answers no other request while it writes a page."""
+"""Maximum number of users in one page. The hub answers no other request while it writes a page."""
 WITHIN = 20.0
 FRESH, OLD, PATIENCE = 2.0, 10.0, 0.05
 """Seconds for which a listing is current; seconds for which it is used while the hub is slow; and

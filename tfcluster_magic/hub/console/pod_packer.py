@@ -1,7 +1,9 @@
-"""The program of an archive's pod: sends a user's claims as a tar.gz to a client with the token.
+"""The program of an archive's pod: sends a user's volume claims, as a tar.gz file, to a client that
+knows the pod's token.
 
-It writes nothing and connects to nobody. It sends the data once and then ends; it also ends if no
-client comes. The answer is sent in chunks; its last chunk shows that the archive is complete.
+The program writes no files and opens no connections. It sends the data once and then ends; it also
+ends if no client comes. The answer is sent in chunks; its last chunk shows that the archive is
+complete.
 
     POST /   Authorization: token …   {"records": {name: text}, "missed": {name: why}}
 """
@@ -20,16 +22,16 @@ from pathlib import Path
 
 from .packer import pack
 
-PORT = 8889  # as `tenancy.namespace_objects.ARCHIVE_PORT`; importing it would load a lot
+PORT = 8889  # equals `tenancy.namespace_objects.ARCHIVE_PORT`; its import would load a lot
 TOKEN = "TFCLUSTER_ARCHIVE_TOKEN"  # noqa: S105 - the name of an environment variable
 MOUNT = Path("/archive")
-"""Folder of the mounted claims, each in a folder with its name."""
+"""Folder whose subfolders are the mounted claims; each has the name of its claim."""
 UNUSED = 300.0
 """Maximum seconds to wait for a client."""
 SILENCE = 300.0
 """Seconds without progress after which a client is dropped."""
 MOST_BYTES = 256 * 1024 * 1024
-"""Maximum bytes of a request, which contains the records of a user's runs."""
+"""Maximum size in bytes of a request, which contains the records of a user's runs."""
 _BLOCK = 256 * 1024
 
 

@@ -98,7 +98,7 @@ def register(c: Config, *, url: str, token: str, timeout: int) -> None:
         "url": url,
         "api_token": token,
         "oauth_no_confirm": True,  # no confirmation page, because the console is part of the hub
-        "display": False,  # not among the services, because the hub's pages link to it
+        "display": False,  # not in the hub's list of services: the hub's pages link to it
         "timeout": timeout,
     }
     c.JupyterHub.services.append(service)
@@ -126,7 +126,7 @@ def run_as_service(environ: MutableMapping[str, str]) -> None:
     """Make JupyterHub's classes in this process act as the service that `register` registered."""
     base = environ.setdefault("JUPYTERHUB_BASE_URL", base_url(environ))
     for name in [each for each in environ if each.startswith("JUPYTERHUB_OAUTH_")]:
-        del environ[name]  # the hub set it for PROCESS, the service that runs this process
+        del environ[name]  # set by the hub for PROCESS, the service that started this process
     environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = json.dumps([ACCESS])
     environ["JUPYTERHUB_SERVICE_NAME"] = CONSOLE
     environ["JUPYTERHUB_SERVICE_PREFIX"] = service_prefix(base)
@@ -139,8 +139,8 @@ def run_as_service(environ: MutableMapping[str, str]) -> None:
 
 
 def _hold(wanted: int) -> int:
-    """Bind a port and keep it bound until the hub ends; return it: `wanted`, or a free port if that
-    is taken.
+    """Bind a port, keep it bound until the hub ends, and return its number: `wanted`, or a free
+    port if `wanted` is taken.
 
     No other account can then take the port, even while the console restarts. A program that had the
     port would receive administrators' requests. The console listens on the same port

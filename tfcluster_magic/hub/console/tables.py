@@ -30,7 +30,7 @@ from .sites.base import SiteRun, SiteSchedule, SiteStorage
 R = TypeVar("R")
 
 MOST = 1000
-"""Maximum rows of a page."""
+"""Maximum number of rows in a page."""
 ALWAYS = ("limit", "offset", "q", "sort")
 """Query parameters of every table."""
 
@@ -57,9 +57,10 @@ class Filter(Generic[R]):
         name: the parameter.
         fits: whether a row matches the given values.
         choices: the allowed values; empty for any.
-        many: whether the parameter takes several values, separated by commas or repeated.
-        counted: returns the value of a row. If set, a page has a count for each choice: the rows
-            with this value that match the other filters.
+        many: whether the parameter takes several values: separated by commas, or as a repeated
+            parameter.
+        counted: returns the choice to which a row belongs. If it is set, a page has a count for
+            each choice: the number of rows that belong to the choice and match the other filters.
     """
 
     name: str

@@ -74,7 +74,7 @@ def not_offered(options: Mapping[str, Any], policy: HubPolicy, grant: Grant) -> 
 
 
 def too_many(name: str, others: int, grant: Grant) -> str:
-    """Return why another server of this name is refused; empty if it is allowed. The default
+    """Return why a further server with this name is refused; empty if it is allowed. The default
     server, which has no name, is always allowed. `others` is the number of the user's other named
     servers.
     """

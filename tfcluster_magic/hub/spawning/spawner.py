@@ -107,7 +107,9 @@ class LostNodeSpawner(KubeSpawner):
         return status
 
     async def stop(self, now: bool = False) -> None:
-        """Stop the pod; delete it by force if it does not end in time: its node may be lost."""
+        """Stop the pod. Delete it by force if it does not end in time, because its node may be
+        lost.
+        """
         try:
             ends = self.delete_grace_period + self.lost_seconds
             await asyncio.wait_for(super().stop(now), ends)
@@ -192,7 +194,7 @@ class TenantSpawner(LostNodeSpawner):
                 TenantSpawner._policy = parse_policy(
                     (found.get("data") or {}).get("policy.yaml", "")
                 )
-            except PolicyMistake as error:  # a newer version of tenancy accepted it
+            except PolicyMistake as error:  # a newer version of tenancy accepted the policy
                 self.log.warning("The accepted policy is not valid for this hub: %s", error)
         return entitlement_for_groups(self._policy, [group.name for group in self.user.groups])
 

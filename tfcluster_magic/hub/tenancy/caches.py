@@ -65,15 +65,15 @@ def is_as_wanted(wanted: Object, found: Object) -> bool:
 
 
 COUNT_SECONDS = 10.0
-"""Seconds after which a quota that counts nothing is recreated.
+"""Seconds after which a ResourceQuota that has not begun to count is recreated.
 
 If Kubernetes did not know a resource when its quota was created, the quota starts to count only
-minutes later. Until then it refuses everything.
+minutes later. Until then the quota refuses everything.
 """
 
 
 def never_counts(found: Object, now: float) -> bool:
-    """Return whether a quota should have begun to count by now, but has not."""
+    """Return whether a ResourceQuota should have begun to count by now, but has not."""
     made = epoch_seconds(found["metadata"].get("creationTimestamp"))
     return not found["counts"] and made is not None and now > made + COUNT_SECONDS
 

@@ -92,7 +92,7 @@ class Tenancy:
         home: the hub's namespace.
         prefix: prefix of tenants' namespaces.
         hub: URL and token of the hub's API; if the URL is empty, there are no groups.
-        leads: whether this process may act.
+        leads: returns whether this process is the leader, which alone may change objects.
     """
 
     def __init__(
@@ -175,8 +175,8 @@ class Tenancy:
         self.turns.work.add(namespace_objects.namespace_of_user(user, self._prefix))
 
     def _keep(self) -> None:
-        """Until `end`, publish the policy in force, and watch for changed pull secrets and for
-        expired overrides.
+        """Until `end` is called, publish the policy in force, and watch for changed pull secrets
+        and for expired overrides.
         """
         digests: dict[str, str] = {}
         while not self._enough.is_set():
@@ -194,7 +194,7 @@ class Tenancy:
                 self._enough.wait(backoff_seconds(3))
 
     def _weigh_records(self) -> None:
-        """Compare what all users' TFClusters may take of etcd with the policy's budget."""
+        """Compare the space in etcd that all users' TFClusters may take with the budget for it."""
         users = [
             (each["metadata"].get("annotations") or {}).get(labels.USER, "")
             for each in self.caches.namespaces.every()
@@ -335,8 +335,9 @@ class Tenancy:
     ) -> None:
         """Write problems and state on the namespace if they have changed.
 
-        If `digest` is empty, the earlier digest stays. If it is None, the earlier one is removed,
-        so that a returning user waits for their rights.
+        `digest` is the digest of the objects that were provisioned. If it is empty, the digest on
+        the namespace stays. If it is None, the digest on the namespace is removed, so that a
+        returning user waits for their rights.
         """
         head = found["metadata"]
         annotations, there = head.get("annotations") or {}, head.get("labels") or {}

@@ -85,8 +85,8 @@ class AcceptedPolicy:
                 self._judged(update.new)
 
     def _judged(self, written: Object | None) -> str:
-        """Put the policy in a ConfigMap into force and return an empty text. If the policy has a
-        mistake, change nothing and return the mistake.
+        """Read the policy from a ConfigMap, put it into force, and return an empty text. If the
+        policy has a mistake, change nothing and return the mistake.
         """
         if written is None:
             return (
@@ -191,7 +191,8 @@ def stored_overrides(api: Api, home: str) -> dict[str, Override]:
 
 
 def change_override(api: Api, home: str, user: str, override: Override | None, now: float) -> bool:
-    """Set or remove a user's override; drop expired ones. Return whether the user had one.
+    """Set or remove a user's override, and drop expired overrides of all users. Return whether the
+    user had an override that was still in force.
 
     Raises:
         ApiError: the write was refused, or conflicted with another write.
@@ -275,7 +276,8 @@ class Membership(BackgroundThread):
         if not self._url:
             return 0.0
         with self._lock:
-            # After a problem, ask rarely: a request that hangs delays this namespace.
+            # If the last reading failed, wait longer before the next one: a request that hangs
+            # delays the namespace of this user.
             pause = GROUPS_SECONDS if self.problem else NEW_USER_SECONDS
             rest = self._began + pause - time.monotonic()
             if self._began >= since:

@@ -89,7 +89,7 @@ class TaskQuota(Model, frozen=True):
     run_claims: Count | None = 20
     """Number of claims that runs may make (`--data-claim`)."""
     run_storage: Amount | None = None
-    """Total size of these claims."""
+    """Total size of the claims that runs make."""
     records: Records | None = 40
     """TFClusters that a user may have on record; null: any number. The oldest TFClusters that
     have ended are deleted before the limit is reached.
@@ -137,12 +137,12 @@ class StorageSizes(Model, frozen=True):
 
     @property
     def said(self) -> dict[str, str | None]:
-        """The sizes that are set, by name."""
+        """The sizes by the name of the claim or folder; None where the policy sets no size."""
         return {"workspace": self.workspace, "data": self.data, "log": self.log}
 
     @property
     def claims(self) -> dict[str, str]:
-        """The size of each claim."""
+        """The sizes of all claims by name; a claim for which none is set has the default size."""
         return {name: size or CLAIM for name, size in self.said.items()}
 
 
@@ -166,8 +166,8 @@ class SharedData(Model, frozen=True):
 
 
 class Idle(Model, frozen=True):
-    """When a notebook server is stopped, in seconds; None for never. A running cluster does not
-    count as activity.
+    """The times in seconds after which notebook servers are stopped; None for never. A running
+    cluster does not count as activity of a notebook.
     """
 
     cull: PositiveSeconds | None = 3600.0
@@ -243,7 +243,9 @@ TFClusters when it starts: 256Mi in less than five seconds.
 
 
 class HubPolicy(Model, frozen=True):
-    """The parsed policy file; `grants` are each group's settings merged over `default`."""
+    """The parsed policy file. `grants` has the grant of each group: the group's own settings,
+    merged over those of `default`.
+    """
 
     default: Grant = Grant()
     grants: dict[str, Grant] = {}
@@ -268,8 +270,8 @@ class HubPolicy(Model, frozen=True):
 
 
 def task_classes(policy: HubPolicy) -> tuple[str, ...]:
-    """Return the priority classes of all groups: users who change groups may have tasks of several
-    classes.
+    """Return the priority classes of all groups. The quotas need all of them, because a user who
+    changes groups may have tasks of several classes.
     """
     every = (policy.default, *policy.grants.values())
     return tuple(sorted({grant.priority_class for grant in every} - {""}))

@@ -1,15 +1,17 @@
 """The name of a tenant's namespace, and the objects in it. Pure.
 
 The same entitlement and cluster give the same objects, in the order of their creation, each from a
-template in `templates/tenancy`. Defaults of the API are written out, so that objects can be
-compared. This module creates nothing in the cluster.
+template in `templates/tenancy`. Fields that the API server would fill in with defaults are
+written out, so that each object can be compared with the object in the cluster. This module creates
+nothing in the cluster.
 
     ServiceAccounts   notebook, and default for tasks; with the pull secrets of their images
     LimitRange        limits of one container
     NetworkPolicies   default-deny, and named exceptions
     claims            workspace, data, log, and the shared data of the group
     ResourceQuotas    tasks, notebooks, others (no pods), claims, records (TFClusters); created
-                      after the claims, which a quota that does not count yet would refuse
+                      after the claims: until Kubernetes has computed the usage of a new
+                      quota, it refuses new claims
     RoleBindings      rights of the user and the operator; on secrets only if the policy allows
 
 Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names
@@ -64,8 +66,8 @@ def namespace_of_user(user: str, start: str = DEFAULT_PREFIX) -> str:
 
 @cache
 def _safe_slug() -> Callable[..., str]:
-    """Return KubeSpawner's function without importing its package: the import takes seconds and
-    100 MB.
+    """Return KubeSpawner's function `safe_slug` without importing KubeSpawner's package: the import
+    takes seconds and 100 MB.
     """
     package = find_spec("kubespawner")
     assert package is not None
@@ -116,7 +118,7 @@ class TenantContext(msgspec.Struct, frozen=True):
     dns: tuple[network_policy.DnsResolver, ...] = network_policy.DEFAULT_DNS
     operator_secrets: bool = True
     task_classes: tuple[str, ...] = ()
-    """Priority classes for tasks of all groups, besides `TASKS`."""
+    """The priority classes that the policy sets for tasks of any group, besides `TASKS`."""
 
 
 def tenant_objects(
@@ -124,7 +126,8 @@ def tenant_objects(
 ) -> list[Object]:
     """Return every object of a tenant except copies of secrets.
 
-    A removed user gets no rights; the operator keeps its rights, to end the user's tasks.
+    If `removed` is true, the user was removed from the hub and gets no rights; the operator keeps
+    its rights, to end the user's tasks.
     """
     found: list[Object] = []
     for shared in entitlement.grant.shared_data:
@@ -145,8 +148,8 @@ def tenant_objects(
 
 
 def namespace_annotations(entitlement: Entitlement) -> dict[str, str | None]:
-    """Return the annotations that tell the operator about a tenant's tasks. None removes one; the
-    operator's own policy then applies.
+    """Return the annotations that tell the operator about a tenant's tasks. The value None removes
+    an annotation, so that the operator's own policy applies.
     """
     grant, budget = entitlement.grant, effective_budget(entitlement.grant.budget)
     return {

@@ -32,7 +32,7 @@ _STORAGE = ("workspace", "data", "log")
 
 class Override(Model, frozen=True, omit_defaults=False):
     """An override of one user. `until` and `at` are Unix seconds; `quota`, `storage` and `budget`
-    have fields of the policy.
+    have the same fields as in the policy.
     """
 
     until: float
@@ -49,7 +49,7 @@ _KIND = dict[str, Override]
 
 
 def read_overrides(text: str | bytes) -> dict[str, Override]:
-    """Decode the overrides of a file or a ConfigMap; an empty text has none. Raises ValueError."""
+    """Decode the overrides of a file or a ConfigMap; {} for an empty text. Raises ValueError."""
     return msgspec.json.decode(text, type=_KIND) if text.strip() else {}
 
 
@@ -104,7 +104,7 @@ def entitled(
     try:
         grant = msgspec.convert(merged, Grant)
     except msgspec.ValidationError:
-        return found  # another release wrote it, with other fields
+        return found  # another release wrote the override, with other fields
     term = OverrideTerm(until=override.until, reason=override.reason)
     return Entitlement(grant, found.group, term)
 

@@ -118,7 +118,9 @@ class PolicyMistake(TFClusterError):
 
 
 class _File(Model, frozen=True):
-    """The top-level fields of the file; groups are converted one by one."""
+    """The top-level fields of the policy file. The settings of each group are only a mapping here;
+    they are converted later, one group at a time.
+    """
 
     default: dict[str, Any] = {}
     groups: dict[str, dict[str, Any]] = {}
@@ -292,7 +294,9 @@ class _PolicyReader:
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge mappings key by key; replace everything else."""
+    """Return `below` with the values in `above`: mappings are merged key by key, and any other
+    value in `above` replaces the one in `below`.
+    """
     found = dict(below)
     for key, value in above.items():
         both = isinstance(value, dict) and isinstance(found.get(key), dict)

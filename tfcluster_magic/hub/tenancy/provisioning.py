@@ -1,6 +1,6 @@
 """Provisions a tenant's namespace, and clears the namespace of a removed user.
 
-It creates, changes and removes objects, copies pull secrets by name, makes the Secret for
+This module creates, changes and removes objects, copies pull secrets by name, makes the Secret for
 notifications, and explains pending claims. A namespace is deleted only if its annotation or the
 policy says to delete the data, and only after its runs have been deleted.
 """
@@ -37,7 +37,7 @@ There = Mapping[tuple[str, str], Object]
 
 CLAIM, QUOTA = "PersistentVolumeClaim", "ResourceQuota"
 MERGED = ("ServiceAccount", CLAIM)
-"""Kinds of objects that others also write to; only our own fields are changed."""
+"""Kinds of objects that other programs also write to; only our own fields are changed."""
 OF_A_GROUP = ("ServiceAccount", "LimitRange", "ResourceQuota", CLAIM)
 """Kinds of objects that may differ between groups."""
 NETWORKS = ("NetworkPolicy", "notebook-to-networks")
@@ -52,13 +52,14 @@ def provision(
     *,
     certain: bool,
 ) -> list[str]:
-    """Bring a namespace into the wanted state; return refusals as sentences.
+    """Bring a namespace into the wanted state. Return a sentence for each change that the API
+    server refused.
 
     Args:
         api: the connection.
         namespace: the tenant's namespace.
         wanted: the objects as they should be.
-        there: our objects as they are.
+        there: our objects that exist in the namespace now.
         classes: the storage classes of the cluster.
         certain: whether the user's groups are known. If not, existing objects that depend on the
             group are not changed.
@@ -84,7 +85,7 @@ def provision(
             problems += _tried(
                 lambda key=key, found=found: _discard(api, namespace, key, found), key
             )
-            continue  # recreated once it is gone; a finalizer may delay that
+            continue  # a later call creates it again, once it is gone
         problems += _tried(
             lambda each=each, found=found: _put_right(api, namespace, each, found), key
         )
@@ -102,8 +103,8 @@ def provision(
 
 
 def is_complete(wanted: Sequence[Object], there: There) -> bool:
-    """Return whether all objects exist and all quotas count; a quota refuses every pod until it
-    counts.
+    """Return whether all objects exist and Kubernetes has computed the usage of all quotas; until
+    then, a new quota refuses every pod.
     """
     found = [there.get((each["kind"], each["metadata"]["name"])) for each in wanted]
     return all(each is not None and each["counts"] for each in found)
@@ -165,7 +166,7 @@ def _put_right(api: Api, namespace: str, wanted: Object, found: Object | None) -
 
 
 def _change(wanted: Object, found: Object) -> Object:
-    """Return the patch of our fields for an object that others also write to."""
+    """Return the patch that sets our own fields of `found`, to which other programs also write."""
     change: Object = {"metadata": {"labels": wanted["metadata"]["labels"]}}
     if wanted["kind"] != CLAIM:
         return {**change, "imagePullSecrets": wanted["imagePullSecrets"]}
@@ -185,7 +186,9 @@ CLAIM_SECONDS = 15.0
 def claim_problems(
     api: Api, namespace: str, there: There, classes: Informer
 ) -> tuple[list[str], bool]:
-    """Return why claims are pending, and whether to wait for any of them. Raises ApiError."""
+    """Return a sentence for each pending claim that says why it is pending, and whether to check
+    again later. Raises ApiError.
+    """
     found, waits = [], False
     for (kind, name), claim in sorted(there.items()):
         if kind != CLAIM or claim.get("phase") not in (None, "", "Pending"):
@@ -259,7 +262,7 @@ REGISTRY_CONTENT = ".dockerconfigjson"
 
 
 class PullSecrets:
-    """Copies of the secrets that the policy names."""
+    """Copies the pull secrets that the policy names into the namespaces of tenants."""
 
     def __init__(self, api: Api, home: str) -> None:
         self._api, self._home = api, home
@@ -268,14 +271,14 @@ class PullSecrets:
         self._lock = threading.Lock()
 
     def digest(self, name: str) -> str:
-        """Return a digest of a secret's content; secrets that cannot be read have the same one."""
+        """Return a digest of a secret's content; all unreadable secrets have the same digest."""
         return hashlib.sha256(self._source(name)[0].encode()).hexdigest()
 
     def give(
         self, namespace: str, uid: str, names: tuple[str, ...], before: frozenset[str]
     ) -> list[str]:
-        """Update a tenant's copies, and delete copies in `before` that are no longer wanted. Return
-        problems as sentences. Raises ApiError.
+        """Update the copies of the pull secrets `names` in a tenant's namespace, and delete copies
+        in `before` that are no longer wanted. Return a sentence for each problem. Raises ApiError.
         """
         problems = []
         for name in names:
@@ -343,8 +346,8 @@ class PullSecrets:
 
 
 def make_secret(api: Api, namespace: str, body: Object) -> list[str]:
-    """Create a Secret for the user to fill, unless it exists. Tenancy has no right to read it.
-    Return refusals as sentences. Raises ApiError.
+    """Create a Secret for the user to fill, unless it exists. Tenancy has no right to read
+    it. If the API server refuses to create it, return a sentence that says so. Raises ApiError.
     """
 
     def create() -> None:

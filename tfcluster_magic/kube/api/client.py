@@ -67,13 +67,15 @@ class StreamCloser:
         self.made = False
 
     def __call__(self) -> None:
-        """Close the current stream and any later one."""
+        """Close the stream that is read now; a stream that is opened later is closed at once."""
         with self._lock:
             self.made = True
             self._shut()
 
     def reach(self, response: urllib3.BaseHTTPResponse | None) -> None:
-        """Set the stream to close; if this object was called before, close the stream at once."""
+        """Register `response` as the stream that a call of this object closes. If the object was
+        called before, close the stream at once.
+        """
         with self._lock:
             self._response = response
             if self.made:
@@ -190,8 +192,8 @@ class Api:
         **query: object,
     ) -> Listing:
         """Return all objects as of one moment. They are read in pages of some megabytes, and only
-        the results of `keep` stay in memory. Raises ApiError; after status 410, the rest of the
-        list is no longer available, so call this again.
+        the results of `keep` stay in memory. Raises ApiError. Status 410 means that the server no
+        longer has the rest of the list; the caller must then read the whole list again.
         """
         items: list[Object] = []
         limit = min(FIRST_PAGE, PAGE)
@@ -389,9 +391,9 @@ def _refusal(status: int, said: bytes | Object) -> ApiError:
     )
 
 
-# Reading and deleting objects that may be gone already; a missing object is no error here. A
-# deleted object with finalizers stays, with a deletionTimestamp, until the last finalizer is
-# removed. Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/
+# Reading and deleting objects that may be gone already: a missing object is not an error. A deleted
+# object with finalizers stays, with a deletionTimestamp, until the last finalizer is removed.
+# Ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/
 
 COLLECTOR_FINALIZERS = ("foregroundDeletion", "orphan")
 """The finalizers of the garbage collector, which removes them itself."""
@@ -423,7 +425,7 @@ def find_object(api: Api, where: str) -> Object | None:
 
 def may_create(api: Api, namespace: str, group: str, resource: str, **more: Any) -> bool | None:
     """Return whether this account may create objects of a kind in a namespace; None if the API does
-    not say. `more` is sent with the request. Raises ApiError.
+    not say. `more` are further arguments of `Api.create`, such as a timeout. Raises ApiError.
 
     Ref: https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access
     """

@@ -1,8 +1,8 @@
-"""Decoding of objects: the fields that are read and cached, trimming, times. Pure.
+"""Decoding of the API's objects, trimming of objects for caches, and conversion of times. Pure.
 
-Decoders return plain dicts with only the fields that are read here. The API server sends each pod
-three times before the pod runs. Most of a pod is managedFields or our own input; to skip these
-parts costs a tenth of the time of decoding them.
+Decoders return plain dicts with only the fields that TFCluster reads. The API server sends each pod
+three times before the pod runs. Most of a pod is managedFields or our own input; skipping these
+parts takes a tenth of the time that decoding them would take.
 """
 
 from __future__ import annotations
@@ -167,12 +167,12 @@ _OF_RECORD = (
     *("deletionTimestamp", "finalizers"),
 )
 _TOLD_BYTES = 16 * 1024
-"""Maximum characters of one of our annotations. No launch writes a longer annotation; a longer one
-is ignored.
+"""Maximum characters of one of our annotations. No launch writes a longer annotation, so a longer
+one is ignored.
 """
 _SHOWN = ("interpreter", *(f"program.{name}" for name in ("source", "entrypoint", "path", "url")))
-"""Fields of a spec with texts that the operator's turns read; each text has at most 4096
-characters.
+"""Fields of a spec whose texts stay in the cache, because the operator reads them; each text has at
+most 4096 characters.
 """
 _PAYLOAD = {each.path for each in PAYLOAD if each.names[0] != "pods"}.difference(_SHOWN)
 """Fields of a spec with texts of any length, which only the tasks need. They are not cached, but
@@ -190,7 +190,7 @@ more.
 
 
 def trim_tfcluster(found: Object) -> Object:
-    """Return a TFCluster with only the fields that the operator's turns read.
+    """Return a TFCluster with only the fields that the operator needs in its cache.
 
     The result lacks the environment, arguments and program, which may be large. A run that is over
     keeps only what accounting, retention and counts need.

@@ -39,8 +39,9 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class CacheUpdate:
-    """A change: `old` is None for a new object, `new` is None for a deleted one. If the watch did
-    not see a deletion (`observed` is false), the object may have changed after `old`.
+    """A change of an object in the cache: `old` is None for a new object, `new` is None for a
+    deleted one. If the watch did not see a deletion (`observed` is false), the object may have
+    changed after `old`.
     """
 
     old: Object | None
@@ -150,7 +151,7 @@ class Informer:
             return list(self._objects.values())
 
     def of(self, group: Hashable) -> list[Object]:
-        """Return the objects of a group."""
+        """Return the objects for which the function `group` of this informer returned `group`."""
         with self._lock:
             return list(self._groups.get(group, {}).values())
 

@@ -55,7 +55,7 @@ def times(each: Mapping[str, float], count: float) -> Amounts:
 
 
 def largest(parts: Iterable[Mapping[str, float]]) -> Amounts:
-    """Return the maximum of each resource."""
+    """Return, for each resource, the largest of its amounts in `parts`."""
     every = list(parts)
     return {name: max(p.get(name, 0.0) for p in every) for name in _names(every)}
 

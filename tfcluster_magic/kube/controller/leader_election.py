@@ -88,7 +88,7 @@ class Leader:
         api: the connection.
         namespace: the namespace of the Lease.
         identity: the identity of this process; a restarted container keeps it.
-        lost: called when the process must stop acting; it must end the process.
+        lost: called when the process must stop acting; the function must end the process.
         name: the name of the Lease; by default the operator's.
     """
 
@@ -120,7 +120,9 @@ class Leader:
 
     @property
     def alive(self) -> bool:
-        """Whether the renewing thread works. Also true before acquisition and after `release`."""
+        """Whether the renewing thread works. Before the Lease is acquired and after `release`, the
+        value is always true.
+        """
         begun = self._thread.ident is not None
         return not begun or self._ending.is_set() or self._thread.is_alive()
 
@@ -139,7 +141,7 @@ class Leader:
                     holder = self._seen[0] if self._seen else "another process"
                     log.info("%s leads; waiting until it has ended", holder)
                 waits = True
-            except Exception as error:  # noqa: BLE001 - nobody else would ever try again
+            except Exception as error:  # noqa: BLE001 - only this loop tries again
                 log.warning("the Lease cannot be had: %s", _error_text(error))
             self._ending.wait(RENEW_SECONDS / 2)
         return False
@@ -165,7 +167,7 @@ class Leader:
         while not self._ending.wait(RENEW_SECONDS):
             try:
                 ours = self._try()
-            except Exception as error:  # noqa: BLE001 - after any error, nothing was renewed
+            except Exception as error:  # noqa: BLE001 - any error means: not renewed
                 log.warning("the Lease is not renewed: %s", _error_text(error))
                 ours = self.leads()
             if not ours or not self.leads():
@@ -175,7 +177,9 @@ class Leader:
                 return
 
     def _try(self) -> bool:
-        """Create, take or renew the Lease if it is ours or free. Raises ApiError."""
+        """Create the Lease if it is missing, take it if it is free, or renew it if it is ours.
+        Return whether this process now holds the Lease. Raises ApiError.
+        """
         sent = time.monotonic()
         try:
             lease = self._api.get(self._where(), seconds=ANSWER_SECONDS)

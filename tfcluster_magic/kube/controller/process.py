@@ -1,7 +1,8 @@
 """The process around a controller: command line, log, metrics, probes, start and end.
 
 The controller acts only once all caches are filled and the Lease is acquired. Obstacles are logged
-once and shown at /readyz. On SIGTERM it finishes its turns and releases the Lease.
+once and shown at /readyz. On SIGTERM the controller finishes the work in progress and
+releases the Lease.
 
 Ref: https://kubernetes.io/docs/reference/using-api/health-checks/ Ref:
 https://prometheus.github.io/client_python/collector/custom/
@@ -62,14 +63,16 @@ METRIC_PREFIX = "tfcluster"
 
 
 def number_metrics(numbers: Mapping[str, float], texts: Mapping[str, str]) -> Iterator[Metric]:
-    """Yield single numbers with their help texts; names that end in `_total` are counters."""
+    """Yield a metric for each number; metrics whose names end in `_total` are counters."""
     for name, value in numbers.items():
         kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
         yield kind(f"{METRIC_PREFIX}_{name}", texts[name], value=value)
 
 
 def labelled_metric(name: str, words: str, label: str, values: Mapping[str, float]) -> Metric:
-    """Return a gauge with one number for each value of a label. There must be few values."""
+    """Return a gauge with one number for each value of a label. There must be few values,
+    because each becomes a time series.
+    """
     family = GaugeMetricFamily(f"{METRIC_PREFIX}_{name}", words, labels=[label])
     for value, number in values.items():
         family.add_metric([value], number)
@@ -77,7 +80,7 @@ def labelled_metric(name: str, words: str, label: str, values: Mapping[str, floa
 
 
 class NumberCollector(Collector):
-    """A collector of single numbers."""
+    """A Prometheus collector of metrics that are single numbers without labels."""
 
     def __init__(self, numbers: Mapping[str, float], texts: Mapping[str, str]) -> None:
         self._numbers, self._texts = numbers, texts
@@ -95,8 +98,9 @@ def metrics_text(collectors: Iterable[Collector]) -> str:
     return generate_latest(registry).decode().rstrip("\n")
 
 
-# Probes: /healthz, /readyz and /metrics for the kubelet and Prometheus. Answers never wait. Healthy
-# means that all threads run. Ready means that all objects were listed and this process leads.
+# Probes: /healthz, /readyz and /metrics for the kubelet and Prometheus. The answers need no request
+# to the API server. Healthy means that all threads run. Ready means that all objects were listed
+# and this process leads.
 
 ProbeAnswer = tuple[bool, str]
 

@@ -53,7 +53,7 @@ class WorkQueue(Generic[K]):
             self._add(key)
 
     def add_in(self, key: K, seconds: float) -> None:
-        """Queue a key after a delay in seconds, unless an earlier timer exists."""
+        """Queue a key after a delay in seconds, unless a timer for the key ends earlier."""
         with self._changed:
             at = time.monotonic() + max(0.0, seconds)
             if self._due.get(key, at + 1) <= at:
@@ -98,8 +98,9 @@ class WorkQueue(Generic[K]):
             self._changed.notify_all()
 
     def resting(self, key: K) -> int:
-        """Estimate how many keys besides this one rest, as if every share had as many resting keys
-        as the share of this key; this key counts as resting.
+        """Estimate how many other keys rest, that is, wait after a turn before they may be handled
+        again. The estimate assumes that every share with resting keys has as many of them as the
+        share of this key, in which this key counts too.
         """
         with self._changed:
             share = self._share(key)
@@ -172,12 +173,12 @@ MOST_OF_ONE = WORKERS - 2
 """Maximum workers for one share at a time; the others are for other shares."""
 SHARE, LONGEST_REST = 0.05, 0.3
 """Maximum fraction of a core that the turns of one constantly changing key use, and the longest
-pause of the key for this purpose, in seconds. While a run's hundreds of pods start, the pauses let
-one turn handle many changes.
+pause in seconds that this limit puts between two turns of the key. While a run's hundreds of pods
+start, the pauses let one turn handle many changes.
 """
 CHANGING, LONGEST_OF_MANY = 50.0, 1.0
-"""Maximum turns per second of all constantly changing keys, and the longest pause of such a key in
-seconds.
+"""Maximum turns per second of all constantly changing keys together, and the longest pause in
+seconds that this limit puts between two turns of one key.
 """
 
 

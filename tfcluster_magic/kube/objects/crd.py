@@ -59,7 +59,7 @@ def structural_schema(
 ) -> Object:
     """Return the definition `name` of a JSON Schema (2020-12) with every reference resolved.
 
-    Unless `strict`, the result has neither bounds nor defaults. Fields that only the operator
+    If `strict` is false, the result has neither bounds nor defaults. Fields that only the operator
     writes use this form, so that an older schema accepts everything from a newer operator.
     """
     definitions = schema["$defs"]
@@ -258,9 +258,9 @@ _PAYLOAD = " + ".join(_characters("self", row) for row in PAYLOAD)
 def policy_variables() -> dict[str, str]:
     """Return the variables of `k8s/base/admission.yaml` that count bytes, as CEL expressions.
 
-    They count the bytes of these parts: texts, contents of files, both together, the overhead of
-    base64, and labels and annotations before and after the change. The table `PAYLOAD` lists the
-    fields with texts and files; the expressions read them from the variable `spec`.
+    The variables count the bytes of these parts: texts, contents of files, both together, the
+    overhead of base64, and labels and annotations before and after the change. The table `PAYLOAD`
+    lists the fields with texts and files; the expressions read them from the variable `spec`.
     """
     root = "variables.spec"
     marks = (PayloadField("labels", Texts.MAP), PayloadField("annotations", Texts.MAP))
@@ -597,7 +597,7 @@ def add_spec_rules(spec: Object, *, is_template: bool = False) -> None:
 
 
 def object_schema() -> Object:
-    """Return the schema of a whole object."""
+    """Return the schema of a whole TFCluster: metadata, spec and status."""
     whole = schema()
     spec = structural_schema(whole, "Spec")
     tell_defaults(spec)
@@ -686,16 +686,17 @@ def at_path(node: Object, where: str) -> Any:
 
 _NAME, _DASH = "self.metadata.name", "self.metadata.name.lastIndexOf('-') + 1"
 _NEXT = f"[dyn({_NAME}.substring(0, {_DASH})), dyn(int({_NAME}.substring({_DASH})) + 1)]"
-"""CEL for a list of the two parts of the next run's name, `digits-` and 3. To convert the number to
-text would cost too much, because the API server does not know the length of the text.
+"""CEL for a list of the two parts of the next run's name, `digits-` and 3. The number is not
+converted to text: the API server does not know the length of the text, and so would estimate too
+high a cost of the rule.
 """
 
 
 def _unchanging(spec: Object) -> list[Object]:
     """Return the transition rules: in an existing run only `stop` can be set, and only once.
 
-    They stand at the root, because CEL knows the run's name only there. The messages name the next
-    run, which follows from this name.
+    The rules stand at the root of the schema, because CEL knows the run's name only there. The
+    messages name the next run: `digits-3` if this run is `digits-2`.
     """
     found = []
     for name in (field.encode_name for field in fields(Spec)):

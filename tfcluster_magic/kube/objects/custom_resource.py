@@ -137,7 +137,9 @@ def read_annotations(head: Mapping[str, Any]) -> Annotations:
 
 
 def write_annotations(before: Annotations, now: Annotations) -> dict[str, str | None]:
-    """Return the changes as a merge patch of an object's annotations; None removes one."""
+    """Return the changes as a merge patch of an object's annotations; the value None removes an
+    annotation.
+    """
     texts = {
         NOTE: (before.note, now.note),
         DISPLAY_NAME: (before.display_name, now.display_name),
@@ -164,7 +166,7 @@ def read_launch_notes(head: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[M
 
 
 def read_spec(content: Mapping[str, Any]) -> Spec:
-    """Return the spec of a launch from the resource's form.
+    """Return the spec of a launch from `content`, the same spec in the form of the custom resource.
 
     Raises:
         InvalidRequest: the spec is invalid; problems name the fields as the resource does.
@@ -228,8 +230,9 @@ def write_by_hand(cluster: str, run: int, spec: Spec) -> Object:
 
 
 def program_without_texts(spec: Spec) -> Object | None:
-    """Return a spec's program in the resource's form, without the texts that have no limit of
-    length. The result is still a valid program: a command keeps the start of its first word.
+    """Return a spec's program in the form of the custom resource, without the texts that have no
+    limit of length. The result is still a valid program: a command keeps the start of its first
+    word.
     """
     program = spec.program
     if program is None:
@@ -502,7 +505,9 @@ def task_addresses(name: str, spec: Spec) -> dict[str, tuple[str, ...]]:
 
 
 def split_name(name: str) -> tuple[str, int]:
-    """Split an object's name into cluster and run: `digits-2` gives ("digits", 2); else ("", 0)."""
+    """Split an object's name into cluster and run: `digits-2` gives ("digits", 2). Any other name
+    gives ("", 0).
+    """
     cluster, run = names.parse_ref(name)
     if not re.fullmatch(RUN_PATTERN, name) or run is None or not names.is_valid(cluster):
         return "", 0
@@ -566,14 +571,14 @@ def _status(content: Mapping[str, Any], told: list[str]) -> Status:
 
 
 _SHOWN = ("ready", "observedGeneration", "conditions")
-"""Status fields that exist only for other tools."""
+"""Status fields that exist only for other tools, such as kubectl."""
 _PHASES = (
     ("finished_at", Phase.FAILED),
     ("running_at", Phase.RUNNING),
     ("started_at", Phase.STARTING),
 )
-"""Replacements for a phase that this release does not know: the phase of the first field in this
-list that the status has.
+"""If a status has a phase that this release does not know, the first field of this list that is
+set in the status decides which phase replaces the unknown one.
 """
 _REASONS = {
     Phase.QUEUED: Reason.QUEUED,

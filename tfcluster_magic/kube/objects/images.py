@@ -74,8 +74,8 @@ def _split(text: str) -> ImageReference:
     )
     if not is_registry:
         first, others = DOCKER_HUB, [first, *others]
-    # Host names are case-insensitive. But if nothing except a capital letter shows that the first
-    # part is a registry, the capital letter stays.
+    # Host names are case-insensitive, so they become lower case. But a first part without "." and
+    # ":" keeps its capital letters, because only these show that it is a registry.
     registry = first.lower() if any(mark in first for mark in ".:") else first
     if registry == f"index.{DOCKER_HUB}":
         registry = DOCKER_HUB

@@ -2,8 +2,8 @@
 
 `CLOSED_NETWORKS` is the only list of addresses that no grant opens: the metadata services of
 clouds, which give any caller its node's credentials, and everything link-local. Every NetworkPolicy
-that names a network follows from this list; `tests/unit/kube/objects/test_network_policy.py`
-compares the static NetworkPolicies in k8s/ with the list.
+that grants a network leaves out the addresses in this list. For the static NetworkPolicies in k8s/,
+`tests/unit/kube/objects/test_network_policy.py` checks this.
 
 Ref: https://kubernetes.io/docs/concepts/services-networking/network-policies/
 """
@@ -41,7 +41,7 @@ LINK_LOCAL = ("169.254.0.0/16", "fe80::/10")
 EMBEDDED = "::/80"
 """IPv4 addresses written as IPv6 (`::a.b.c.d`, `::ffff:a.b.c.d`). The API server refuses
 `::ffff:a.b.c.d` in the field `except` of an ipBlock, although a socket that connects to such an
-address sends IPv4. So grant IPv4 networks as IPv4.
+address sends IPv4. A policy must therefore grant IPv4 networks in IPv4 form.
 """
 NAT64 = "64:ff9b::"
 """Prefix of gateways that translate IPv6 to IPv4 (RFC 6052)."""

@@ -1,10 +1,11 @@
 """The Secret with a user's notification rules and deliveries on Kubernetes. Pure.
 
-Each user's namespace has one such Secret, `labels.NOTIFICATIONS`. The user writes the rules, with
-the URLs and secrets of receivers, and requests to test a rule. The notifier alone writes the
-deliveries, so that nobody can forge an event (k8s/base/admission-notifier.yaml). Patches carry the
-version that they are based on, so that a concurrent change is refused and not lost. No error
-contains a part of the content.
+Each user's namespace has one such Secret, `labels.NOTIFICATIONS`. The user writes into it the
+rules, with the URLs and secrets of receivers. To test a rule, the user adds a request for a test.
+The notifier alone writes the deliveries, so that nobody can forge an event
+(k8s/base/admission-notifier.yaml). Each patch carries the version of the Secret that it is based
+on, so that the API server refuses the patch if the Secret has changed. No error contains a part of
+the content.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ def read_test(found: Object) -> TestRequest | None:
 
 
 def trim(found: Object) -> Object:
-    """Return a Secret with only the data that is read here; if the data is too large, the result
-    has no data.
+    """Return a Secret with only the keys that this module reads; if their values are too large, the
+    result has no data.
     """
     head, data = found["metadata"], found.get("data") or {}
     names = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
@@ -101,17 +102,21 @@ def _read(found: Object, key: str, decoder: msgspec.json.Decoder[_M], default: _
 
 
 def write_rules(found: Object, rules: Sequence[NotificationRule]) -> Object:
-    """Return the patch that replaces the rules of this version of the Secret."""
+    """Return a patch of the Secret `found` that replaces the rules. The API server refuses the
+    patch if the Secret has changed since it was read.
+    """
     return _patch(found, RULES_KEY, NotificationRules(rules=tuple(rules)))
 
 
 def write_test(found: Object, test: TestRequest) -> Object:
-    """Return the patch that asks for a test."""
+    """Return a patch of the Secret `found` that asks for a test of a rule."""
     return _patch(found, TEST_KEY, test)
 
 
 def write_deliveries(found: Object, deliveries: Deliveries) -> Object:
-    """Return the patch that replaces the deliveries of this version of the Secret."""
+    """Return a patch of the Secret `found` that replaces the deliveries. The API server refuses the
+    patch if the Secret has changed since it was read.
+    """
     return _patch(found, DELIVERIES_KEY, deliveries)
 
 

@@ -3,7 +3,8 @@
 The template has volumes, environment, resources and probes; the Job's controller adds the index.
 Claims, secrets and annotations were checked before. The files (our runtime, `task.json`, the
 program) fit into one ConfigMap; otherwise an error names the file that is too large. A program too
-large for the record stays in the workspace. Pure, except that the package's own files are read.
+large for the record stays in the workspace. The module reads the files of the package, and has no
+other side effects.
 
 Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ Ref:
 https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted Ref:
@@ -41,14 +42,16 @@ CONFIG_MAP_LIMIT = 1 << 20
 """The maximum size of a ConfigMap in bytes. Ref: concepts/configuration/configmap, "Motivation"."""
 ADDRESS_PATTERN = "{name}-{type}-{index}.{name}"
 BEACON_PORT = 2224
-"""Port on which process 1 of a pod listens as a sign: an In-Graph server is in use, or a program
-has started.
+"""Port that process 1 of a pod opens to show the kubelet's probes that the In-Graph server is in
+use, or that the program has started.
 """
 HOLD_OFF = 7.0
-"""Seconds for which the pod that replaces a failed one waits, if all workers must start together.
+"""If all workers must start together, a pod that replaces a failed one waits for this many seconds
+before it starts the program.
 
-The Job's controller replaces a failed pod after 10 to 12 s, and the failure window is open for 15
-s. A program that starts sooner would connect to tasks of an attempt that is about to end.
+The Job's controller replaces a failed pod after 10 to 12 s. Until 15 s after the failure, the
+operator collects further failures and then ends the attempt. A program that starts sooner would
+connect to tasks of that attempt.
 """
 
 
@@ -332,8 +335,8 @@ def counts_disruptions_apart(cluster: TFCluster) -> bool:
 
 
 def _counted(cluster: TFCluster) -> list[Object]:
-    """Return the environment variables that say how often the Job has replaced this pod. Their
-    values come from annotations of the pod.
+    """Return the environment variables that say how many earlier pods of the same task the Job has
+    replaced. Their values come from annotations of the pod.
     """
     said = [("TFCLUSTER_INDEX_FAILURES", labels.INDEX_FAILURES)]
     if counts_disruptions_apart(cluster):
@@ -396,8 +399,8 @@ def _mounts(
 
 
 def _shared(cluster: TFCluster, policy: Policy) -> list[SharedClaim]:
-    """Return the shared claims of the namespace that the run mounts. Left out are claims at a path
-    at which the run mounts a volume or secret of its own, and claims to which the run writes.
+    """Return the shared claims that the run mounts. A shared claim is left out if the run mounts a
+    volume or secret of its own at the same path, or if the run mounts the claim to write to it.
     """
     asked = cluster.spec.pods or Pods()
     taken = {policy.data_path, policy.log_path, policy.workspace_path}
@@ -436,9 +439,9 @@ def _volume_mounts(mounts: Mapping[str, Sequence[Mount]]) -> list[Object]:
 
 
 def _volume_names(mounts: Mapping[str, Sequence[Mount]]) -> dict[str, str]:
-    """Return the name of each volume. A claim's name may have dots and up to 253 characters; a
-    volume's name has no dots and at most 63 characters. The volume of a claim with a longer or
-    dotted name gets a number as its name.
+    """Return a volume's name for each key of `mounts`. A claim's name may have dots and up to 253
+    characters; a volume's name has no dots and at most 63 characters. The volume of a claim with a
+    longer or dotted name gets a number as its name.
     """
     found = {}
     for number, key in enumerate(mounts):
@@ -461,12 +464,13 @@ def _tolerations(policy: Policy) -> list[Object]:
 
 
 def _near(cluster: TFCluster, task_type: TaskType) -> Object | None:
-    """Return the affinity term for the pods of a run with parameter servers.
+    """Return the affinity term by which the pods of a run with parameter servers prefer nodes with
+    other pods of the run; None for evaluators and for other runs.
 
-    Workers prefer each other's node too, because workers that are placed before any parameter
-    server would otherwise be spread over the nodes. The term has a single label, because every pod
-    of a large run carries the term, and the scheduler reads it in each pod. So it selects
-    evaluators too, but they prefer no node themselves.
+    The term selects all pods of the run, not only the parameter servers: workers that are placed
+    before any parameter server would otherwise be spread over the nodes. It has a single label,
+    because every pod of a large run carries the term, and the scheduler reads it in each pod. So it
+    selects evaluators too, but they prefer no node themselves.
     """
     if task_type is TaskType.EVALUATOR or TaskType.PS not in cluster.spec.replicas.counts:
         return None

@@ -183,7 +183,7 @@ def parse_policy(text: str) -> Policy:
         raise InvalidRequest(odd, headline)
     try:
         policy = msgspec.convert(said or {}, Policy)
-    except ValueError as error:  # this includes msgspec's errors
+    except ValueError as error:  # msgspec's errors are ValueErrors, too
         problem = Problem("policy", str(error), _("see docs/reference/policy.md"))
         raise InvalidRequest([problem], headline) from None
     if mistakes := list(_mistakes(policy)):

@@ -82,8 +82,9 @@ def ps_job(
 ) -> Object | None:
     """Return the parameter servers' Job; None if the run has no parameter servers.
 
-    `owners` must be the Jobs of workers and chief as the API has them. When the TTL of the last
-    owner ends, Kubernetes also deletes the parameter servers, even without an operator.
+    `owners` must be the Jobs of workers and chief as the API server returned them, with their uids.
+    When the TTL of the last owner ends, Kubernetes also deletes the parameter servers, even without
+    an operator.
     """
     if not cluster.spec.replicas.ps.count:
         return None

@@ -91,7 +91,7 @@ def schedule_crd() -> Object:
 
 
 def object_schema() -> Object:
-    """Return the schema of a whole object."""
+    """Return the schema of a whole TFClusterSchedule: metadata, spec and status."""
     models = resource_form.models_of(ScheduleSpec, ScheduleStatus, Spec)
     whole: Mapping[str, Any] = msgspec.json.schema(_BOTH)
     spec = structural_schema(whole, "ScheduleSpec", models=models)

@@ -200,11 +200,12 @@ msgspec.json.Decoder(Schedule)
 
 
 def read(found: Mapping[str, Any], now: float) -> Schedule:
-    """Return the schedule of an object. Its status includes the requests of its spec that the
-    operator has not carried out yet.
+    """Return the schedule that an object of the kind TFClusterSchedule stores. The status of the
+    schedule includes the requests in the object's spec that the operator has not carried out yet.
 
-    An invalid schedule is returned too, with the mistake in `status.problem`. If its status is
-    unreadable, its cursor is far in the future, so that no due time runs twice.
+    An invalid schedule is returned too, with the mistake in `status.problem`. If the object's
+    status is unreadable, the schedule's cursor is far in the future, so that no due time runs
+    twice.
     """
     head = found["metadata"]
     created = epoch_seconds(head.get("creationTimestamp")) or now
@@ -416,7 +417,7 @@ def _asked_runs(
 
 
 def _stored(at: float) -> float:
-    """Return a time with the precision that it has after it was written and read."""
+    """Return a time rounded as it would be after it was written to an object and read again."""
     return parse_time(format_time(at))
 
 
@@ -503,8 +504,9 @@ def write_change(found: Object, before: Schedule, after: Schedule) -> list[Objec
 
 
 def _ask(spec: Object, old: Schedule, new: Schedule, told: Mapping[str, Any]) -> None:
-    """Add requests to the spec for the changes from the status of `old` to that of `new`. The
-    client's clock may be slow, so times are raised to those of earlier requests.
+    """Add requests to the spec for the changes from the status of `old` to that of `new`. If the
+    client's clock is slow, a request for a run still gets a time after the schedule's creation and
+    after the requests that were carried out before.
     """
     before, after, created = old.status, new.status, old.created_at
     if after.paused is not None and before.paused is None:
@@ -580,7 +582,8 @@ def write_status(found: Mapping[str, Any], schedule: Schedule, now: float) -> Ob
     made = _lean(resource_form.write(ScheduleStatus, msgspec.to_builtins(status)))
     made |= {"observedCron": spec.cron, "observedTimeZone": spec.time_zone}
     runs = [at for at in spec.run_times if status.paused is None and at <= now + FUTURE]
-    # A schedule that paused itself in this turn carried out its requests first, so they count.
+    # A schedule that paused itself in this turn carried out the requests for runs first, so these
+    # requests count as carried out too.
     runs += [each.due for each in status.occurrences if each.kind is OccurrenceKind.MANUAL]
     if newest := max([epoch_seconds(before.get("takenRunTime")) or 0.0, *runs]):
         made["takenRunTime"] = format_time(newest)
@@ -706,9 +709,9 @@ def run_spec(
 
 
 def trim(found: Object, known: Object | None) -> Object:
-    """Return a schedule for a cache: its template is checked and left out. The rest is JSON text,
-    which takes a tenth of the memory that objects take. `known` is the schedule's previous state in
-    the cache.
+    """Return a schedule for a cache: its template is checked and left out. The rest of it
+    is kept as JSON text, which takes a tenth of the memory that Python objects take. `known` is the
+    schedule's previous state in the cache.
     """
     head = found["metadata"]
     made: Object = {"metadata": {key: head[key] for key in _CACHED if key in head}}
@@ -739,7 +742,7 @@ def _identity(found: Mapping[str, Any]) -> tuple[object, object]:
 
 
 def whole(cached: Object) -> Object:
-    """Return the object of a cached schedule, which has no template."""
+    """Return an object that `trim` cached, with its JSON text decoded and without a template."""
     return {
         "metadata": cached["metadata"],
         PROBLEM: cached[PROBLEM],

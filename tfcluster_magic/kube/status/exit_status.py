@@ -1,8 +1,9 @@
 """The exit status of a task, read from its pod. Pure.
 
 Kubernetes' own reason takes precedence over the termination message, which takes precedence over
-the exit code. If something outside the program ended it, the end is never reported as the program's
-own. Only a task that the run asked to stop counts as Stopped.
+the exit code. If something outside a program, such as an eviction, ended the program, the end is
+never reported as an exit of the program itself. Only a task that the run asked to stop counts as
+Stopped.
 
 Ref: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions Ref:
 https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/
@@ -62,8 +63,8 @@ _UNKNOWN = {"ContainerStatusUnknown", "Unknown"}
 restart.
 """
 _UNSEEN = 255
-"""Containerd's exit code for a container whose shim was killed. A task that exits with this code
-itself leaves a termination message.
+"""Containerd's exit code for a container whose shim was killed. If the program itself
+exits with this code, the pod also has a termination message.
 """
 _SIGNAL = 128
 
@@ -90,7 +91,7 @@ def disruption(pod: Object) -> tuple[str, str] | None:
     if told.get("status") == "True":
         return str(told.get("reason", "")), str(told.get("message", ""))
     reason = pod["status"].get("reason")
-    # Set if the node rejected the pod, or if Kubernetes marked the pod as failed.
+    # The status has a reason if the node rejected the pod, or if Kubernetes marked it as failed.
     return (str(reason), str(pod["status"].get("message", ""))) if reason else None
 
 

@@ -136,8 +136,8 @@ def unschedulable_problem(words: str, asked: PodContext) -> PodProblem:
 
 
 def _too_small(names: list[str], asked: PodContext) -> tuple[int, Message]:
-    """Return rank and clause for missing resources. The problem is permanent if the request exceeds
-    the total of every node.
+    """Return the rank and the clause of the problem that the nodes lack the resources `names`. The
+    problem is permanent if the request exceeds the total of every node.
     """
     wanted = {name: asked.amounts.get(name, 0.0) for name in names}
     most = {name: max((n.get(name, 0.0) for n in asked.nodes), default=0.0) for name in names}

@@ -76,8 +76,8 @@ class RunObserver:
         return {t for t, job in jobs.items() if t not in self._asked and not is_suspended(job)}
 
     def set_back(self, tasks: Iterable[str], status: Status) -> None:
-        """Count the pods of these tasks as part of the previous attempt of their group, because
-        they end together with it.
+        """Count the current pods of these tasks as part of the previous attempt of their group,
+        because the pods end together with that attempt.
         """
         for task in tasks:
             self._known[task].attempt = min(self._known[task].attempt, _wanted(task, status) - 1)
@@ -126,8 +126,8 @@ class RunObserver:
         )
 
     def _in_turn(self, task: str, pods: Sequence[Object], status: Status) -> Object | None:
-        """Return the pod of the task to observe: the newest pod, once the ends of earlier pods were
-        reported.
+        """Return the pod that shows the task's state: the newest pod, once the ends of earlier pods
+        were reported.
 
         A Job may create several pods of an index between two turns, and no end in an active run may
         be missed. None means that there is no pod, or that the known pod is gone and its end must
@@ -212,7 +212,8 @@ def pods_counted_before(pod: Object) -> int:
 
 def _by_age(pods: Iterable[Object], known: AbstractSet[str]) -> dict[str, list[Object]]:
     """Return the pods of each task, oldest first. Creation times are whole seconds, so pods with
-    equal times are ordered by other signs.
+    equal times are ordered by the number of earlier pods, then by whether they have ended and by
+    whether they are in `known`.
     """
 
     def age(pod: Object) -> tuple[object, ...]:

@@ -34,8 +34,8 @@ def group_attempt(job: Object) -> int:
 
 
 def completed_indexes(job: Object | None) -> set[int]:
-    """Return the indexes of a Job that have succeeded. In its status, "1,3-5" stands for 1, 3, 4,
-    5.
+    """Return the indexes of a Job that have succeeded. The Job's status writes the indexes 1, 3, 4
+    and 5 as "1,3-5".
     """
     text = "" if job is None else (job.get("status") or {}).get("completedIndexes") or ""
     found: set[int] = set()
@@ -61,10 +61,10 @@ def may_have_unseen_pods(
     jobs: Mapping[TaskType, Object],
     find: Callable[[TaskType], Object | None],
 ) -> bool:
-    """Return whether Jobs may have created tasks that caches do not have yet.
+    """Return whether Jobs may have created pods that the caches do not have yet.
 
-    `seen` are tasks of the current attempt; `find` reads a Job that is not among `jobs`. A
-    suspended Job counts as empty once it has asked all its pods to end, even if some are still
+    `seen` are the known tasks of the current attempt; `find` reads a Job that is not among `jobs`.
+    A suspended Job counts as empty once it has asked all its pods to end, even if some are still
     ending.
     """
     if len(seen) == spec.replicas.total:
@@ -159,8 +159,8 @@ def claims_of(pod: Object) -> list[str]:
 
 
 def unexplained_wait_state(pod: Object, now: float | None = None) -> SilentState | None:
-    """Return the state of a pod that waits without giving a reason; None for any other pod. With
-    `now`, also None for a pod that has waited for less than a few seconds.
+    """Return the state of a pod that waits without giving a reason; None for any other pod. If
+    `now` is given, return None also for a pod that has waited for less than a few seconds.
     """
     node = pod["spec"].get("nodeName") or ""
     if is_over(pod) or not node or is_up(pod):

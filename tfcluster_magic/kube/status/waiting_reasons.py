@@ -129,7 +129,7 @@ def missing_peers(
     return (away, trainers) if away and trainers else ([], [])
 
 
-# The reasons of all tasks.
+# Reasons why tasks of a run wait: the questions to ask, and the answers put together.
 
 MOST_QUESTIONS = 6
 _PATIENCE = 3.0
@@ -363,7 +363,7 @@ def _why_of_peers(waiting: Sequence[str], away: Sequence[str]) -> WaitingReason:
 
 
 def _who(tasks: Sequence[str]) -> list[str | Message] | Message:
-    """Return `worker-1`, `3 workers`, or `5 tasks`."""
+    """Return the subject of a sentence about these tasks: `worker-1`, `3 workers` or `5 tasks`."""
     if len(tasks) <= 2:
         return list(tasks)
     types = {task.rpartition("-")[0] for task in tasks}

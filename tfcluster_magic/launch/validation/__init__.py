@@ -35,8 +35,8 @@ M = TypeVar("M", bound=Model)
 
 
 def validate(data: Mapping[str, Any], *, is_launch: bool = True) -> Spec:
-    """Build a Spec from JSON-like data. If not `is_launch`, the data is from a run that was
-    accepted before. Raises InvalidRequest with every problem.
+    """Build a Spec from JSON-like data. If `is_launch` is false, the data is from a run that was
+    accepted before, and its size is not checked. Raises InvalidRequest with every problem.
     """
     problems: list[Problem] = []
     clean = schema.check_schema(data, Spec, "spec", problems)

@@ -91,8 +91,9 @@ def _check_field(field: FieldInfo, value: object, path: str, problems: list[Prob
 
 
 def _allowed(field: FieldInfo) -> Message | None:
-    """Return a message that says what is allowed, for a field whose message from msgspec would show
-    only a regular expression or no allowed values; None for other fields.
+    """Return a message that says what is allowed in a field with an enum or a pattern; None for
+    other fields. For an enum, msgspec's own message would not list the allowed values; for a
+    pattern, it would show only the regular expression.
     """
     for candidate in (field.type, *get_args(field.type)):
         if isinstance(candidate, type) and issubclass(candidate, enum.Enum):

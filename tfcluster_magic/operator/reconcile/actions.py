@@ -51,7 +51,9 @@ class ReconcileContext:
     metrics: OperatorMetrics = field(default_factory=OperatorMetrics)
     write_limit: WriteRateLimit = field(default_factory=WriteRateLimit)
     cleanup_at: dict[str, float] = field(default_factory=dict)
-    """By the uid of an ended run without Jobs: the time at which its leftovers are searched for."""
+    """By the uid of an ended run that has no Jobs: the time at which the operator searches for
+    other objects that the run left behind.
+    """
 
 
 log = logging.getLogger(__name__)

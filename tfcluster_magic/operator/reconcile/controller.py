@@ -203,10 +203,10 @@ class Scheduler:
     and published options.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace of the runs; empty for all.
         home: the operator's own namespace, where NetworkPolicy enforcement is checked.
-        caches: our own objects and the nodes.
+        caches: the cached objects of runs, and the nodes.
         policy: the administrator's policy.
         leads: returns whether this process is the leader, which alone may act.
         wake: called, after each change of an object, with the run to which the object belongs.

@@ -86,7 +86,7 @@ log = logging.getLogger(__name__)
 
 
 class JobControl:
-    """The Jobs of one run."""
+    """Suspends and resumes the Jobs of one run."""
 
     def __init__(self, api: Api, task_group: RunObserver) -> None:
         self._api, self._task_group = api, task_group

@@ -119,7 +119,7 @@ class ObjectCreator:
         self._anew.add(task_type)
 
     def has_retired(self, job: Object) -> bool:
-        """Return whether this Job was deleted here; caches may still have it."""
+        """Return whether `retire` has deleted this Job; caches may still have it."""
         return job["metadata"]["uid"] in self._retired
 
     def missing_types(self, cluster: TFCluster, jobs: Mapping[TaskType, Object]) -> list[TaskType]:
@@ -268,8 +268,8 @@ def _key(cluster: TFCluster) -> Key:
 # https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/
 
 ADDRESS_PAUSE = 1.0
-"""Seconds without a new address after which the Service is created although some tasks have no
-address yet. These tasks may be waiting for resources for a long time.
+"""If no further task has got an IP address for this many seconds, the Service is created, although
+some tasks have no address yet: they may be waiting for resources for a long time.
 """
 ADDRESS_WAIT = 10.0
 """Maximum seconds from the first address to the creation of the Service."""

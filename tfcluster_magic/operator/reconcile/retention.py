@@ -72,10 +72,10 @@ def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float
 # of ended runs are deleted before the quota refuses a launch.
 
 SPARE = 0.1
-"""Fraction of the limit that is kept free for simultaneous launches."""
+"""Fraction of the maximum number of records that is kept free for simultaneous launches."""
 SEEN_AFTER = 600.0
-"""Seconds for which the record of an ended run is not deleted, so that users can read it, unless
-less than half of `SPARE` is free.
+"""Seconds after the end of a run for which its record is kept, so that users can read it. If less
+than half of `SPARE` is free, the record may be deleted earlier.
 """
 MOST_AT_ONCE = 20
 """Maximum number of records that one turn deletes, so that the turns of other runs need not wait
@@ -116,7 +116,9 @@ def make_room(context: ReconcileContext, namespace: str) -> None:
 
 
 def _empty_deleted_record(context: ReconcileContext, key: Key, found: Object) -> float | None:
-    """Delete, once, the objects of a record that a finalizer keeps."""
+    """Delete the objects of a run whose record is being deleted but still exists, because it has a
+    finalizer. This is done only once, unless Jobs of the run remain.
+    """
     uid = found["metadata"]["uid"]
     context.pod_groups.discard(key, uid)
     if (

@@ -1,8 +1,8 @@
 """The reconciliation of one run: observe, decide, write, act.
 
-The status is written before the action, so that the record says what an operator that was killed
-was about to do. An error leaves the record unchanged, and an extra turn changes nothing. The work
-queue never gives one run to two workers at the same time.
+The status is written before the action. So if the operator is killed between the two, the record
+says what it was about to do. An error leaves the record unchanged, and an extra turn changes
+nothing. The work queue never gives one run to two workers at the same time.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ LOOK_AGAIN = 60.0
 TRY_AGAIN = 5.0
 """Seconds between turns while the API refuses a change of a Job."""
 ASK_AGAIN = 1.0
-"""Seconds between turns while tasks are not up or an obstacle exists, because the reason may become
-known.
+"""Seconds between turns while tasks are not up or an obstacle exists. The turns are frequent
+because the reason may become known at any time.
 """
 
 log = logging.getLogger(__name__)
@@ -136,8 +136,8 @@ class RunReconciler:
     def _verdict(self, observed: ObservedRun, *, held: bool) -> Verdict | None:
         """Return whether the run may begin; None once it has begun or must stop.
 
-        `held` is true if the run waits for other runs according to the cached record. This counts
-        even if the newer status says otherwise, because the launch queue uses the cached record,
+        `held` is true if the run waits for other runs according to the cached record. The cached
+        record counts even if the newer status says otherwise, because the launch queue uses it,
         too.
         """
         if self._status.phase is not Phase.QUEUED or self._cluster.spec.stop is not None:

@@ -112,7 +112,7 @@ class ScheduleController:
     """The controller of all schedules of a Kubernetes cluster, or of one namespace.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace of the schedules; empty for all.
         runs: the cache of all runs.
         pods: the cache of the pods of all tasks.
@@ -121,7 +121,7 @@ class ScheduleController:
         why_not: called with a namespace, a spec and the spec with advised options. Returns the
             reason why the second spec would be refused or have to wait, but not the first; None if
             there is no such reason.
-        clock: the time.
+        clock: the clock of the schedules.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class ScheduleController:
         self.cache.start()
 
     def begin(self) -> None:
-        """Start to act."""
+        """Start the turns, and queue every schedule once."""
         for found in self.cache.every():
             self.turns.work.add((found["metadata"]["namespace"], found["metadata"]["name"]))
         self.turns.start()
@@ -326,7 +326,8 @@ class ScheduleController:
             with self._lock:
                 if not any(key in each for each in self._awaiting.values()):
                     return schedule
-        self._await(key, [each.schedule for each in rules.after])  # first, to miss no later change
+        # Register for changes before the schedules are read, so that no change is missed.
+        self._await(key, [each.schedule for each in rules.after])
         loop = circle_of(key[1], rules, find)
         if not loop or schedule.status.problem:
             return schedule
@@ -452,8 +453,9 @@ class ScheduleController:
     def _advice(
         self, key: Key, whole: Object, schedule: Schedule, status: ScheduleStatus
     ) -> tuple[Sequence[AdvisedOption], Message | None]:
-        """Return the options that advice changes in the next run, and the message about the change.
-        If the change would prevent the launch, no option is changed, and the message says so.
+        """Return the options that the next run gets because of advice, and a message about them. If
+        the run could not be launched with these options, return no options, and a message that says
+        so.
         """
         if not schedule.rules.advised or not status.advised:
             return (), None
@@ -495,7 +497,7 @@ class ScheduleController:
         except ApiError as error:
             if error.unanswered or error.status == 409:
                 raise
-            if not error.gone:  # such as a run that another client stopped first
+            if not error.gone:  # the API refused the stop, and the run still exists
                 log.warning("%s/%s: it is not stopped: %s", key[0], run, error.message)
 
     def _launch_all(
@@ -597,9 +599,9 @@ class ScheduleController:
         return launched(status, occurrence, occurrence.run, now, created=True), True
 
     def _created_before(self, run: Key, wanted: ScheduledRun | None) -> ScheduledRun | None:
-        """Return the schedule and due time of the run, if this process created it or its watch has
-        seen it, even if the run has been deleted since. None if the run is unknown or belongs to
-        another due time than `wanted`.
+        """Return for which schedule and due time the run `run` was created, if that is the due time
+        `wanted`, else None. The run is known if this process created it or its watch has seen it,
+        even if the run has been deleted since.
         """
         with self._lock:
             created, deleted = self._created.get(run), self._deleted.get(run)
@@ -622,7 +624,9 @@ class ScheduleController:
         occurrence: Occurrence,
         advised: Sequence[AdvisedOption],
     ) -> Object:
-        """Return the object of a due time's run, with the options that advice changes."""
+        """Return the TFCluster object of a due time's run, with the options that advice has
+        changed.
+        """
         local = CronTimes(schedule.rules.cron, schedule.rules.time_zone).local
         before = previous_success(status, occurrence.due)
         due_at = local(occurrence.due)
@@ -684,8 +688,8 @@ def _is_launch(there: Object, body: Object) -> bool:
 
 
 def _as_launched(occurrence: Occurrence, run: ScheduledRun | None) -> Occurrence:
-    """Return an occurrence with the message about the options that advice changed in its run, which
-    existed already.
+    """Return an occurrence whose run already existed. Its message about advice is made from the
+    options that the run got by advice.
     """
     advised = run.advised if run is not None else None
     return replace(occurrence, advice=schedule_advice.changes(advised) if advised else None)

@@ -35,7 +35,8 @@ the time is ignored.
 QUIET_PAUSE = 60.0
 """Seconds between two checks whether the tasks of a running run do nothing."""
 QUIET_PAUSE_SUSPECTED = 10.0
-"""Seconds between two of these checks if some tasks have ended, or if the run has a stall timeout.
+"""Seconds between two checks whether tasks do nothing, if some tasks have ended already, or if the
+run has a stall timeout.
 """
 
 

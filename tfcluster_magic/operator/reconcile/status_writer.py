@@ -19,7 +19,9 @@ from ...spec import Phase, Status
 from ..metrics import OperatorMetrics
 
 INTERVAL, COMING_UP = 0.25, 1.0
-"""Minimum seconds between two writes that are not urgent: usually, and while tasks start."""
+"""INTERVAL: minimum seconds between two writes that are not urgent. COMING_UP: the same, for a run
+in the phase Starting.
+"""
 
 log = logging.getLogger(__name__)
 

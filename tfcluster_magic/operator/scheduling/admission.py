@@ -28,9 +28,9 @@ from .launch_queue import AT_ONCE, LaunchPace, QueuedRun, runs_ahead
 from .snapshot import Snapshotter
 
 PATIENCE = 600.0
-"""Seconds for which a waiting run stays Queued although it can never fit into the published
-options. The options may be wrong for a while, because a restarting node or device plugin reports no
-resources.
+"""Seconds for which a waiting run stays Queued although, according to the published options, it can
+never start. The options may be wrong for a while, because a restarting node or device plugin
+reports no resources.
 """
 
 
@@ -169,8 +169,9 @@ class Admission:
         return sum(count * demand.requests.get(CPU, 0.0) for count, demand in asked.values())
 
     def _doubt(self, cluster: TFCluster, never: tuple[Problem, ...]) -> Verdict:
-        """Refuse a run that can never start. If it was found possible earlier, let it wait for
-        `PATIENCE` before the refusal, because the published options may be wrong for a while.
+        """Refuse a run that can never start. If an earlier check found that the run could start,
+        let it wait for `PATIENCE` seconds before it is refused, because the published options may
+        be wrong for a while.
         """
         namespace, uid = cluster.metadata.owner, cluster.metadata.uid
         since = self._doubted.setdefault(uid, time.monotonic())
@@ -195,10 +196,10 @@ class Admission:
             return waits
         if not self.pace.is_due(namespace):
             return Waiting(Message("LaunchPace", {"count": AT_ONCE}))
-        # Cached quotas may be outdated, so read them from the API. Count the reservations before: a
-        # pod that is created between the two steps then counts twice, as reserved and in the quota,
-        # and is never missed. No other run of the namespace is admitted between the two steps,
-        # because this run is first in the queue.
+        # Cached quotas may be outdated, so read them from the API. Count the reservations before
+        # the quotas are read. Then a pod that is created between the two steps counts twice, as
+        # reserved and in the quota, but is never missed. No other run of the namespace is admitted
+        # between the two steps, because this run is first in the queue.
         counted = self._snapshotter.reservations(namespace)
         quotas = self._cluster_state.quotas_now(namespace)
         with self._lock:
@@ -227,8 +228,8 @@ class Admission:
         return Waiting(_waits_for(short, asked, there)) if short else None
 
     def _never(self, cluster: TFCluster) -> tuple[Problem, ...]:
-        """Return the problems for which the run can never start. They are recomputed only when the
-        published options change.
+        """Return the problems for which the run can never start. The problems are recomputed only
+        when the published options change.
         """
         namespace, uid = cluster.metadata.owner, cluster.metadata.uid
         offer = replace(self._snapshotter.published(namespace), enforced=self._enforced())
@@ -263,8 +264,8 @@ class Admission:
 def _held_by_pace(place: int) -> Waiting:
     """Return the verdict Waiting for a run that the launch pace delays, with a rounded place.
 
-    All waiting runs move up each second, and each new place is a write of a status. So distant
-    places are rounded to tens or hundreds, which change less often.
+    Each second, all waiting runs move up by one place, and the status of a run is written when its
+    place changes. So distant places are rounded to tens or hundreds, which change less often.
     """
     step = 10 ** (len(str(place)) - 1)
     told = -(-place // step) * step

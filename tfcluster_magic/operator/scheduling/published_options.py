@@ -40,8 +40,9 @@ WRITES_A_SECOND = 50.0
 ANEW = 600.0
 """Seconds after which all ConfigMaps are written again, which undoes changes by other clients."""
 _STEPS = ((1 / 4, 8), (1 / 16, 32), (0.0, 128))
-"""Pairs of a free fraction of a resource and a number of steps. The first pair whose fraction is
-exceeded counts: the free amount is rounded down to a multiple of the total divided by the steps.
+"""Steps to which free amounts are rounded. Each pair is a fraction of the total amount, and the
+number of steps into which the total is divided. The first pair whose fraction is less than the free
+fraction is used, and the free amount is rounded down to one of its steps.
 """
 
 log = logging.getLogger(__name__)

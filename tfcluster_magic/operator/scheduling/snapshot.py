@@ -138,8 +138,8 @@ class Snapshotter:
         )
 
     def policy_of(self, namespace: str) -> Policy:
-        """Return the policy with the settings of a namespace: shared data, queue, priority and
-        digests.
+        """Return the policy with the settings of a namespace: shared data, queue, priority class,
+        and whether images must have a digest.
 
         It also resolves `auto` gang scheduling for this cluster.
         """
@@ -254,8 +254,8 @@ class Snapshotter:
         return any(owner_uid(job) == head["uid"] for job in jobs)
 
     def _reservation(self, found: Object, *, on_nodes: bool) -> Reservation | None:
-        """Return the reservation of a run, of nodes' resources only if `on_nodes` is true. Return
-        None if its spec is invalid.
+        """Return the reservation of a run; None if its spec is invalid. If `on_nodes` is false, the
+        reservation includes no resources of nodes.
         """
         spec = self._spec(found)
         if spec is None:
@@ -313,7 +313,7 @@ class Snapshotter:
         for found in self._caches.nodes.every():
             uid = found["metadata"]["uid"]
             read = known.get(uid)
-            # the cache replaces a node's object at each change
+            # The cache replaces a node's object at each change, so the same object is unchanged.
             if read is None or read[0] is not found:
                 read = found, read_task_node(found, self.policy)
             self._task_nodes[uid] = read
@@ -364,8 +364,8 @@ class Reservation:
 def without_reserved(
     found: tuple[NodeCapacity, ...] | None, reservations: Mapping[str, Sequence[Reservation]]
 ) -> tuple[NodeCapacity, ...] | None:
-    """Return the nodes, with the free resources that are left once the pods of admitted runs that
-    have no node yet are placed.
+    """Assume that the pods of admitted runs that have no node yet are placed. Return the nodes with
+    the free resources that are then left.
     """
     groups = [
         EqualTasks(t, count, {**reservation.demands[t].requests, PODS: 1.0})

@@ -2,8 +2,8 @@
 
 Volcano may be installed or removed at any time. A PodGroup that was deleted while pods wait for it
 is created again. Finished tasks are subtracted from the minimum size of a PodGroup, so that a
-restarted task can be bound without them. This module does not admit runs, because the operator
-sees in the pods of a run that Volcano has bound them to nodes.
+restarted task can be bound without them. This module does not admit runs: the operator counts a run
+as admitted when its pods show that Volcano has bound them to nodes.
 
 Ref: https://volcano.sh/en/docs/podgroup/
 """
@@ -44,7 +44,7 @@ class PodGroups(InformerGroup):
     """The PodGroups of our runs.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace to watch; empty for all.
         wake: called, after each change of a PodGroup, with the run to which the PodGroup belongs.
     """

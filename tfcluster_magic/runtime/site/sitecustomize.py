@@ -34,7 +34,7 @@ def _show_stacks():
         memory = os.memfd_create("tfcluster-stacks")
         faulthandler.register(signal.SIGRTMAX - 7, memory, all_threads=True)
     except Exception:
-        # The system lacks these functions: the program runs as it would without us.
+        # The system lacks these functions: the program runs as it would without this hook.
         pass
 
 
@@ -75,13 +75,13 @@ class _Finder:
                 try:
                     _shorten(module)
                 except Exception:
-                    # An unknown TensorFlow: the program runs as it would without us.
+                    # An unknown TensorFlow: the program runs as it would without this hook.
                     pass
 
             try:
                 spec.loader.exec_module = exec_module
             except AttributeError:
-                # This loader cannot be changed: the program runs as it would without us.
+                # This loader cannot be changed: the program runs as it would without this hook.
                 pass
         return spec
 

@@ -77,7 +77,9 @@ class _Report:
         self.wanted.set()
 
     def follow(self):
-        """Write the newest call after each new one, at most once in `_PACE` seconds."""
+        """Run in a thread: write the arguments of the newest call after each call, at most once in
+        `_PACE` seconds.
+        """
         while True:
             self.wanted.wait()
             self.wanted.clear()

@@ -62,7 +62,7 @@ class LeakToRemove(Model, frozen=True):
 
 
 class Clusters(ConsoleHandler):
-    """Everyone's runs, a page for each request."""
+    """Everyone's runs; each request gets one page of the table."""
 
     async def get(self) -> None:
         """Answer with the matching rows and the time at which they were read; 304 if the caller has

@@ -1,4 +1,4 @@
-"""Routes of everyone's hours and storage, and of the audit log.
+"""Routes of everyone's CPU- and GPU-hours and storage, and of the audit log.
 
 GET    api/hours                          from, to, by (user, group, cluster, day),
                                           sort (reserved, unused)
@@ -31,14 +31,16 @@ WEEK = 7
 
 
 class HoursPage(ConsolePage):
-    """The page of hours."""
+    """The page of CPU- and GPU-hours."""
 
     title = "Hours"
     template = "hours.html"
 
 
 class HoursRoute(ConsoleHandler):
-    """The hours in a range of days; the rows with the most reserved or unused hours come first."""
+    """The CPU- and GPU-hours in a range of days. The rows with the most reserved or unused hours
+    come first.
+    """
 
     async def get(self) -> None:
         """Answer with the rows, their total, and the users whose hours could not be read."""
@@ -90,7 +92,7 @@ class HoursRoute(ConsoleHandler):
 
 
 class HoursCsvRoute(HoursRoute):
-    """The hours as CSV."""
+    """The CPU- and GPU-hours as CSV."""
 
     async def get(self) -> None:
         """Answer with a line for each row."""

@@ -53,7 +53,7 @@ class ResumeRequest(Model, frozen=True):
 
 
 class EveryonesSchedules(ConsoleHandler):
-    """Everyone's schedules, a page for each request."""
+    """Everyone's schedules; each request gets one page of the table."""
 
     async def get(self) -> None:
         """Answer with the matching rows and the time at which they were read; 304 if the caller has

@@ -41,7 +41,7 @@ class UsersPage(ConsolePage):
 
 
 class Users(ConsoleHandler):
-    """All users, a page for each request."""
+    """All users; each request gets one page of the table."""
 
     async def get(self) -> None:
         """Answer with the matching rows, and the users whose clusters could not be read."""

@@ -1,7 +1,7 @@
 """The interface of a site of the console: everyone's runs, schedules, logs, hours, storage, leaks.
 
-The types of the results say who owns what, and nothing about how a site finds out. Every method
-ends within a bounded time. Results also name the data that could not be read.
+The types of the results say who owns what. They do not depend on how a site finds that out. Every
+method ends within a bounded time. Results also name the data that could not be read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ....schedules.cron import CronTimes
 from ....spec import Message, Model, Stop, TaskState, TaskType, TFCluster
 
 MOST_ACTIVE, MOST_ENDED = 100, 20
-"""Maximum active and ended runs of a user on the home page."""
+"""Maximum numbers of active and of ended runs that the home page shows to a user."""
 RUNS_KEPT = 600.0
 """Seconds without requests after which the cached runs are dropped."""
 
@@ -95,7 +95,7 @@ class Missed(Model, frozen=True):
 
 
 class SiteRuns(Model, frozen=True):
-    """All runs and schedules at one time."""
+    """All runs and schedules, as they were at one time."""
 
     rows: tuple[SiteRun, ...] = ()
     schedules: tuple[SiteSchedule, ...] = ()
@@ -121,7 +121,7 @@ class SiteHours(Model, frozen=True):
 
 
 class SiteStorage(Model, frozen=True):
-    """Everyone's folders or claims, by user."""
+    """The size and use of everyone's folders or claims, by user."""
 
     users: dict[str, tuple[FolderUsage, ...]] = {}
     missed: tuple[Missed, ...] = ()
@@ -139,14 +139,17 @@ class Leak(Model, frozen=True, omit_defaults=False):
 
 
 class SiteLeaks(Model, frozen=True):
-    """All leaks at one time."""
+    """All leaks, as they were at one time."""
 
     items: tuple[Leak, ...] = ()
     missed: tuple[Missed, ...] = ()
 
 
 class Site(Protocol):
-    """A site. Its methods raise only TFClusterErrors; `pack` may also raise OSError."""
+    """A site of the console.
+
+    Its methods raise only TFClusterErrors; `pack` may also raise OSError.
+    """
 
     async def runs(self) -> SiteRuns:
         """Return every recorded run, and every schedule, of everyone."""
@@ -186,7 +189,9 @@ class Site(Protocol):
         """Return the last log lines of a task. Raises NotFound."""
 
     async def hours(self) -> SiteHours:
-        """Return the hours of everyone's runs, including runs whose records were deleted."""
+        """Return the CPU- and GPU-hours of everyone's runs, including runs whose records were
+        deleted.
+        """
 
     async def storage(self) -> SiteStorage:
         """Return how full everyone's folders are. Slow."""
@@ -210,13 +215,15 @@ class Site(Protocol):
 # -- rows
 
 LONGEST, MOST_MESSAGE, MOST_CODED, MOST_NAMES = 100, 1000, 4000, 40
-"""Maximum characters of a text, of a message and of its codes; maximum names of nodes or tasks in a
-row.
+"""Maximum number of characters of a text, of a message, and of the message's codes; and maximum
+number of names of nodes or tasks in a row.
 """
 
 
 def run_row(cluster: TFCluster, nodes: tuple[str, ...] = ()) -> SiteRun:
-    """Return a run as a row without owner, with the resources that count against the quota."""
+    """Return a run as a row with an empty owner, and with the resources that count against the
+    quota.
+    """
     meta, spec, status = cluster.metadata, cluster.spec, cluster.status
     held = limits.resource_totals(meta.name, spec)
     failed = [task.name for task in status.attention if task.state is TaskState.FAILED]
@@ -244,11 +251,11 @@ def run_row(cluster: TFCluster, nodes: tuple[str, ...] = ()) -> SiteRun:
 
 
 MOST_MARKS = 10
-"""Maximum past due times in the row of a schedule."""
+"""Maximum number of past due times in the row of a schedule."""
 
 
 def schedule_row(schedule: Schedule, now: float) -> SiteSchedule:
-    """Return a schedule as a row without owner."""
+    """Return a schedule as a row with an empty owner."""
     status, rules = schedule.status, schedule.rules
     row = SiteSchedule(
         owner="",
@@ -287,7 +294,9 @@ def refuse_to_resume(name: str, pause: Pause | None) -> None:
 
 
 def current_schedule(row: SiteSchedule, now: float) -> SiteSchedule:
-    """Return the row with its next due time; most rows already have it and stay unchanged."""
+    """Return the row with its next due time after `now`. The row stays unchanged unless the due
+    time in it has passed.
+    """
     if row.next_at is None or row.next_at > now:
         return row
     try:

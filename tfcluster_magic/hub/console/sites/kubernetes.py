@@ -61,8 +61,8 @@ def site_hours(
     groups: Mapping[str, str],
     now: float,
 ) -> SiteHours:
-    """Return everyone's hours until `now`. Raises ApiError. `runs` are from the console's cache;
-    `users` and `groups` have the user and the group of each namespace.
+    """Return everyone's CPU- and GPU-hours until `now`. Raises ApiError. `runs` are from the
+    console's cache; `users` and `groups` have the user and the group of each namespace.
     """
     found: dict[str, HoursByDay] = {}
     counted: set[str] = set()
@@ -93,15 +93,17 @@ def site_hours(
 # -- storage: how full claims are, from the kubelets' volume statistics.
 # The kubelet's summary is read through the API server. That needs the right `nodes/proxy`, which
 # also permits commands in any pod. The console therefore does not have the right unless an
-# administrator grants it. For storage classes whose volumes are folders of a larger disk, the
-# kubelet reports nothing or the whole disk, which is ignored. Ref:
+# administrator grants it. If a volume is a folder of a larger disk, as with some storage classes,
+# the kubelet reports nothing or the size of the whole disk. Such a report is ignored. Ref:
 # https://kubernetes.io/docs/reference/instrumentation/node-metrics/
 
 _KUBELET_SECONDS = 10.0
 
 
 def site_storage(api: Api, users: Mapping[str, str]) -> SiteStorage:
-    """Return everyone's claims; `users` has the user of each namespace. Raises ApiError."""
+    """Return how full everyone's claims are; `users` has the user of each namespace. Raises
+    ApiError.
+    """
     missed: list[Missed] = []
     told: dict[tuple[str, str], Object] = {}
     unknown = _("not measured: no pod mounts it now, or its storage class reports no usage")
@@ -464,7 +466,7 @@ class KubernetesSite:
         schedule changes meanwhile.
         """
         namespace = self._namespace(owner)
-        if not names.is_valid(name):  # could lead to another API path
+        if not names.is_valid(name):  # an invalid name could lead to another API path
             raise _unknown_schedule(name)
         where = path(kubernetes_schedules.RESOURCE, namespace, name)
         found = find_object(self._api, where)

@@ -1,7 +1,7 @@
 """Packs a user's claims into an archive, by a Job in the user's namespace that sends the data.
 
 The pod meets Pod Security `restricted` and the user's quotas. The user's notebook has been stopped,
-so the pod can use the notebook's quota. It mounts the claims read-only and has no API token.
+so the pod can use the notebook's quota. The pod mounts the claims read-only and has no API token.
 k8s/hub/admission-console.yaml lets the console create only such Jobs. If the pod does not start,
 the error has the reason. The Job is always deleted at the end. It is an error if the pod does not
 send all data; `archives` verifies the content. The functions block, so call them in a thread.
@@ -158,7 +158,7 @@ def refusal(events: Sequence[Object], job_: Mapping[str, Any]) -> str:
 
 
 def is_of(pod: Object, uid: str) -> bool:
-    """Return whether the Job of this uid owns a pod."""
+    """Return whether the owner of a pod is the Job with this uid."""
     owners = pod["metadata"].get("ownerReferences") or ()
     return any(owner.get("uid") == uid for owner in owners)
 
@@ -170,9 +170,12 @@ Tell = Callable[[str], None]
 EVERY = 0.5
 """Seconds between two checks of the pod of an archive."""
 PATIENCE = 300.0
-"""Maximum seconds until the pod starts; also until the pod of an earlier archive has ended."""
+"""Maximum seconds until the pod of an archive starts, and until the pod of an earlier archive has
+ended.
+"""
 QUOTA_SECONDS = 30.0
-"""Maximum seconds to wait while a quota refuses the pod: a notebook that is ending still uses it.
+"""Maximum seconds to wait while a quota refuses the pod: a notebook that is ending still uses the
+quota.
 """
 ANSWERS = 30.0
 """Maximum seconds until the program in a running pod accepts connections."""

@@ -2,8 +2,8 @@
 
 Only the fields that a row needs are decoded and kept. A leak is an object with our labels and
 without `ownerReferences`, whose TFCluster does not exist; for this, the API server is asked, not
-the cache. The namespace of a removed user is a leak too. It is only marked here, and tenancy
-deletes it.
+the cache. The namespace of a removed user is a leak too. This module only marks such a namespace,
+and tenancy deletes it.
 
 Ref: https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents
 """
@@ -78,8 +78,8 @@ RUN, POD, ONLY = (Shape(each) for each in (_Run, _Pod, _Only))
 
 
 def trim_run(found: Object) -> Object:
-    """Return the row of a TFCluster, with the person who stops it, whether all its resources are
-    released, and its hours.
+    """Return what the cache keeps of a TFCluster: its row, the person who stops it, whether all its
+    resources are released, and its hours.
     """
     head, spec = found["metadata"], found.get("spec") or {}
     name, stop = str(head["name"]), spec.get("stop")
@@ -105,7 +105,7 @@ def trim_run(found: Object) -> Object:
 
 
 def trim_pod(found: Object) -> Object:
-    """Return the run and the node of a pod."""
+    """Return what the cache keeps of a pod: its run and its node."""
     return {
         "metadata": _kept(found),
         "uid": (found["metadata"].get("labels") or {}).get(labels.UID, ""),
@@ -121,8 +121,8 @@ def trim_namespace(found: Object) -> Object:
 
 
 def user_of(namespace: Object, prefix: str) -> str:
-    """Return the user in a namespace's annotation; empty if a namespace of this user would have
-    another name.
+    """Return the user that a namespace's annotation names. Return an empty text if that user's
+    namespace would have another name than this one.
     """
     head = namespace["metadata"]
     user = str((head.get("annotations") or {}).get(labels.USER, ""))
@@ -226,7 +226,7 @@ class LeakFinder:
                     yield self._leak(kind, found)
 
     def namespaces(self, namespaces: Collection[Object], users: Collection[str]) -> Iterator[Leak]:
-        """Yield the namespaces of removed users, unless they have become users again."""
+        """Yield the namespaces of removed users, except of people who have become users again."""
         for found in namespaces:
             head, owner = found["metadata"], self._owner(found["metadata"]["name"])
             if is_left(found) and owner not in users:

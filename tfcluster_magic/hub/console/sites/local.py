@@ -397,7 +397,7 @@ class LocalSite:
         await reader.ask(ReaderRequest(do="remove", leak=leak))
 
     async def pack(self, owner: str, out: int, tell: Callable[[str], None]) -> None:
-        """See `Site.pack`. It never calls `tell`."""
+        """See `Site.pack`. This site never calls `tell`."""
         del tell
         reader = await self._of(owner)
         packer = "tfcluster_magic.hub.console.packer"

@@ -268,7 +268,7 @@ def _check_schedule(schedule: Schedule, uid: str) -> None:
 
 
 def _supervised(pid: int, snapshot: dict[int, processes.Process]) -> bool:
-    """Return whether a process has a supervisor of any state folder among its ancestors."""
+    """Return whether a process or one of its ancestors is a supervisor, of any state folder."""
     seen = set()
     while (process := snapshot.get(pid)) is not None and pid not in seen:
         seen.add(pid)
@@ -312,12 +312,12 @@ def answer_requests(asked: BinaryIO, out: BinaryIO) -> None:
 # permanently. The fork server kills only readers that it has started and that have not ended.
 
 LONGEST_COMMAND = 256 * 1024
-"""Maximum bytes of a command; environments are the largest part."""
+"""Maximum size of a command to the fork server, in bytes; environments are the largest part."""
 
 
 class StartReader(Model, frozen=True):
-    """Start a reader. If `uid` is None, the reader keeps our account. The message also carries the
-    socket for requests and answers.
+    """The command to start a reader. If `uid` is None, the reader keeps the fork server's account.
+    The message with the command also carries the socket for requests and answers.
     """
 
     environ: dict[str, str]
@@ -327,7 +327,7 @@ class StartReader(Model, frozen=True):
 
 
 class StopReader(Model, frozen=True):
-    """Kill this reader."""
+    """The command to kill the reader with this pid."""
 
     pid: int
 
