@@ -37,7 +37,9 @@ MOST_BYTES = 8 << 20
 list of a process, is shorter.
 """
 MOST_NUMBER = 2.5e11
-"""Maximum fractional number in a state file: as seconds since 1970, the year 9892."""
+"""Maximum fractional number in a state file. As a time in seconds since 1970, it is in the year
+9892.
+"""
 _ODD_NUMBER = re.compile(rb"(?:^|[:,\[])\s*(?:-|[0-9.]*[eE]|[0-9]{12})")
 """Pattern that matches every text with a number below 0 or above `MOST_NUMBER`, and few others."""
 SPARE_BYTES = 32 << 10
@@ -45,7 +47,7 @@ NEEDED = 1 << 20
 """Threshold: a disk with fewer free bytes counts as full."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 OURS = (-1, -1)
-"""Owner of a file: the user and group of this process."""
+"""Default for the owner of a file that `write` creates: the user and group of this process."""
 
 
 class Unreadable(Exception):
@@ -95,7 +97,7 @@ def _error_text(error: Exception) -> str:
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """Return the content of a state file.
 
-    Raises as `open_regular`, and Unreadable above `most` bytes.
+    Raises the errors of `open_regular`, and Unreadable if the file is larger than `most` bytes.
     """
     fd = open_regular(path)
     try:
@@ -190,7 +192,7 @@ def decode(text: bytes, kind: type[T], *, exact: bool = False) -> T:
             found = convert_known_fields(known, kind)  # type: ignore[type-var]
         if _ODD_NUMBER.search(text):
             _check_numbers(found)
-    except (ValueError, RecursionError) as error:  # from msgspec, or from text that is not UTF-8
+    except (ValueError, RecursionError) as error:  # from msgspec, or for invalid UTF-8
         raise Unreadable(str(error)) from None
     return found
 
@@ -216,7 +218,9 @@ def _check_numbers(value: object) -> None:
 
 
 def load(path: Path, kind: type[T], *, exact: bool = False) -> T:
-    """Return the content of a state file as a `kind`. Raises as `read_bytes` and `decode`."""
+    """Return the content of a state file as a `kind`. Raises the errors of `read_bytes` and
+    `decode`.
+    """
     return decode(read_bytes(path), kind, exact=exact)
 
 
@@ -290,12 +294,14 @@ def _write_file(
 
 
 def _claim_spare(spares: Iterable[Path], beside: Path, size: int) -> bool:
-    """Take over a spare file that has room for `size` bytes, under the name `beside`."""
+    """Rename a spare file that has room for `size` bytes to `beside`. Return False if there is
+    none.
+    """
     if size > SPARE_BYTES:
         return False
     for spare in spares:
         with contextlib.suppress(OSError):
-            os.rename(spare, beside)  # only one of two writers gets it
+            os.rename(spare, beside)  # succeeds for only one of two writers
             return True
     return False
 
@@ -308,7 +314,7 @@ def reserve(spare: Path) -> None:
     try:
         try:
             os.posix_fallocate(fd, 0, SPARE_BYTES)
-        except (AttributeError, OSError) as error:  # not on macOS, nor on every file system
+        except (AttributeError, OSError) as error:  # fails on macOS and some file systems
             if getattr(error, "errno", None) in FULL:
                 raise
             os.write(fd, bytes(SPARE_BYTES))

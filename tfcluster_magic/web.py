@@ -32,8 +32,9 @@ MOST_CHARACTERS = 100
 
 
 def problem(error: BaseException, internal_error: str = "") -> dict[str, Any]:
-    """Return an error as a problem, with each problem of a refused request. `internal_error` is the
-    detail for any error except a TFClusterError or HTTPError.
+    """Return an error as problem details (RFC 9457). For an InvalidRequest, they list what is wrong
+    with each field. `internal_error` is the detail for any error except a TFClusterError or
+    HTTPError.
     """
     told: dict[str, Any] = {
         "type": "about:blank",
@@ -131,12 +132,12 @@ class StreamedBody(RequestHandler):
             raise self._too_large()
         self._body = bytearray()
         connection = self.request.connection
-        if isinstance(connection, HTTP1Connection):  # it can also limit bodies that come in chunks
+        if isinstance(connection, HTTP1Connection):  # also limits bodies without a given length
             connection.set_max_body_size(MOST_DISCARDED)
             connection.set_body_timeout(BODY_WITHIN)
 
     def data_received(self, chunk: bytes) -> Any:
-        """Keep a piece of an expected body, and drop any other."""
+        """Keep a piece of the body if `expect_body` was called; otherwise drop it."""
         if self._body is None or self._is_too_large:
             return
         if len(self._body) + len(chunk) > self.most_bytes:
@@ -202,7 +203,7 @@ class StreamedBody(RequestHandler):
 
 
 class ProblemResponses(RequestHandler):
-    """A handler whose failures are problem responses. It must be the first base of a class."""
+    """A handler whose failures are problem responses. It must be the first of the base classes."""
 
     expected_errors: tuple[type[BaseException], ...] = (TFClusterError,)
     """Errors that are shown to the user and are not logged, since the service is not at fault."""
@@ -220,13 +221,15 @@ class ProblemResponses(RequestHandler):
         return problem(error, self.internal_error())
 
     def send_problem(self, told: dict[str, Any]) -> None:
-        """Answer with a problem."""
+        """Answer with problem details."""
         self.set_status(told["status"])
         self.set_header("Content-Type", PROBLEM_TYPE)
         self.finish(encoded_problem(told))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Send a problem. Tornado calls this for every exception of a handler."""
+        """Answer with the problem details of an error. Tornado calls this for every exception of a
+        handler.
+        """
         error = (kwargs.get("exc_info") or (None, None, None))[1]
         with self.in_language():
             self.send_problem(self.problem_of(HTTPError(status_code) if error is None else error))

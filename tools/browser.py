@@ -79,7 +79,7 @@ def install(apt: str, packages: list[str]) -> None:
 
 
 def advice(packages: list[str], *, has_apt: bool) -> str:
-    """Return what the user must do."""
+    """Return a text that says how to install these packages, or to name another Chromium."""
     how = (
         f"run: sudo apt-get install {' '.join(packages)}"
         if has_apt

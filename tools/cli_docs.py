@@ -15,7 +15,7 @@ PAGE = ROOT / "docs" / "reference" / "cli.md"
 API_PAGE = ROOT / "docs" / "reference" / "api.md"
 VERB_ROUTE = "| `POST /clusters/{ref}/"
 AFTER_VERBS = VERB_ROUTE + "rerun`"
-"""The start of the row below the generated rows in api.md; this row is written by hand."""
+"""The start of the first handwritten row below the generated rows in api.md."""
 WIDTH = 96
 HEAD = """\
 # The command line and `%tfcluster`
@@ -43,7 +43,7 @@ turns colours off.
 
 
 def page() -> str:
-    """Return the whole page."""
+    """Return the text of cli.md."""
     sys.path.insert(0, str(ROOT))
     from tfcluster_magic import cli
     from tfcluster_magic.cli.group import VERBS

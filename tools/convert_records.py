@@ -50,8 +50,8 @@ def _converted(found: Mapping[str, Any]) -> dict[str, Any]:
         "spec": resource_form.write(Spec, found["spec"]),
     }
     if status.phase.is_final and status.released_at is not None:
-        # The ledger already has this usage, under the uid of the old object; it must not be counted
-        # twice.
+        # The quota ledger has already counted this usage, under the uid of the old object. Remove
+        # it here, so that it is not counted again under the new uid.
         made["status"] = custom_resource.write_status(replace(status, usage=None))
     return made
 

@@ -38,7 +38,7 @@ def texts() -> dict[Path, str]:
 
 
 def policy() -> str:
-    """Return the policies with their generated variables."""
+    """Return the text of k8s/base/admission.yaml with the generated variables in its policies."""
     made = "".join(
         f"    - name: {name}\n      expression: >-\n{_folded(words)}"
         for name, words in policy_variables().items()

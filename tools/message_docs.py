@@ -46,7 +46,7 @@ _BANNER = """\
 
 
 def page() -> str:
-    """Return the generated reference page."""
+    """Return the text of messages.md."""
     parts = [_HEAD]
     for title, texts in GROUPS.items():
         rows = "\n".join(f"| `{code}` | {_cell(text)} |" for code, text in texts.items())
@@ -61,7 +61,7 @@ def _cell(text: Text) -> str:
 
 
 def table() -> str:
-    """Return the generated TypeScript."""
+    """Return the text of messageTable.ts."""
     entries = "\n".join(
         f"  {code}: {json.dumps(text if isinstance(text, str) else list(text))},"
         for code, text in TEXTS.items()

@@ -1,7 +1,7 @@
 """Update docs/pictures from screenshots: `make pictures` runs the test that takes them.
 
 The screenshots are from tests/ui/test_tutorial.py, which follows the tutorial in a browser. They
-are committed as WebP, and change only when somebody runs this and checks the result.
+are committed as WebP, and change only when a developer runs this script and checks the result.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ MOST_BYTES = 150_000
 
 
 def main() -> None:
-    """Write each picture; fail if one is too large for a clone."""
+    """Write each picture; fail if one is larger than `MOST_BYTES`, because every clone of the
+    repository contains it.
+    """
     FOLDER.mkdir(exist_ok=True)
     for name, shot in PICTURES.items():
         with Image.open(SHOTS / f"{TEST}-{shot}.png") as picture:

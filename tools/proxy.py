@@ -1,9 +1,10 @@
 """The installation of the hub's proxy, configurable-http-proxy, in .venv/share/tfcluster/proxy.
 
-It installs exactly the packages of hub_config/proxy/package-lock.json from the user's npm registry,
-again only if that file changes. Node and npm are the machine's, or are installed into .venv if
-missing or too old. The Python package configurable-http-proxy is a different program, which breaks
-kernels. Standard library only.
+The script installs exactly the packages of hub_config/proxy/package-lock.json from the user's npm
+registry, and installs them again only if that file changes. It uses the Node and npm of the
+machine, or installs them into .venv if they are missing or too old. It does not use the Python
+package configurable-http-proxy, which is a different program and breaks connections to kernels.
+Standard library only.
 """
 
 from __future__ import annotations

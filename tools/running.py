@@ -1,7 +1,8 @@
 """The check before `make clean`: no process runs from this clone's .venv.
 
 Without .venv, a clock, TensorBoard, hub or run that still runs would fail later, because its files
-are gone. A clock would still launch its schedules. The script ends nothing. It runs in .venv.
+are gone. A clock, the process that launches schedules, would still launch them. The script ends
+nothing. It runs in .venv.
 """
 
 from __future__ import annotations

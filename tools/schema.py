@@ -2,9 +2,10 @@
 tfcluster-project.schema.json, the JSON Schema of a project's tfcluster.yaml: `python
 tools/schema.py`.
 
-Editors check cluster files and projects with them; programs read the output of `-o json` with the
-first. The TypeScript of the Lab extension is generated from the first schema, so this schema also
-defines the request bodies of verbs (`VerbBodies`). Tests check that both are current.
+Editors use the two schemas to check cluster files and projects. Programs can use the first schema
+to read the output of `-o json`. The TypeScript of the Lab extension is generated from the first
+schema, so this schema also defines the request bodies of verbs (`VerbBodies`). Tests check that
+both are current.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PROJECT_FILE = FILE.with_name("tfcluster-project.schema.json")
 
 
 def text() -> str:
-    """Return the generated schema."""
+    """Return the text of tfcluster.schema.json."""
     made: dict[str, Any] = schema()
     refs, bodies = msgspec.json.schema_components(
         VERB_BODIES.values(), ref_template="#/$defs/{name}"

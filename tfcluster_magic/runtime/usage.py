@@ -2,13 +2,14 @@
 
 A thread takes a sample every two seconds and writes it to the task's file in the folder
 `.tfcluster-usage` of the run's output. Old samples are merged, so all files of a run together stay
-below 1 MiB. If the volume hangs, is full or was removed, only samples are lost. `usage/` of the
-package reads the files. The thread also answers requests for stacks, and keeps the stacks of a
-stalled program. Standard library only, Python 3.8 syntax.
+below 1 MiB. If the volume hangs, is full or was removed, samples are lost, but the task goes on.
+The package `tfcluster_magic.usage` reads the files. The thread also answers requests for stacks,
+and keeps the stacks of a stalled program. Standard library only, Python 3.8 syntax.
 
-The usage of all processes of the task counts, including ended processes. Network is all traffic of
-the pod. Outside of pods, it is the traffic of the task's TCP connections, without the last bytes of
-a connection that ends between two samples. Disk is the traffic of block devices.
+The usage of all processes of the task counts, including processes that have ended. The figures for
+the network count all traffic of the pod. Outside of pods, they count the traffic of the task's TCP
+connections, without the last bytes of a connection that ends between two samples. The figures for
+the disk count the traffic of block devices.
 """
 
 from __future__ import annotations
@@ -56,14 +57,15 @@ STALLED_SAMPLES, MOST_STALLS = 5, 5
 # limits. An array is an interval that begins at the end of the previous one. It has 12 numbers,
 # each in the unit given here: [duration 0.1 s, CPU 0.01 s, memory 64 KiB, received KiB, sent KiB,
 # read KiB, written KiB, throttled 0.01 s, GPU 0.01 s, GPU memory 64 KiB, peak of memory 64 KiB,
-# step]. Zeros at the end are left out. The peak is the maximum that the kernel recorded; it is 0
-# unless it exceeds all samples and earlier peaks. The step is the newest that the program reported;
-# it is 0 if the step has not changed.
+# step]. Zeros at the end of an array are left out. The peak is the maximum memory that the kernel
+# recorded; it is written as 0 if it is not above all samples and earlier peaks. The step is the
+# newest that the program reported; it is 0 if the step has not changed.
 
 VERSION = 1
 RUN_BYTES = 1 << 20
 TASK_BYTES = 32 << 10
-# Maximum writes of all tasks of a run in a second, so that 600 tasks do not overload a volume.
+# Maximum number of writes per second by all tasks of a run together, so that 600 tasks do not
+# overload a volume.
 MOST_WRITES = 60.0
 BLOCK = 64 << 10
 KIB = 1 << 10
@@ -91,9 +93,9 @@ def encoded(row: list[int]) -> bytes:
 
 def thinned(content: bytes, most: int) -> bytes:
     """Return the content of a file, reduced to at most `most` bytes. The newest quarter of the
-    intervals stays unchanged, and the others are merged to equal lengths. If this is not enough,
-    the oldest attempts are dropped, then more of the newest intervals are merged. Return b"" if not
-    even one interval fits.
+    intervals stays unchanged, and the older ones are merged into fewer intervals of equal length.
+    If the result is still too long, the oldest attempts are dropped. If that is not enough either,
+    fewer of the newest intervals stay unchanged. Return b"" if not even one interval fits.
     """
     attempts = _attempts(content)
     count = sum(len(rows) for _head, rows in attempts)
@@ -164,8 +166,8 @@ class UsageFile:
 
     def __init__(self, folder: str, task: str, tasks: int) -> None:
         self._path = os.path.join(folder, FOLDER, f"{task}.jsonl")
-        # While a file is replaced, the new file also exists and has up to half of the old file's
-        # size.
+        # While a file is replaced, the old and the new file both use space. The new file has up to
+        # half of the old file's size, so the limit for one file is two thirds of the task's share.
         self._most = min(TASK_BYTES, RUN_BYTES // max(1, tasks) * 2 // 3)
         self._head = b""
         self._rows: list[list[int]] = []
@@ -178,7 +180,7 @@ class UsageFile:
         self._head = json.dumps(head, separators=(",", ":")).encode() + b"\n"
 
     def write(self, row: list[int]) -> None:
-        """Append an interval."""
+        """Append an interval to the file."""
         self._rows.append(row)
         if time.monotonic() < self._next_try:
             self._rows = [merged(self._rows)]
@@ -200,7 +202,7 @@ class UsageFile:
             try:
                 os.close(fd)
             except OSError:
-                pass  # a network volume that failed meanwhile
+                pass  # the network volume has failed meanwhile
 
     def _append(self, lines: bytes) -> None:
         if self._fd < 0:
@@ -219,7 +221,8 @@ class UsageFile:
 
     def _open(self) -> None:
         try:
-            # Never recreate the output folder.
+            # Create only this folder, and never its parent: a deleted output folder must stay
+            # deleted.
             os.mkdir(os.path.dirname(self._path), mode=0o755)
         except FileExistsError:
             pass
@@ -228,7 +231,7 @@ class UsageFile:
         if not stat.S_ISREG(os.fstat(self._fd).st_mode):
             raise OSError("it is not a regular file")
         content = os.pread(self._fd, TASK_BYTES, 0)
-        # A killed writer left a part of a line, or a program wrote here.
+        # Cut off an incomplete last line, which a killed writer or the user's program has left.
         os.ftruncate(self._fd, content.rfind(b"\n") + 1)
 
     def _thin(self, room: int) -> None:
@@ -237,12 +240,12 @@ class UsageFile:
             os.path.dirname(self._path), f".{os.path.basename(self._path)}.thinned"
         )
         try:
-            # A killed writer has left this file, or a program has put it there.
+            # The file may exist if a writer was killed, or if the user's program created it.
             os.unlink(beside)
         except FileNotFoundError:
             pass
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        # If this process is killed here, one of the two files is complete.
+        # If this process is killed here, the old file is still complete.
         with open(os.open(beside, flags, 0o644), "wb") as file:
             file.write(content)
         os.replace(beside, self._path)
@@ -260,7 +263,7 @@ class Digest:
         self._stride = 1
 
     def add(self, row: list[int]) -> None:
-        """Add an interval."""
+        """Add an interval to the digest."""
         self._pending.append(row)
         if len(self._pending) < self._stride:
             return
@@ -289,9 +292,9 @@ def _in_pairs(rows: list[list[int]]) -> list[list[int]]:
 
 
 def memory(pids: list[int]) -> tuple[int, int]:
-    """Return the resident bytes of these processes, and the peak of the largest one.
+    """Return the resident bytes of these processes, and the largest peak of a single process.
 
-    Pages of files and shared memory count only once, in the process that has most of them.
+    Pages of files and shared memory are counted only once, for the process that has most of them.
     """
     own = shared = peak = 0
     for pid in pids:
@@ -341,12 +344,12 @@ class Connections:
         self._ended = (0, 0)
 
     def look(self, pids: list[int]) -> tuple[int, int]:
-        """Return the bytes received and sent so far."""
+        """Return the bytes that the connections of these processes have received and sent."""
         owned = {inode for pid in pids for inode in sockets.inodes(pid)}
         try:
             now = sockets.traffic(owned) if owned else {}
         except (OSError, AttributeError):
-            # This system lacks the netlink family, or the answer was cut short.
+            # The kernel cannot report sockets (no `sock_diag`), or its answer was incomplete.
             now = self._open
         for inode, before in self._open.items():
             if now.get(inode, (-1, -1)) < before:
@@ -450,7 +453,7 @@ class Gpus:
         """
         busy, used = 0.0, 0
         for device in self._devices:
-            rates = (self._ctypes.c_uint * 2)()  # percent of time: compute, memory
+            rates = (self._ctypes.c_uint * 2)()  # busy percent: compute, memory access
             if self._nvml.nvmlDeviceGetUtilizationRates(device, rates) == 0:
                 busy += rates[0] / 100
             room = (self._ctypes.c_ulonglong * 3)()  # bytes: total, free, used
@@ -478,7 +481,7 @@ class Reports:
                 told = json.loads(read_text(self._path))["step"]
                 self._step = max(0, told) if type(told) is int else 0
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
-            # The program reports nothing, or the file is something else.
+            # There is no report yet, or the file is not a valid report.
             pass
         return self._step
 
@@ -487,9 +490,9 @@ class Reports:
 
 
 class UsageWatch:
-    """Sampling of the processes below this one until `close`. `seen` is the last reading of these
-    processes; the argument `step` returns the step that the program has printed last. Raises
-    ConfigError.
+    """A thread that samples the usage of this process's descendants until `close`. The attribute
+    `seen` is the last reading of these processes. The argument `step` is a function that returns
+    the step that the program printed last. Raises ConfigError.
     """
 
     def __init__(
@@ -520,12 +523,13 @@ class UsageWatch:
         self._wrote_at = self._at
 
     def start(self) -> None:
-        """Start sampling. Must be called after the last fork."""
+        """Start sampling. Call this after the last fork, because it starts a thread."""
         self._thread.start()
 
     def quiet(self, since: float) -> None:
-        """Keep the stacks of the program if it has been inactive for long. `since` is the start of
-        the inactivity, in seconds since 1970. Each period of inactivity is handled once.
+        """Let the thread save the stacks of the program if the program has been inactive for a long
+        time. `since` is the start of the inactivity, in seconds since 1970. Each period of
+        inactivity is handled once.
         """
         if (
             since not in self._stalls
@@ -552,7 +556,7 @@ class UsageWatch:
         pending: list[list[int]] = []
         self._gpus = Gpus(self._visible)
         self._connections = Connections()
-        # Disk and network traffic of this process before the program started.
+        # Disk and network traffic before the program started, which is not part of its usage.
         self._before = disk([os.getpid()]), pod_network() if self._in_pod else (0, 0)
         look = FamilyReading()
         self._pids = look.pids

@@ -1,11 +1,12 @@
 """The places where a program writes its results, and the checkpoint from which it started.
 
-For event files and checkpoints outside of the run's folder, links are created in its folder
-`written`, so that TensorBoard and progress find them. Files on a pod's own disk, which is lost with
-the pod, are copied to `written` instead while the program runs, up to a limit. The files are found
-among the files that the program's processes have open, and among new files in the folders in which
-it may write, never by the program's text. Nothing is written outside of the run's folder. A thread
-does this, because a volume may hang. Standard library only, Python 3.8.
+If the program writes event files or checkpoints outside of the run's folder, links to them are
+created in `written`, a subfolder of the run's folder, so that TensorBoard and the progress display
+find them. Files on a pod's own disk, which is lost with the pod, are copied to `written` instead
+while the program runs, up to a limit. To find these files, the module examines the files that the
+program's processes have open, and new files in the folders in which the program may write. It never
+reads the program's source. It writes nothing outside of the run's folder. It works in a thread,
+because access to a volume may hang. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
     from task_config import TaskConfig
 
 WRITTEN = "written"
-# Folder in which a task in a pod records which folders will be lost, for clients that see the log
-# volume.
+# Folder on the log volume in which a task in a pod records which folders will be lost with the pod.
+# Clients that have the log volume read it.
 LOST = ".tfcluster-lost"
-# Pauses between two searches: (until this many seconds after the start, seconds of the pause).
+# Seconds between two searches, which grow with the age of the task. Each pair is: (until this many
+# seconds after the start, seconds between two searches).
 PACE = ((30.0, 1.0), (300.0, 2.5), (float("inf"), 10.0))
 # Every fourth search also lists the folders in which the program may write.
 WALK_EVERY = 4
@@ -74,7 +76,7 @@ def files_below(folder: str, but: str = "") -> Iterator[os.DirEntry[str]]:
                         elif entry.is_dir(follow_symlinks=False) and not hidden:
                             below.append(entry.path)
             except OSError:
-                # The folder is gone, or reading it is not permitted.
+                # Skip a folder that is gone or may not be read.
                 continue
         level = below
 
@@ -140,17 +142,19 @@ def number_of(checkpoint: str) -> int:
 
 
 def spare_steps(checkpoint: str) -> int:
-    """Return the number of steps that a program trains even if its training was complete.
+    """Return the number of steps that a program trains after it has restored a checkpoint of a
+    completed training.
 
     This is 1 in TensorFlow 1, whose StopAtStepHook checks only after the first step. It is 0 in
-    TensorFlow 2, which may number checkpoints instead of steps.
+    TensorFlow 2, where the number in a checkpoint's name may count checkpoints instead of steps.
     """
     return 1 if checkpoint.startswith("model.ckpt-") else 0
 
 
 class EarlierCheckpoints:
-    """The checkpoints in the folders of a program before the program starts. `watch` makes the
-    kernel report which of them are opened. Without inotify, no checkpoint counts as opened.
+    """The checkpoints that are in the folders of a program before the program starts. `watch` makes
+    the kernel report which of them the program opens. Without inotify, no checkpoint counts as
+    opened.
     """
 
     def __init__(self, folders: list[str]) -> None:
@@ -199,11 +203,12 @@ class EarlierCheckpoints:
             data = data[16 + int.from_bytes(data[12:16], sys.byteorder) :]
 
     def only_found(self) -> tuple[str, str, int]:
-        """Return folder and name of a checkpoint that the program opened, and how many steps newer
-        the folder's newest checkpoint is.
+        """Return a tuple: the folder of a checkpoint that the program opened, the name of this
+        checkpoint, and the number of steps by which the newest checkpoint in the folder is newer.
 
-        Folder and name are empty if no checkpoint was opened, or if a folder now has a checkpoint
-        that is newer than the opened one by more than `spare_steps`.
+        Folder and name are empty if the program opened no checkpoint. They are also empty if it has
+        trained since: if a folder now has a checkpoint that is newer than the opened one by more
+        than `spare_steps`.
         """
         self.note_opened()
         found = ("", "", 0)
@@ -252,7 +257,7 @@ def furthest_event(path: str) -> int:
     while at + 12 < len(data):
         length = int.from_bytes(data[at : at + 8], "little")
         event = data[at + 12 : at + 12 + length]
-        if event[:1] == b"\x09" and event[9:10] == b"\x10":  # wall_time, then step
+        if event[:1] == b"\x09" and event[9:10] == b"\x10":  # fields wall_time, step
             step = shift = 0
             for byte in event[10:20]:
                 step |= (byte & 127) << shift
@@ -291,13 +296,13 @@ class WriteWatch:
     """A thread that finds out where a program writes.
 
     Args:
-        config: the task.
+        config: the configuration of the task.
         folder: the folder in which the program starts.
         loop: the event loop, which calls `say` and `told`.
         say: prints a line to the log.
-        told: called with a folder outside of the run's folder that has results, and whether this
-            folder will be lost.
-        earlier: the checkpoints from before the start.
+        told: called for each folder outside of the run's folder in which results are found; the
+            arguments are the folder, and whether it will be lost.
+        earlier: the checkpoints that existed before the program started.
     """
 
     def __init__(
@@ -339,7 +344,7 @@ class WriteWatch:
         return dict(self._folders)
 
     def start(self) -> None:
-        """Start the thread. Call this after the child was started."""
+        """Start the thread. Call this after the program's process was started."""
         self._loop.on_fd(self._hear, select.POLLIN, self._heard)
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -405,7 +410,7 @@ class WriteWatch:
             if self._is_lost(folder):
                 left -= self._copy(path, left, last)
             elif path in self._events or folder in beside or os.path.dirname(folder) in beside:
-                # a checkpoint far from all event files may belong to another run
+                # link only checkpoints near event files: any other may belong to another run
                 self._link(path)
 
     def _new_files(self, folder: str) -> set[str]:
@@ -440,7 +445,8 @@ class WriteWatch:
         if rest.startswith(host + "."):
             number = rest[len(host) + 1 :].split(".")[0]
             if number.isdigit() and int(number) not in self._pids:
-                # Another run may work in the same folder, or a process ended before we saw it.
+                # The process is not one of ours. If it still runs, it belongs to another run in the
+                # same folder; otherwise, it may have ended before we saw it.
                 return not os.path.exists(f"/proc/{number}")
         return True
 
@@ -476,8 +482,8 @@ class WriteWatch:
         os.replace(partial, os.path.join(place, f"{self._config.task}.json"))
 
     def _place_of(self, folder: str) -> str:
-        """Return the place of `folder` below the run's folder `written`, at most two levels deep.
-        It has the links to the files of `folder`, or their copies.
+        """Return the folder for the links to, or copies of, the files in `folder`. It is below
+        `written` in the run's folder, at most two levels deep.
         """
         inside = os.path.relpath(folder, self._folder)
         parts = [each for each in inside.split(os.sep) if each not in (".", "")]
@@ -493,7 +499,8 @@ class WriteWatch:
             return
         folder = os.path.dirname(path)
         if not f"{folder}/".startswith(f"{self._config.program['dir']}/"):
-            # a folder in the program's copy is not reported: `keep_written` moves its files
+            # do not report a folder inside the task's copy of the program: `keep_written` moves its
+            # files
             self._note(folder, False)
         place = self._place_of(folder)
         os.makedirs(place, exist_ok=True)

@@ -26,13 +26,13 @@ from ..spec.resource_form import Form, any_form, many_seconds_form, seconds_form
 from ..spec.spec import MOST_DEPENDENCIES
 
 MOST_OCCURRENCES = 500
-"""Maximum settled occurrences that a status keeps."""
+"""Maximum number of settled occurrences that the status of a schedule keeps."""
 MOST_WAITING = 100
 """Maximum due times of one schedule that wait for their launch at the same time. When some of them
 are launched, the next due times take their places.
 """
 MOST_BACKFILL = 10_000
-"""Maximum due times of one backfill."""
+"""Maximum number of due times of one backfill."""
 ASK_ABOVE = 300
 """Number of due times above which a backfill asks for confirmation."""
 MOST_ADVISED = 20
@@ -315,7 +315,9 @@ class ScheduleStatus(Model, frozen=True, kw_only=True):
 
 
 class LaunchWords(Model, frozen=True, kw_only=True):
-    """A launch in the user's words, as `ClusterManager.launch` takes it."""
+    """The arguments of a launch as the user gave them, in the form that `ClusterManager.launch`
+    accepts.
+    """
 
     program: str | None = None
     arguments: tuple[str, ...] = ()
@@ -328,7 +330,9 @@ class LaunchWords(Model, frozen=True, kw_only=True):
 
 
 class ScheduledLaunch(Model, frozen=True, kw_only=True):
-    """The launch of a schedule: the snapshot, and the words for a new one."""
+    """The launch of a schedule: the snapshot of its program, and the user's launch options, with
+    which a new snapshot can be taken.
+    """
 
     cluster: Annotated[str, Meta(pattern=NAME_PATTERN, description="name of its runs")]
     spec: Spec

@@ -1,10 +1,10 @@
 """Cron expressions in a time zone: the times at which a schedule is due.
 
-The functions are pure, and end in bounded time for any expression.
+The functions have no side effects, and end in bounded time for any expression.
 
 cronsim follows Debian's cron: when the clocks change, a job at a skipped fixed time runs right
 after the change, and a job at a repeated fixed time runs only at the first of the two times. This
-module decides which expressions are accepted, and makes times strictly increase.
+module decides which expressions are accepted, and ensures that no due time occurs twice.
 """
 
 from __future__ import annotations
@@ -108,13 +108,14 @@ class CronTimes:
         return found
 
     def local(self, at: float) -> datetime:
-        """Return a time in the schedule's zone."""
+        """Return a time, given in seconds since 1970, as a datetime in the schedule's time zone."""
         return datetime.fromtimestamp(at, self.zone)
 
 
 def _may_never_come(cron: str) -> bool:
-    """Return whether an expression that cronsim refuses is correct but never due, like 30 February.
-    This is so if cronsim accepts it with `*` for the day of the month.
+    """Return whether an expression that cronsim refuses is correct but never due, such as one for
+    30 February. To find out, the month is replaced by `*`: cronsim then accepts a correct
+    expression.
     """
     fields = cron.split()
     try:
@@ -143,7 +144,8 @@ def read_zone(name: str) -> zoneinfo.ZoneInfo:
     """
     try:
         return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):  # OSError: a folder, as `Asia`
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        # OSError is raised if the name is a folder of the database, such as `Asia`.
         close = difflib.get_close_matches(name, zoneinfo.available_timezones(), 1, cutoff=0.5)
         example = close[0] if close else "Asia/Shanghai"
         text = _("there is no such time zone; write an IANA name, such as {example}")

@@ -3,10 +3,11 @@
     status = settle(rules, status, outcomes, now)   # what the runs did
     turn = due(rules, status, now)                  # what to do, and when to look again
 
-The caller writes the status first, then launches and stops. Each due time is handled once; the
-cursor and the occurrences record the handled ones. If the clock is set back, no due time runs
-twice. If the clock is set forward by mistake and back again, no due time is lost. The work of one
-call is bounded, whatever the rules are and however long ago the last call was.
+The caller first writes the new status, then launches the due runs and stops the replaced ones. Each
+due time is handled once. The status records which ones were handled: every due time up to its
+cursor, and those with an occurrence. If the clock is set back, no due time runs twice. If the clock
+is set forward by mistake and back again, no due time is lost. The work of one call is bounded,
+whatever the rules are and however long ago the last call was.
 """
 
 from __future__ import annotations
@@ -122,23 +123,24 @@ def due(
     now: float,
     find: FindSchedule = lambda _name: None,
 ) -> ScheduleTurn:
-    """Decide what a schedule does at `now`.
+    """Decide what a schedule does at the time `now`.
 
     Args:
         rules: the rules of the schedule.
-        status: what happened until now, with the outcomes of runs (`settle`).
+        status: the current status of the schedule, to which `settle` has added the outcomes of
+            runs.
         now: the machine's time, which may jump.
-        find: returns a schedule of the same owner by its name, None if there is none.
+        find: returns the schedule with this name of the same owner; None if there is none.
 
     Returns:
-        The turn. The occurrences in `ScheduleTurn.launch` may be from earlier calls, if the caller
-        has not launched them since.
+        The decision. `ScheduleTurn.launch` also has the occurrences that an earlier call returned,
+        if the caller has not launched them yet.
 
     Raises:
         InvalidRequest: the rules have an invalid cron expression or time zone.
     """
     times = CronTimes(rules.cron, rules.time_zone)
-    find = functools.cache(find)  # a hundred due times may wait for the same schedules
+    find = functools.cache(find)  # cached, because a hundred due times may wait for one schedule
     work = _Work(
         rules, times, now, status.cursor, list(status.occurrences), list(status.backfills), find
     )
@@ -185,7 +187,9 @@ def _follow_clock(work: _Work) -> None:
 
 
 def _take_due_times(work: _Work) -> None:
-    """Add an occurrence for each due time since the cursor, up to the limit of waiting ones."""
+    """Add an occurrence for each due time after the cursor, until the limit of waiting occurrences
+    is reached.
+    """
     rules, now = work.rules, work.now
     on_time = now - ON_TIME
     late_from = max(work.cursor, on_time)
@@ -212,7 +216,9 @@ def _take_due_times(work: _Work) -> None:
 
 
 def _take(work: _Work, new: Occurrence) -> None:
-    """Add the occurrence of a due time, unless there was one before the clock was set back."""
+    """Add the occurrence of a due time. If the clock was set back, it may already exist; then keep
+    the old one.
+    """
     work.cursor = new.due
     if all(each.key != new.key for each in work.occurrences):
         work.put(new)
@@ -234,8 +240,8 @@ def _miss(work: _Work, last: float | None, *, catch: bool) -> None:
 
 
 def _take_backfills(work: _Work) -> None:
-    """Add occurrences for the backfills. A backfill never has more unsettled occurrences than it
-    may run at the same time.
+    """Add occurrences for the due times of unfinished backfills. A backfill never has more
+    unsettled occurrences than it may run at the same time.
     """
     left = _MOST_TAKEN
     asked_for = (Kind.BACKFILL, Kind.MANUAL)
@@ -307,8 +313,8 @@ def _launch_waiting(work: _Work) -> None:
 
 
 def _is_settled_by_others(work: _Work, new: Occurrence) -> bool:
-    """Settle an occurrence if another occurrence, or another schedule, rules it out. Return whether
-    this is so.
+    """Settle an occurrence as skipped if another occurrence, or another schedule, means that it
+    must not run. Return whether it was settled.
     """
     rules = work.rules
     waits, is_lost = _wait_for_schedules(work, new)
@@ -340,8 +346,8 @@ _NO_SUCCESS = (State.FAILED, State.STOPPED, State.UNKNOWN)
 
 
 def _wait_for_schedules(work: _Work, new: Occurrence) -> tuple[Message | None, bool]:
-    """Return what an occurrence waits for in other schedules (None for nothing), and whether that
-    can never happen. Retries and runs of `run-now` do not wait.
+    """Return a message that says for which other schedule an occurrence waits (None if it waits for
+    none), and whether it would wait for ever. Retries and runs of `run-now` do not wait.
     """
     if new.kind is Kind.MANUAL or new.state is not State.WAITING:
         return None, False
@@ -359,8 +365,9 @@ def _wait_for_schedules(work: _Work, new: Occurrence) -> tuple[Message | None, b
 def _awaited(
     dependency: ScheduleDependency, found: Schedule | None, moment: float
 ) -> Message | None:
-    """Return what a due time waits for in another schedule, or why that can never happen. None
-    means that the run of the same due time has done what is waited for.
+    """Return a message that says why a due time must wait for another schedule, or why it would
+    wait for ever. Return None if it need not wait, because the other schedule's run for the same
+    due time has succeeded or ended as required.
     """
     name = {"name": dependency.schedule}
     if found is None or found.status.problem:
@@ -392,8 +399,8 @@ def _awaited(
 
 
 def circle_of(name: str, rules: ScheduleRules, find: FindSchedule) -> tuple[str, ...]:
-    """Return the schedules that wait for each other if `name` has these rules, `name` first and
-    last; empty if none do.
+    """Return the circle of schedules that would wait for each other if the schedule `name` had
+    these rules. `name` is the first and the last item. Return an empty tuple if there is no circle.
     """
     ways: list[tuple[str, ...]] = [(name, each.schedule) for each in rules.after]
     seen = set[str]()
@@ -418,8 +425,8 @@ def _before(work: _Work, new: Occurrence) -> Occurrence | None:
 
 
 def _obstacle(work: _Work, new: Occurrence) -> Message | None:
-    """Return what a launch waits for; None if it may begin. With `Overlap.REPLACE`, also add the
-    earlier runs that the launch replaces to `work.stop`.
+    """Return what a launch waits for; None if it may begin. With `Overlap.REPLACE`, also add to
+    `work.stop` the earlier runs that the launch replaces.
     """
     rules = work.rules
     if (waits := _wait_for_schedules(work, new)[0]) is not None:
@@ -448,8 +455,8 @@ def kept(
     occurrences: Iterable[Occurrence], now: float, most: int = MOST_OCCURRENCES
 ) -> list[Occurrence]:
     """Return the occurrences that a status keeps, in the order of their due times: all unsettled
-    ones, all that are due in the future, and the newest settled ones. Those in the future, from
-    before the clock was set back, are kept so that they do not run twice.
+    ones, all that are due in the future, and the newest settled ones. Occurrences in the future
+    exist if the clock was set back. They are kept so that they do not run twice.
     """
     occurrences = list(occurrences)
     settled = [each for each in occurrences if each.state.is_settled and each.due <= now]
@@ -463,9 +470,9 @@ def kept(
 
 
 def paused(status: ScheduleStatus, pause: Pause) -> ScheduleStatus:
-    """Return the status with the new pause. If the schedule is paused already, it keeps the old
-    pause, unless only the new one is locked (so that only an administrator may resume the
-    schedule).
+    """Return the status with the new pause. A schedule that is already paused keeps its old pause,
+    with one exception: a locked pause, which only an administrator may end, replaces one that is
+    not locked.
     """
     old = status.paused
     if old is not None and (old.locked or not pause.locked):
@@ -504,8 +511,9 @@ def settle(
     outcomes: Mapping[str, RunOutcome],
     now: float,
 ) -> ScheduleStatus:
-    """Return the status after the `outcomes` of its runs, which are given by run name. The ends of
-    runs are recorded, failed runs get a retry, and too many failures pause the schedule.
+    """Return the status, updated with the outcomes of its runs; `outcomes` has them by run name.
+    The ends of runs are recorded, failed runs get a retry, and too many failures pause the
+    schedule.
     """
     for each in status.occurrences:
         outcome = outcomes.get(each.run)
@@ -520,7 +528,8 @@ def settle(
             reason = each.reason or outcome.reason
             status = _ended(rules, status, each, State.STOPPED, reason, now)
         elif outcome.phase is Phase.FAILED and not outcome.began and each.reason != _NEVER_BEGAN:
-            # The launching process was killed: launch it again, but not for ever.
+            # The run never began, because the process that launched it was killed. Launch it again,
+            # but only once.
             again = replace(
                 each, state=State.LAUNCHING, run="", reason=_NEVER_BEGAN, changed_at=now
             )
@@ -533,8 +542,8 @@ def settle(
 def launched(
     status: ScheduleStatus, occurrence: Occurrence, run: str, now: float, *, created: bool
 ) -> ScheduleStatus:
-    """Return the status with the run of an occurrence. `created` is false if the run is only about
-    to be created.
+    """Return the status in which `occurrence` has the run `run`. `created` is false if this run is
+    still to be created.
     """
     state = State.RUNNING if created else State.LAUNCHING
     return _with(status, replace(occurrence, state=state, run=run, changed_at=now))
@@ -543,8 +552,8 @@ def launched(
 def no_room(
     status: ScheduleStatus, occurrence: Occurrence, why: Message | None, now: float
 ) -> ScheduleStatus:
-    """Return the status after a launch found no room. The launch is tried again with growing
-    delays.
+    """Return the status, updated after the launch of an occurrence was refused because there was no
+    room. The launch is tried again after delays that grow.
     """
     state = State.WAITING if occurrence.attempt == 1 else State.RETRYING
     delay = min(LONGEST_ROOM_DELAY, ROOM_DELAY * 2 ** min(occurrence.refusals, 10))
@@ -567,8 +576,8 @@ def failed(
     why: Message | None,
     now: float,
 ) -> ScheduleStatus:
-    """Return the status after an attempt failed or could not be launched: a retry follows, or the
-    due time is settled.
+    """Return the status, updated after an attempt of an occurrence has failed or could not be
+    launched. The occurrence is either retried or settled as failed.
     """
     if occurrence.attempt > rules.retries:
         return _ended(rules, status, occurrence, State.FAILED, why, now)

@@ -1,4 +1,4 @@
-"""The table of a schedule's options, from which command line, form and messages follow.
+"""The table of a schedule's options, used for the command line, the form and the messages.
 
 Bounds and defaults are in `ScheduleRules`; this module reads typed values.
 """
@@ -68,7 +68,7 @@ class ScheduleOption:
 
     @property
     def allowed(self) -> str:
-        """The allowed texts, for a message."""
+        """The values that the option allows, as text for an error message."""
         if self.kind in (ScheduleKind.DURATION, ScheduleKind.DURATIONS):
             return str(DURATION_RULE)
         if self.kind is ScheduleKind.SWITCH:
@@ -78,7 +78,9 @@ class ScheduleOption:
         return _("use {words}").format(words=", ".join(self.words) or span)
 
     def texts(self, value: object) -> list[str]:
-        """Return a value as typed, with one text for each time that the option is given."""
+        """Return a value as a user types it: a list with one text for each time that the option is
+        repeated.
+        """
         many = value if isinstance(value, (list, tuple)) else [value]
         return [value_text(_AS_TYPED.get(self.kind, Kind.FILE), each) for each in many]
 

@@ -1,4 +1,6 @@
-"""Placeholders for the due time in arguments and environment: plain substitution of a closed list.
+"""Placeholders for the due time in a program's arguments and environment.
+
+There are only two, each with an optional format:
 
     {scheduled_for}             2026-11-27T02:00:00+08:00
     {scheduled_for:%Y-%m-%d}    2026-11-27

@@ -54,7 +54,7 @@ _OPENAPI_REF = "#/components/schemas/{name}"
 
 @lru_cache(maxsize=1)
 def openapi_document() -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document."""
+    """Return the OpenAPI 3.1 document that describes all routes."""
     import yaml
 
     described: dict[str, Any] = yaml.safe_load(OPENAPI_FILE.read_text("utf-8"))
@@ -68,7 +68,9 @@ def openapi_document() -> dict[str, Any]:
 
 
 def _verb_path(body: type[Model]) -> dict[str, Any]:
-    """Return the description of a verb's route, which takes this body."""
+    """Return the OpenAPI description of the route for a verb whose request body has the type
+    `body`.
+    """
 
     def ref(where: str) -> dict[str, str]:
         return {"$ref": f"#/components/{where}"}
@@ -86,7 +88,9 @@ def _verb_path(body: type[Model]) -> dict[str, Any]:
 
 
 def _schedule_verb_path(verb: str, body: type[Model]) -> dict[str, Any]:
-    """Return the description of the route of a schedule's verb."""
+    """Return the OpenAPI description of the route for a verb on schedules whose request body has
+    the type `body`.
+    """
     summaries = {"resume": "Resume a paused schedule", "run-now": "Make a schedule due now"}
     ref = {"$ref": f"#/components/schemas/{body.__name__}"}
     return {
@@ -119,7 +123,8 @@ OPENAPI_ROUTES = [(r"openapi\.json", OpenAPIHandler)]
 # keeps its bundles elsewhere, these texts stay English.
 
 SETTINGS_DOMAIN = "tfcluster"
-"""Domain of the page's catalog: locale/<language>/LC_MESSAGES/tfcluster.mo."""
+"""Gettext domain of the JupyterLab extension's catalog: locale/<language>/LC_MESSAGES/tfcluster.mo.
+"""
 
 
 def translate_settings() -> bool:
@@ -128,7 +133,9 @@ def translate_settings() -> bool:
         from jupyterlab_server.translation_utils import TranslationBundle, translator
 
         class Bundle(TranslationBundle):
-            """A bundle with our catalog; other bundles are language packs."""
+            """A bundle of translations that reads our catalog; JupyterLab's own bundles read
+            language packs.
+            """
 
             def update_locale(self, locale_: str) -> None:
                 """Switch to this language, or to English if it has no catalog."""
@@ -143,12 +150,15 @@ def translate_settings() -> bool:
     return True
 
 
-# The shell of terminals. A Jupyter Server that was not started from a terminal, such as a hub's
-# notebook, starts login shells. /etc/profile of Debian and others then resets PATH, without the
-# folder of `tfcluster` and this server's `python`.
+# The shell that terminals in JupyterLab start. A Jupyter Server that was not itself started from a
+# terminal, such as a notebook server of a hub, starts login shells. In such a shell, the
+# /etc/profile of Debian and others resets PATH, so that `tfcluster` and this server's `python` are
+# not found.
 
 SHELLS = ("bash", "zsh", "fish", "ksh", "dash", "ash", "sh")
-"""Shells in which `login_shell` works: `-l -c` reads the profile, and "$PATH" has colons."""
+"""Shells with which `login_shell` works: `-l -c` makes them read the profile, and their "$PATH" is
+separated by colons.
+"""
 
 BASH_LOGIN_FILE = Path(__file__).with_name("terminal_login.bash")
 """Commands that read a login shell's files, then put TFCLUSTER_TERMINAL_PATH in front of PATH."""
@@ -179,7 +189,8 @@ def login_shell(environ: Mapping[str, str], programs: Path) -> list[str] | None:
     if name == "bash":
         variables = [f"ENV={BASH_LOGIN_FILE}", f"TFCLUSTER_TERMINAL_PATH={found}"]
         if "ENV" in environ:
-            # The user's own ENV is a file for other shells: BASH_LOGIN_FILE restores the variable.
+            # The user has set ENV for other shells, and here it is replaced; BASH_LOGIN_FILE
+            # restores it.
             variables.append(f"TFCLUSTER_TERMINAL_ENV={environ['ENV']}")
         return ["env", *variables, shell, "--posix", "-l"]
     becomes = f'exec env PATH={shlex.quote(found)}:"$PATH" {shlex.quote(shell)}'
@@ -228,7 +239,7 @@ class TFClusterApp(ExtensionApp):
         super()._link_jupyter_server_extension(serverapp)
         settings = serverapp.terminado_settings
         if "shell_command" in settings or sys.stdout.isatty():
-            return  # a Jupyter started from a terminal uses a shell that reads no profile
+            return  # a Jupyter Server started from a terminal starts shells that read no profile
         if command := login_shell(os.environ, Path(sys.executable).parent):
             serverapp.terminado_settings = {**settings, "shell_command": command}
 
@@ -245,7 +256,7 @@ class TFClusterApp(ExtensionApp):
         )
 
     async def _start_jupyter_server_extension(self, _serverapp: Any) -> None:
-        """Start watching once the loop runs."""
+        """Start to watch runs. Jupyter Server calls this when its event loop runs."""
         self.settings["tfcluster"].start()
 
     async def stop_extension(self) -> None:

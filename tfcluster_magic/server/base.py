@@ -52,7 +52,7 @@ class GuardedHandler(ProblemResponses, JupyterHandler, StreamedBody):
         )
 
     def in_language(self) -> AbstractContextManager[object]:
-        """Return a context in the language that the browser asks for."""
+        """Return a context in which messages are in the language that the browser requests."""
         return language(accepted_languages(self.request.headers.get("Accept-Language", "")))
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
@@ -72,7 +72,8 @@ class TFClusterHandler(GuardedHandler, APIHandler):
 
         Raises:
             HTTPError: 403 if nobody is signed in.
-            TooLarge: the body is larger than the largest request of a page.
+            TooLarge: the body is larger than `most_bytes`, which suffices for every request of our
+                pages.
         """
         await super().prepare()
         if not self.current_user:
@@ -125,7 +126,7 @@ class TFClusterHandler(GuardedHandler, APIHandler):
             super().update_api_activity()
 
     def send_problem(self, told: dict[str, Any]) -> None:
-        """Answer with a problem, with its media type."""
+        """Answer with problem details and their media type."""
         self.set_status(told["status"])
         self.finish(encoded_problem(told), set_content_type=PROBLEM_TYPE)
 
@@ -138,7 +139,8 @@ def guarded(method: Callable[..., Any], action: str | None = None) -> Callable[.
 
     @wraps(method)
     async def spoken(self: GuardedHandler, *args: Any, **words: Any) -> None:
-        self.service.start()  # older versions of Jupyter Server do not start it
+        # Older versions of Jupyter Server do not start the service.
+        self.service.start()
         with self.in_language():
             answered = checked(self, *args, **words)
             if answered is not None:  # None if Tornado has redirected to the login page
@@ -169,8 +171,8 @@ def _authorized(method: Callable[..., Any], action: str | None) -> Callable[...,
     """Apply `authorized`, with our own message for a user whom the Authorizer refuses."""
 
     async def nothing(_self: JupyterHandler) -> None:
-        """Do nothing, in place of `method`: so an HTTPError of `ask` is always a refusal by the
-        Authorizer, never an error of `method` itself.
+        """Do nothing. `authorized` decorates this function instead of `method`, so that an
+        HTTPError of `ask` is always a refusal by the Authorizer, never an error of `method`.
         """
 
     ask: Callable[..., Awaitable[None]] = authorized(action=action)(nothing)

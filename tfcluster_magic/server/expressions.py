@@ -27,12 +27,16 @@ MOST_CPU_SECONDS = 600
 """Maximum CPU seconds for all lines of a search."""
 MOST_MEMORY = 512 << 20
 LOOK_UP = 0.3
-"""Seconds after which a caller that waits for an answer regains control."""
+"""Interval in seconds at which `Matcher.matches` yields None while it waits, so that its caller can
+stop waiting.
+"""
 _FRAME = struct.Struct(">I")
 
 
 class ExpressionRefused(Exception):
-    """The expression cannot be matched; the message is the unsupported part, or the error."""
+    """The expression is invalid or not supported. The message is the unsupported part, or the
+    error.
+    """
 
 
 class TooSlow(Exception):
@@ -260,7 +264,7 @@ def _write(pipe: IO[bytes], frame: bytes) -> None:
 
 
 def _read(pipe: IO[bytes]) -> bytes | None:
-    """Return the next frame; None at the end or for an incomplete one."""
+    """Return the content of the next frame; None if the pipe was closed before or within it."""
     head = _exactly(pipe, _FRAME.size)
     return None if head is None else _exactly(pipe, _FRAME.unpack(head)[0])
 
@@ -276,7 +280,7 @@ def _exactly(pipe: IO[bytes], size: int) -> bytes | None:
 
 def is_match(expression: re.Pattern[str], text: str) -> bool:
     """Return whether the text has a non-empty match. After an empty match, the search continues at
-    the next character, as on the page.
+    the next character, as the search on the logs page does.
     """
     at = 0
     while found := expression.search(text, at):
@@ -289,8 +293,8 @@ def is_match(expression: re.Pattern[str], text: str) -> bool:
 
 
 def _serve(questions: IO[bytes], answers: IO[bytes]) -> None:
-    """Read an expression, then batches of lines, until the end. Linux kills a process that uses too
-    much CPU time.
+    """Read an expression, then batches of lines until the pipe is closed, and write which lines
+    match. Linux kills a process that uses too much CPU time.
     """
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_SECONDS, MOST_CPU_SECONDS))

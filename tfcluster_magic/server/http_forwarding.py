@@ -1,10 +1,10 @@
 """Forwarding of an HTTP request to a server on this machine, and of the answer back, as streams.
 
-Bodies are never buffered completely; each side waits for the other. Only the headers of two lists
-are forwarded. No cookie, token or user name is sent to the target. Headers with which the target
-could act for our origin, such as cookies or CORS headers, are not passed back. The target's content
-security policy is added to ours. This module owns the connection to the target and does not know
-the caller.
+Bodies are never buffered completely: a fast sender waits for a slow receiver. Only the headers in
+`REQUEST_HEADERS` are forwarded, and only those in `RESPONSE_HEADERS` are passed back. No cookie,
+token or user name is sent to the target. Headers with which the target could act for our origin,
+such as cookies or CORS headers, are not passed back. The target's content security policy is added
+to ours. This module manages the connection to the target, and does not depend on who calls it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ REQUEST_HEADERS = re.compile(
     "if-((un)?modified-since|(none-)?match|range)|pragma|range|user-agent",
     re.IGNORECASE,
 )
-"""Headers of a request that are forwarded: they describe the wanted bytes or the body."""
+"""Headers of a request that are forwarded: those that say which content the client accepts, or
+describe the body.
+"""
 RESPONSE_HEADERS = re.compile(
     "accept-ranges|age|cache-control|"
     "content-(disposition|encoding|language|length|range|security-policy|type)|etag|expires|last-modified|location|retry-after|vary",
@@ -76,7 +78,7 @@ class ForwardedRequest(HTTPMessageDelegate):
     async def begin(
         cls, host: str, port: int, method: str, path: str, headers: HTTPHeaders
     ) -> ForwardedRequest:
-        """Connect and send the request's head.
+        """Connect to the target, and send the head of the request.
 
         Raises:
             HTTPError: 400 if the headers do not say how long the body is.
@@ -106,7 +108,7 @@ class ForwardedRequest(HTTPMessageDelegate):
         """Forward a piece of the body; wait until the target accepts it."""
         try:
             await self._connection.write(piece)
-        except StreamClosedError:  # the target answered before it read everything; see `answer`
+        except StreamClosedError:  # the target may have answered early; see `answer`
             return
 
     async def answer(
@@ -118,8 +120,8 @@ class ForwardedRequest(HTTPMessageDelegate):
         piece of data.
 
         Raises:
-            NoAnswer: there is no answer.
-            BrokenAnswer: the answer ended early.
+            NoAnswer: the target sent no answer, so nothing was passed back.
+            BrokenAnswer: the connection was closed in the middle of the answer.
         """
         self._head, self._piece = head, piece
         try:
@@ -167,8 +169,9 @@ class ForwardedRequest(HTTPMessageDelegate):
 
 
 def relocated(location: str, host: str, port: int, prefix: str, base: str) -> str:
-    """Return a redirect of the target with `prefix` of its path replaced by `base`. Relative
-    redirects and those to other servers are unchanged.
+    """Return the address `location`, to which the target redirects, changed for the browser:
+    `prefix` at the start of its path is replaced by `base`. Relative addresses and those of other
+    servers are returned unchanged.
     """
     parts = urlsplit(location)
     if parts.netloc and parts.netloc not in (f"{host}:{port}", f"localhost:{port}"):

@@ -62,7 +62,9 @@ class Kernel:
 
 
 async def list_kernels(service: Service) -> list[Kernel]:
-    """Return every kernel of the server, Python kernels first; none if tasks run elsewhere."""
+    """Return every kernel of the server, Python kernels first. Return an empty list if tasks run on
+    other machines.
+    """
     if not (await service.backend()).is_here:
         return []
     manager = service.serverapp.kernel_spec_manager
@@ -178,7 +180,7 @@ class ResolvedLaunch:
 
 
 class LaunchRoute(TFClusterHandler):
-    """The base of routes that take a launch."""
+    """The base class of routes whose request body describes a launch."""
 
     async def resolve(self, body: LaunchBody) -> ResolvedLaunch:
         """Return `body` as arguments of `ClusterManager.launch`."""
@@ -239,8 +241,8 @@ class LaunchRoute(TFClusterHandler):
         line: str,
         inputs: Mapping[str, str] = MappingProxyType({}),
     ) -> dict[str, Any]:
-        """Return what a form shows of a launch that is being filled in; `inputs` as for
-        `form_problems`.
+        """Return what a form shows about a launch while the user fills it in. `inputs` is passed on
+        to `form_problems`.
         """
         said = _options_of(asked)
         named = {str(problem.field) for problem in asked.problems}
@@ -288,7 +290,9 @@ class LaunchHandler(RunsHandler, LaunchRoute):
 
 
 class PlanHandler(RunHandler, LaunchRoute):
-    """`/clusters/plan`; other methods treat `plan` as a cluster's name."""
+    """`/clusters/plan`: POST describes a planned launch. Any other HTTP method treats `plan` as the
+    name of a cluster.
+    """
 
     @guarded
     async def post(self, _name: str) -> None:
@@ -326,8 +330,8 @@ class RerunHandler(TFClusterHandler):
         self.reply(self.service.view(cluster), 201)
 
 
-# A run as a launch form. What the form cannot express is listed as notes, so that users know what
-# the new run will lack.
+# Conversion of a run into the values of a launch form. Notes list what the form cannot express, so
+# that users know what the new run will lack.
 
 
 def _left_out_of_form(cluster: TFCluster) -> list[str]:
@@ -351,7 +355,9 @@ class FormHandler(TFClusterHandler):
 
     @guarded
     async def get(self, ref: str) -> None:
-        """Answer with the values that fill the form, and notes about what they leave out."""
+        """Answer with the form's values for launching this run again, and with notes about what
+        these values do not include.
+        """
         cluster = await self.call(self.service.manager.status, ref)
         if cluster.status.reason is Reason.RECORD_DAMAGED:
             raise Conflict(cluster.status.message)
@@ -473,7 +479,9 @@ def _lost_text(program: Program) -> str:
 
 
 async def form_description(service: Service, here: Options) -> dict[str, Any]:
-    """Return the fields, kernels and defaults that `GET /options` has for the form."""
+    """Return the part of the answer to `GET /options` that describes the launch form: fields,
+    kernels and defaults.
+    """
     kernels = await list_kernels(service)
     backend = await service.backend()
     default = default_kernel(service.serverapp)
@@ -518,7 +526,7 @@ def _project_view(asked: ResolvedLaunch, config: str | None) -> dict[str, Any] |
         return None
     try:
         project = read_project(folder)
-    except InvalidRequest:  # the plan reports its problems
+    except InvalidRequest:  # the plan reports the project's problems
         return {"config": config, "configurations": [], "values": {}}
     said = project.settings_of(config if config in project.configurations else None)
     return {

@@ -1,8 +1,8 @@
 """Streams of logs to browsers, read in threads and sent in batches of bounded size.
 
-Batches keep the order of reading and wait for the browser. Each stream has a thread, because a read
-blocks while a volume hangs. The number of threads is limited; a hanging thread counts until it
-returns.
+Batches are sent in the order in which they were read, and are read only as fast as the browser
+receives them. Each stream has a thread, because a read blocks while a volume hangs. The number of
+threads is limited; a hanging thread counts until it returns.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ Encode = Callable[[list[LogLine]], bytes]
 
 
 class LogStreams:
-    """The streams of one server."""
+    """The log streams of one server."""
 
     def __init__(self, most: int = MOST_STREAMS) -> None:
         self._most = most
         self._open: set[LogStream] = set()
 
     def begin(self, run: TFCluster, read: Callable[[], Lines], encode: Encode) -> LogStream:
-        """Start to read in a thread. Raises BackendUnavailable if there are too many streams, or a
-        stream of `run` hangs.
+        """Start to read a log in a thread, and return its stream. Raises BackendUnavailable if
+        there are too many streams, or a stream of `run` hangs.
         """
         self._open = {stream for stream in self._open if stream.is_alive()}
         if any(stream.uid == run.metadata.uid and stream.hangs for stream in self._open):
@@ -88,7 +88,7 @@ class LogStreams:
 
 
 class LogStream:
-    """A log on its way to a browser: read in a thread, one batch ahead."""
+    """A log that is being sent to a browser. A thread reads it, at most two batches ahead."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, uid: str, read: Callable[[], Lines], encode: Encode
@@ -137,7 +137,7 @@ class LogStream:
                 if not self._put(batch):
                     return
             self._put(None)
-        except BaseException as error:  # noqa: BLE001 - `next` raises it
+        except BaseException as error:  # noqa: BLE001 - `next` raises the error
             self._put(error)
 
     def _put(self, batch: bytes | BaseException | None) -> bool:
@@ -178,7 +178,7 @@ class NumberedLine(LogLine):
 
 
 class Search:
-    """A search for lines, whose text is compared as a page shows it.
+    """A search for log lines. It compares the text of a line in the form in which a page shows it.
 
     Args:
         text: the text to find.
@@ -277,7 +277,8 @@ class Search:
     @staticmethod
     def _shown(line: LogLine) -> str:
         text = line.text[:MOST_SEARCHED]
-        # Removing control characters takes longer than the search, and few lines have any.
+        # Remove control characters only from lines that have any, because this takes longer than
+        # the search.
         return text if text.isprintable() else strip_controls(last_overwrite(text))
 
     def _counts(self, shown: str) -> bool:
@@ -309,7 +310,7 @@ def around(lines: Lines, task: str, number: int, most: int) -> Lines:
 
 def _numbered(lines: Lines, given: Counter[str]) -> Iterator[NumberedLine | None]:
     """Yield the lines with their numbers, and regularly None, so that the caller can check whether
-    to stop. `given` has the number of lines by task.
+    to stop. `given` has the number of lines of each task that are already numbered, and is updated.
     """
     looked_up = time.monotonic()
     for line in lines:

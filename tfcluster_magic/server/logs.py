@@ -120,7 +120,8 @@ class LogsHandler(TFClusterHandler):
             return b""  # a volume hangs; the heartbeat shows the browser that the server answers
 
     def _part(self, tasks: list[str]) -> Callable[[Lines], Lines]:
-        """Return the selection of lines: `?search=`, `?around=`, or all.
+        """Return the function that selects the lines to send: those that `?search=` or `?around=`
+        requests, or all.
 
         Raises:
             InvalidRequest: a parameter is invalid.

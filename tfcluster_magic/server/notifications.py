@@ -50,14 +50,17 @@ NOTIFICATION_MODELS = (NotificationRuleBody, PublicRule, Delivery)
 
 
 class NotificationRoute(TFClusterHandler):
-    """The base of the routes of notifications."""
+    """The base class of the routes of notifications."""
 
     async def verbs(self) -> NotificationVerbs:
-        """Return `manager.notifications`, read in a thread because its first use imports much."""
+        """Return `manager.notifications`. It is read in a thread, because the first access imports
+        many modules.
+        """
         return await self.call(lambda: self.service.manager.notifications)
 
     def read_rule(self) -> dict[str, Any]:
-        """Return the body of a new rule as arguments of the manager.
+        """Read a new rule from the request body, and return it as arguments of
+        `NotificationVerbs.add`.
 
         Raises:
             InvalidRequest: the rule is invalid. The error repeats no value, because a value may be

@@ -34,22 +34,22 @@ LOOK_EVERY = 1.0
 
 
 def register_schema(logger: EventLogger) -> None:
-    """Register the schema of our events with Jupyter Server's event logger. Pages that subscribe
-    before that receive no events.
+    """Register the schema of our events with Jupyter Server's event logger. Pages that subscribed
+    before the schema was registered receive no events.
     """
     if SCHEMA_ID not in logger.schemas:
         logger.register_event_schema(SCHEMA)
 
 
 class RunEvents:
-    """The sender of changes of runs to all pages of one server.
+    """An object that sends the changes of runs to all pages of one server.
 
     Args:
         watcher: reports every change.
         logger: the server's event logger, in which our schema is registered.
-        log: for errors.
-        view: returns a run as pages get it.
-        look: called on the loop every second.
+        log: the logger for errors.
+        view: returns a run in the form in which pages receive it.
+        look: called on the loop every second, so that the service can report activity.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class RunEvents:
         self._end: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Start, in the running loop."""
+        """Start to watch runs and send their changes; call this in the running event loop."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._end = self._watcher.listen(self._listen)
             self._tick()
 
     def stop(self) -> None:
-        """Send nothing more."""
+        """Stop watching; nothing more is sent."""
         if self._end is not None:
             self._end()
             self._end = None
@@ -90,8 +90,8 @@ class RunEvents:
         self._waiting.clear()
 
     def fail(self, name: str, told: dict[str, Any]) -> None:
-        """Send the problem `told`, because a request that was already answered has failed for this
-        run. Call it on the loop.
+        """Send a problem (`told`) to all pages: a request about this run was answered before its
+        work was done, and the work has failed. Call this method only on the loop.
         """
         known = self._watcher.known().get(name)
         if known is not None and self._end is not None:

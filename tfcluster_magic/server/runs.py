@@ -1,5 +1,5 @@
-"""Routes of runs: list, status, usage, stacks, delete, and the verbs of `VERB_BODIES`. `launch.py`
-has the routes that start a run, `logs.py` the one of logs.
+"""Routes of runs: list, status, usage, stacks, delete, and the verbs of `VERB_BODIES`. The routes
+that start a run are in `launch.py`, and the route for logs is in `logs.py`.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ VERB_BODIES: Mapping[str, type[Model]] = {
     "stop": StopBody,
     "tag": TagBody,
 }
-"""Request bodies by verb.
+"""The models of the request bodies, by verb.
 
 `POST /clusters/{ref}/<verb>` calls `ClusterManager.<verb>` with the fields of the body and answers
 with the run. The OpenAPI document, docs/reference/api.md and the page's types are generated from
-this table. They describe each verb with the docstring of its body.
+this table. The docstring of a body becomes the description of its verb there.
 """
 
 
@@ -198,8 +198,8 @@ class UsageHandler(TFClusterHandler):
             and graphs is None
             and (why := await self.call(manager.unseen, cluster))
         ):
-            # The output cannot be read here. Without samples in the answer, the page shows tasks
-            # without graphs, and does not ask again.
+            # The run's output folder cannot be read on this machine. The answer then has no
+            # samples, so the page shows the tasks without graphs and does not request them again.
             usage = run_usage(cluster, {}, {}, time.time(), only=frozenset())
             self.reply({"usage": msgspec.to_builtins(usage), "series": {}, "unseen": why})
             return

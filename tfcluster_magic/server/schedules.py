@@ -119,10 +119,12 @@ def _rules(rules: ScheduleRules | None) -> dict[str, Any]:
 
 
 class ScheduleRoute(LaunchRoute):
-    """The base of the routes of schedules that take a launch."""
+    """The base class of schedule routes; some of their request bodies describe a launch."""
 
     async def verbs(self) -> ScheduleVerbs:
-        """Return `manager.schedules`, read in a thread because its first use imports much."""
+        """Return `manager.schedules`. It is read in a thread, because the first access imports many
+        modules.
+        """
         return await self.call(lambda: self.service.manager.schedules)
 
     async def launch_words(self, body: LaunchBody) -> dict[str, Any]:
@@ -176,7 +178,9 @@ class ScheduleHandler(ScheduleRoute):
 
 
 class SchedulePlanHandler(ScheduleHandler):
-    """`/schedules/plan`; other methods treat `plan` as a schedule's name."""
+    """`/schedules/plan`: POST describes a planned schedule. Any other HTTP method treats `plan` as
+    the name of a schedule.
+    """
 
     @guarded
     async def post(self, _name: str) -> None:

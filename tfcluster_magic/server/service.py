@@ -1,7 +1,8 @@
 """The service that all routes of a server share: manager, worker, events, streams and TensorBoards.
 
 A server has one service, however many tabs are open. The service owns these objects from the start
-of the extension to its end. Data outside a run's record is cached, so reading it is cheap.
+of the extension to its end. Data about a run that is not in its record, such as its progress, is
+cached, so reading it is cheap.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ def browsed_file(root: Path | None, said: str, field: str) -> Path:
 
 
 def browsed_path(root: Path | None, path: str, *, hidden: bool = False) -> str | None:
-    """Return the file browser's path of a full path; "" for the root. The reverse of
-    `browsed_file`.
+    """Return the path at which the file browser shows the file with the full path `path`; "" for
+    the root. The reverse of `browsed_file`.
 
     Return None for a path that the file browser does not show: outside the root, or in a hidden
     folder without `hidden`. Existence is not checked, because a volume may hang.
@@ -104,9 +105,9 @@ def _real_path(root: Path) -> str:
     return os.path.realpath(root)
 
 
-# Removals of runs. Callers do not wait for tasks to end. All callers for a run share one removal,
-# and the pages are notified when it is done. After a failure the run keeps its state and shows the
-# reason until the next removal.
+# Removals of runs. Callers do not wait until the tasks of the run have ended. If several callers
+# remove the same run, they share one removal. The pages are notified when it is done. After a
+# failure the run keeps its state and shows the reason until the next removal.
 
 REMOVE_OUTPUT_WITHIN = 60.0
 """Maximum seconds for removing a run's output, in addition to the seconds for ending the run."""
@@ -126,7 +127,7 @@ class Removals:
         self._manager, self._watcher, self._events = manager, watcher, events
         self._worker, self._log = worker, log
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._waiting: Counter[str] = Counter()  # waiting callers, by the uid of the run
+        self._waiting: Counter[str] = Counter()  # number of waiting callers, by the uid of the run
 
     async def remove(self, run: TFCluster, with_logs: bool, within: float) -> bool:
         """Remove a run; return whether it was removed within `within` seconds.
@@ -197,7 +198,9 @@ class Service:
         return ClusterManager(parent=self.serverapp)
 
     async def backend(self) -> Backend:
-        """Return the backend, chosen in a thread because that may need a request."""
+        """Return the backend. It is chosen in a thread, because the choice may need a request over
+        the network.
+        """
         return await self.worker.call(self._backend)
 
     def _backend(self) -> Backend:
@@ -215,7 +218,7 @@ class Service:
 
     @cached_property
     def run_events(self) -> RunEvents:
-        """The sender of changes of runs to the pages."""
+        """The object that sends the changes of runs to the pages."""
         logger = self.serverapp.event_logger
         return RunEvents(self.watcher, logger, self.log, self._watched_view, self._look)
 
@@ -258,7 +261,8 @@ class Service:
             beside = known.get(cluster.metadata.name)
             if beside is None or beside.cluster.metadata.uid != cluster.metadata.uid:
                 beside = WatchedRun(cluster)
-            beside = replace(beside, cluster=cluster)  # it may be newer than the watcher's
+            # The given record may be newer than the watcher's copy.
+            beside = replace(beside, cluster=cluster)
             views.append(self._watched_view(beside, whole=whole))
         return views
 
@@ -306,8 +310,8 @@ class Service:
         return known.progress
 
     def outputs(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the notebook outputs of runs by name; unknown runs are left out. May block: it
-        reads what the tasks of runs that have just ended used.
+        """Return the notebook outputs of runs by name; unknown runs are left out. This may block,
+        because it reads the usage of the tasks of runs that have just ended.
         """
         known = self.watcher.known()
         found = {name: known[name] for name in names if name in known}

@@ -43,7 +43,7 @@ from .tensorboards import ServerBoards
 
 
 def starting_page() -> str:
-    """Return a page that reloads itself each second."""
+    """Return the page that is shown while a board starts. It reloads itself each second."""
     return own_page(
         f'<p role="status">{escape(_("TensorBoard is starting …"))}</p>',
         '<meta http-equiv="refresh" content="1">',
@@ -82,15 +82,15 @@ _GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 
 @dataclass(frozen=True)
 class PackagedFile:
-    """A packaged file in the form in which it is sent."""
+    """A file of TensorBoard's package, in the form in which it is sent to a browser."""
 
     body: bytes
     headers: dict[str, str]
 
 
 def packaged_file(path: str, *, hashed: bool, gzip: bool) -> PackagedFile | None:
-    """Return the packaged file at `path` below the page ("" is the page); None if it does not
-    exist.
+    """Return a file of TensorBoard's page from its package; None if it does not exist. The empty
+    path is the page itself.
 
     Args:
         path: as the browser requests it, without the query.
@@ -176,8 +176,9 @@ class BoardPage(GuardedHandler):
     def check_xsrf_cookie(self) -> None:
         """Refuse requests from other sites, as reported by the browser.
 
-        TensorBoard's requests only read and do not send Jupyter's XSRF token. Browsers send
-        `Sec-Fetch-Site` to https and localhost, and `Origin` with every POST.
+        TensorBoard's requests only read and do not send Jupyter's XSRF token. Instead, the headers
+        tell where a request comes from: browsers send `Sec-Fetch-Site` to addresses with https and
+        to localhost, and `Origin` with every POST.
         """
         if not hasattr(self, "_jupyter_current_user") or self.token_authenticated:
             return
@@ -192,7 +193,9 @@ class BoardPage(GuardedHandler):
             raise HTTPError(403, _("this request came from a page of another site"))
 
     async def prepare(self) -> None:  # type: ignore[override]  # as in Jupyter Server's own
-        """Start to forward a body of a signed-in user before it has arrived completely."""
+        """If the user is signed in, start to forward the request before its body has arrived
+        completely.
+        """
         await super().prepare()
         if body_length(self.request.headers) != 0 and not self.current_user:
             raise HTTPError(403)  # also for GET: a GET with a body is not redirected to the login
@@ -227,7 +230,9 @@ class BoardPage(GuardedHandler):
 
     @guarded_read
     async def post(self, its_id: str, path: str | None = None) -> None:  # noqa: ARG002
-        """Answer with data of the board; `prepare` has begun the request."""
+        """Answer with data of the board. `prepare` has already started to forward the request to
+        the board.
+        """
         await self._answer(its_id)
 
     async def _packed(self, path: str) -> bool:
@@ -241,9 +246,8 @@ class BoardPage(GuardedHandler):
             return False
         for name, value in file.headers.items():
             if name == "Content-Security-Policy":
-                self.add_header(
-                    name, value
-                )  # the file's policy applies in addition to ours, as for a board's answer
+                # The file's policy applies in addition to ours, as it does when a board answers.
+                self.add_header(name, value)
             else:
                 self.set_header(name, value)
         self.set_header("Vary", "Accept-Encoding")
@@ -262,8 +266,8 @@ class BoardPage(GuardedHandler):
         return board
 
     async def _opened(self, its_id: str) -> Board | None:
-        """Return the board of a page that is being loaded, or show the starting page and return
-        None.
+        """Return the board for a page that is being loaded. If the board is not ready in time, show
+        the starting page and return None.
         """
         if (board := self._boards.just_opened(its_id)) is not None:
             return board
@@ -336,7 +340,7 @@ class BoardPage(GuardedHandler):
         await self.flush()
 
     def compute_etag(self) -> None:
-        """Keep the board's ETag, if any."""
+        """Do nothing, so that Tornado adds no ETag of its own to the board's answer."""
 
     def on_finish(self) -> None:
         """Close the request to the board."""

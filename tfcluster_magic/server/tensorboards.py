@@ -44,7 +44,7 @@ class ServerBoards:
     """The boards that pages of this server show; used only from the server's loop.
 
     Args:
-        manager: the cluster manager, with every board of this user.
+        manager: the cluster manager, whose `boards` are all TensorBoards of this user.
         worker: runs calls that may block.
         files_root: returns the root of the file browser; None if it shows no files.
     """
@@ -62,7 +62,8 @@ class ServerBoards:
     async def open(
         self, refs: tuple[str, ...], folder: str | None, *, wait: bool = True
     ) -> tuple[View, bool]:
-        """Return the view of runs, of a folder or of all runs, and whether its board runs.
+        """Return the view of these runs, of the folder, or of all runs if both are missing; and
+        whether its board is running.
 
         Without `wait`, a board that does not run is only started.
 
@@ -115,7 +116,7 @@ class ServerBoards:
 
         Raises:
             Conflict: a user stopped the board; only its page starts it again.
-            TFClusterError: as for `open`.
+            TFClusterError: TensorBoard does not start.
         """
         living = self._living.get(its_id)
         if living is not None and living.lives:
@@ -144,8 +145,8 @@ class ServerBoards:
         return await self._worker.call(self._running)
 
     async def close(self) -> None:
-        """Stop the boards that this server started, except boards that another process has
-        restarted.
+        """Stop the boards that this server started. A board that another process has restarted
+        since then keeps running.
         """
         if self._opening:  # a starting board would outlive the server
             await asyncio.wait(self._opening.values(), timeout=CLOSE_WITHIN)

@@ -1,9 +1,9 @@
 """Blocking calls for the server's loop, each in a thread of its own with a timeout.
 
-The loop never waits for a backend, and a caller gets an answer within `within` seconds. A thread
-cannot be killed: if its backend hangs, it counts against the limit until it returns. So a dead
-backend cannot fill the process with threads, and a hanging call is not repeated. Slow calls have
-their own limit, so that many launches do not delay reading.
+The loop never waits for a backend, and a caller gets an answer or an error within `within` seconds.
+A thread cannot be killed: if its backend hangs, it counts against the limit until it returns. So a
+dead backend cannot fill the process with threads, and a hanging call is not repeated. Slow calls
+have their own limit, so that many launches do not delay reading.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ MOST_AT_ONCE = 16
 
 
 class Worker:
-    """A runner of blocking calls outside the event loop. Use it only from this loop."""
+    """A runner of blocking calls, which runs them in threads outside the event loop. Call its
+    methods only on the event loop.
+    """
 
     def __init__(self, most: int = MOST_AT_ONCE) -> None:
         self._quick, self._long = _ThreadLimit(most), _ThreadLimit(most)
@@ -83,7 +85,9 @@ class _ThreadLimit:
         answer.add_done_callback(came)
 
     async def _free(self, question: Hashable | None, deadline: float) -> None:
-        """Wait until a thread is free, and until no equal call is still hanging."""
+        """Wait until a thread is free, and until no call that is equal to this one (`question`)
+        still hangs.
+        """
         began = asyncio.get_running_loop().time()
         while True:
             late = None if question is None else self._late.get(question)
@@ -115,7 +119,7 @@ class _ThreadLimit:
                 settle: Callable[[], None]
                 result = context.run(function, *args, **words)
                 settle = lambda: answer.set_result(result)  # noqa: E731
-            except BaseException as raised:  # noqa: BLE001 - the caller gets it
+            except BaseException as raised:  # noqa: BLE001 - the caller gets the error
                 error = raised
                 settle = lambda: answer.set_exception(error)  # noqa: E731
             try:

@@ -1,4 +1,5 @@
-"""A TFCluster as frozen msgspec structs: one JSON form for REST, records, forms and the resource.
+"""A TFCluster as frozen msgspec structs, with one JSON form for the REST API, records and forms.
+`resource_form` converts it to the form of the Kubernetes resource.
 
 This package defines the fields, their bounds and their defaults; rules about several fields are in
 `launch.validation`. JSON names are camelCase; Python names are snake_case.
@@ -227,8 +228,9 @@ class TFCluster(Model, frozen=True, kw_only=True, omit_defaults=False):
         return not self.status.phase.is_final
 
 
-# msgspec inspects a struct at its first use, and the process dies if a second thread uses it then.
-# Servers and the operator read records in many threads from the start.
+# Create the decoder at import. msgspec inspects a struct when it is first used, and the process
+# crashes if another thread uses the struct at the same time. Servers and the operator read records
+# in many threads from the start.
 CLUSTER_DECODER = msgspec.json.Decoder(TFCluster)
 
 
@@ -238,5 +240,5 @@ def schema() -> dict[str, object]:
 
 
 def to_json(model: Model) -> bytes:
-    """Encode a model as JSON; a whole TFCluster has `apiVersion` and `kind`."""
+    """Encode a model as JSON. The JSON of a whole TFCluster includes `apiVersion` and `kind`."""
     return msgspec.json.encode(model)

@@ -1,4 +1,5 @@
-"""Messages as codes and values: what a record holds, and the text of every code.
+"""Messages as codes and values, in the form that a record holds, and the table with the text of
+each code.
 
 Each view renders the sentence in its reader's language (`str(message)`). The reference of reasons
 in docs/ and the table of the JupyterLab extension are generated from here. A code never changes its
@@ -6,8 +7,8 @@ meaning, because programs may act on it.
 
     str(Message("TasksFinished", {"tasks": ["worker-0"]}))  # "worker-0 finished"
 
-In a text `{name}` is a value, `{name:format}` uses one of `FORMATS`. If a text has two forms, the
-value `count` chooses one.
+In a text, `{name}` stands for a value, and `{name:format}` for a value in one of the `FORMATS`. If
+a text has two forms, singular and plural, the value `count` selects one.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ its separator.
 
 class _Renderer(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Format one value."""
+        """Return one value in the format that the text specifies."""
         made = FORMATS.get(format_spec)
         return str(value) if made is None else made(value)
 

@@ -16,7 +16,7 @@ RUN_NAME_RULE = Message("RunName", {"rule": NAME_RULE})
 
 
 def is_valid(name: str) -> bool:
-    """Return whether `name` may name a cluster."""
+    """Return whether `name` is allowed as the name of a cluster."""
     return re.fullmatch(NAME_PATTERN, name) is not None and re.search(r"-\d+$", name) is None
 
 

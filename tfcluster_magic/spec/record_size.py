@@ -24,8 +24,8 @@ from .spec import Model, Pods, Program, SecretUse, Spec, Volume
 MARK_BYTES = 32 * 1024
 """Maximum bytes of all labels and annotations of a record."""
 TEXT_BYTES = 96 * 1024
-"""Maximum bytes of all texts, labels and annotations as stored. Files are counted without base64,
-which makes them a third larger.
+"""Maximum bytes of all texts, labels and annotations as stored. The content of a file is counted
+without base64, although the encoded content that is stored is a third larger.
 """
 OWNER_BYTES = 16 * 1024
 """Maximum bytes of managedFields."""
@@ -64,15 +64,15 @@ def stored_bytes(text: str) -> int:
 
 
 def text_bytes(text: str) -> int:
-    """Return how many bytes a text of the table counts, including its quotation marks and
-    separator.
+    """Return the number of bytes that count for a text in a field of the table, including its
+    quotation marks and separator.
     """
     return stored_bytes(text) + AROUND
 
 
 def file_bytes(path: str, size: int) -> int:
-    """Return the counted bytes of a file. Its size is rounded up to a multiple of three, because
-    the length of base64 does not show the exact size.
+    """Return the number of bytes that count for a file: its path and its size. The size is rounded
+    up to a multiple of three, because the length of base64 does not show the exact size.
     """
     return text_bytes(path) + -(-size // 3) * 3 + AROUND
 
@@ -96,9 +96,11 @@ class Texts(enum.Enum):
     ONE = enum.auto()
     LIST = enum.auto()
     MAP = enum.auto()
-    """Keys and values count."""
+    """A map of texts. Its keys and values count."""
     FILES = enum.auto()
-    """Paths, and contents in base64; three quarters of the contents count."""
+    """Files, each with a path and a content in base64. The path and three quarters of the content,
+    its size before encoding, count.
+    """
     OBJECTS = enum.auto()
     """A list of objects, of which some fields count."""
 
@@ -151,7 +153,7 @@ PAYLOAD = (
         _field("variables", Texts.MAP),
     ),
 )
-"""Texts of any length, limited to PAYLOAD_BYTES together."""
+"""The fields with texts of any length. All these texts together are limited to PAYLOAD_BYTES."""
 
 
 def payload_sizes(spec: Spec) -> dict[str, int]:
@@ -181,7 +183,7 @@ def _size(row: PayloadField, value: Any) -> int:
     if row.kind is Texts.OBJECTS:
         return sum(
             text_bytes(each)
-            if isinstance(each, str)  # an object with only a name
+            if isinstance(each, str)  # an object that is given by its name only
             else sum(_size(part, _value(each, part.names)) for part in row.parts)
             for each in value
         )
@@ -190,7 +192,9 @@ def _size(row: PayloadField, value: Any) -> int:
 
 
 def _attributes(model: type[Model]) -> Mapping[str, str]:
-    """Return the attributes of a model by their names in the resource."""
+    """Return a map from the names of fields in the Kubernetes resource to the attributes of the
+    model.
+    """
     other = resource_form.other_names(model)
     return {other.get(each.encode_name, each.encode_name): each.name for each in fields(model)}
 

@@ -2,9 +2,9 @@
 
 The models count durations and times in seconds and CPU in cores, as Python does. The custom
 resource follows the conventions of the Kubernetes API: quantities, `…Seconds`, RFC 3339, constants
-in CamelCase, no floating-point numbers, no maps of objects. Values, schemas and names of fields are
-converted. A value that cannot be converted is kept, so that validation refuses it with its own
-message.
+in CamelCase, no floating-point numbers, no maps of objects. This module converts the names, values
+and schemas of fields. A value that cannot be converted is kept, so that validation refuses it with
+its own message.
 
 Ref:
 https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md
@@ -84,8 +84,9 @@ def _time_schema(node: Schema) -> Schema:
 
 
 def _time_name(name: str) -> str:
-    """Return the resource's name of a time: `stopAt` gives `stopTime`. Where the status of a Job
-    has such a time, its name there is used.
+    """Return the name that the resource gives to a field with a time: `stopAt` becomes `stopTime`.
+    If the status of a Kubernetes Job has a field with the same meaning, the name of that field is
+    used.
     """
     if name in _AS_IN_JOBS:
         return _AS_IN_JOBS[name]
@@ -472,7 +473,7 @@ def _form(kind: type[Model], name: str, annotation: Any) -> Form | None:
 
 
 def _leaf(annotation: Any) -> Any:
-    """Return the type behind `X | None` and annotations."""
+    """Return the type without annotations and without `| None`."""
     while True:
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
@@ -508,9 +509,9 @@ def _plan(kind: type[Model]) -> _Plan:
 
 
 def _nested(annotation: Any) -> tuple[Callable[[Convert], Convert], type[Model]] | None:
-    """Return how to convert a field that holds a model, or a list or map of models: a function that
-    turns the conversion of one model into that of the field, and the models' type. None for any
-    other field.
+    """Return how to convert a field that holds a model, or a list or map of models. Return a
+    function that receives the conversion of one model and returns the conversion of the whole
+    field; and the type of the model. Return None for any other field.
     """
     annotation = _leaf(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Model):
@@ -538,7 +539,7 @@ def _reader(kind: type[Model]) -> Convert:
 
 
 def write(kind: type[Model], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the resource's form of a model, which is given as JSON-like data."""
+    """Convert JSON-like data of a model to the form of the Kubernetes resource."""
     if kind in _WHOLE:
         made: dict[str, Any] = _tried(_WHOLE[kind][0], content)
         return made
@@ -546,8 +547,8 @@ def write(kind: type[Model], content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(kind: type[Model], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return JSON-like data of a model from the resource's form. Fields that already have the
-    model's names are kept.
+    """Convert JSON-like data from the form of the Kubernetes resource to the form of the model. A
+    field that already has its name in the model keeps this name.
     """
     if kind in _WHOLE:
         made: dict[str, Any] = _tried(_WHOLE[kind][1], content)
@@ -574,12 +575,16 @@ def _tried(convert: Convert, value: Any) -> Any:
 
 
 def other_names(kind: type[Model]) -> dict[str, str]:
-    """Return the resource's names of the fields that are named differently in the model."""
+    """Return the names of fields in the resource by their names in the model, for those fields
+    whose two names differ.
+    """
     return {name: form.name for name, form in forms(kind).items() if form.name != name}
 
 
 def properties(kind: type[Model], parts: Mapping[str, Schema]) -> dict[str, Schema]:
-    """Return the schemas of a model's fields in the resource; `parts` are those of the model."""
+    """Return the schemas of a model's fields as they are in the resource. `parts` are the schemas
+    of these fields in the model.
+    """
     own, made = forms(kind), {}
     for name, node in parts.items():
         if name in own:

@@ -36,8 +36,8 @@ def fields_of(kind: type[msgspec.Struct]) -> tuple[FieldInfo, ...]:
     return fields(kind)
 
 
-# What only Kubernetes has: claims, secrets and annotations of a run's pods. The administrator's
-# policy decides which of them a user may name.
+# Options that exist only on Kubernetes: claims, secrets and annotations of a run's pods. The
+# administrator's policy decides which of them a user may name.
 # Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
 
 OBJECT_NAME_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
@@ -51,7 +51,7 @@ ANNOTATION_PATTERN = (
 )
 
 KEY_PATTERN = r"^[A-Za-z0-9._-]+$"
-"""Keys of a secret."""
+"""Pattern of the keys of a Secret."""
 
 ObjectName = Annotated[str, Meta(pattern=OBJECT_NAME_PATTERN, max_length=253)]
 MountPath = Annotated[str, Meta(pattern=MOUNT_PATTERN, max_length=512)]
@@ -399,8 +399,8 @@ class Program(Model, frozen=True):
 
     @property
     def by_hand(self) -> bool:
-        """Whether the program is written by hand; then each task reads its text, and no launch
-        does.
+        """Whether the record was written by hand, so that no launch took a snapshot of its program.
+        Each task then reads the program itself.
         """
         by_text = self.kind is ProgramKind.INLINE
         return by_text or bool(self.inline or self.command or self.path or self.url)

@@ -5,12 +5,13 @@
            "until": [pid, start time] or null}'
 
 The process has its own session, and init is its parent. It does not load TensorFlow. It listens on
-127.0.0.1, on a port that the kernel chose, and answers only below a secret path. It first changes
-into the folder and then shows its working directory. So a link that later replaces the folder has
-no effect. When the process listens, it writes its registry file, and only then releases the
-starter's lock. It ends after `idle` seconds without a connection, or when the process `until` ends;
-then it removes its registry file. The script imports nothing of this package, because Python runs
-it by its path. It uses only TensorBoard's public API and the module name `tensorboard.compat.notf`.
+127.0.0.1, on a port that the kernel chose, and answers only below a secret path. It changes its
+working directory to the folder and then shows the event files in the working directory. So it keeps
+showing this folder, even if a link later replaces the folder's path. When the process listens, it
+writes its registry file, and only then releases the starter's lock. It ends after `idle` seconds
+without a connection, or when the process `until` ends; then it removes its registry file. The
+script imports nothing of this package, because Python runs it by its path. It uses only
+TensorBoard's public API and the module name `tensorboard.compat.notf`.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def main(options: dict[str, Any]) -> int:
     if os.fork():
         os._exit(0)  # the starter waits for this process; init becomes the parent of the board
     os.setsid()
-    signal.alarm(int(options["startTimeout"]))  # if the start hangs: ends it and frees the lock
+    # If the start hangs, the alarm ends this process, which releases the lock.
+    signal.alarm(int(options["startTimeout"]))
     os.chdir(options["folder"])
     if os.getcwd() != options["folder"]:
         os.write(options["report"], b"changed")
@@ -70,7 +72,7 @@ def main(options: dict[str, Any]) -> int:
     # TensorBoard does not import TensorFlow if this module exists
     sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
     try:
-        import tensorboard  # noqa: F401 - fails if not installed
+        import tensorboard  # noqa: F401 - raises an error if it is not installed
     except ModuleNotFoundError:
         os.write(options["report"], b"missing")
         return 1
@@ -182,7 +184,9 @@ MOST_ENTRIES = 20_000
 
 
 def has_event_files(folder: str) -> bool:
-    """Return whether a folder contains an event file, up to five levels deep, also by links."""
+    """Return whether a folder contains an event file, up to five levels deep. Links to folders are
+    followed.
+    """
     level, left = [folder], MOST_ENTRIES
     for _depth in range(6):
         below: list[str] = []

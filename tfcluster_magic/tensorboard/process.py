@@ -117,7 +117,9 @@ class RegistryEntry:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:
-        """Hold the lock; a board that is being started inherits it until it listens."""
+        """Hold the lock of this entry, and yield its file descriptor. A board that is being started
+        inherits the descriptor, and so holds the lock until it listens.
+        """
         path = self.file("lock")
         try:
             file = os.fdopen(state_files.lock_file(path), "rb")
@@ -147,7 +149,9 @@ pre {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
 
 
 def own_page(body: str, head: str = "") -> str:
-    """Return this package's own page in TensorBoard's place, in the current language."""
+    """Return an HTML page of this package, in the current language, that is shown instead of
+    TensorBoard's page.
+    """
     return _OWN_PAGE.format(lang=current_language().replace("_", "-"), head=head, body=body)
 
 
@@ -220,12 +224,13 @@ def open(  # noqa: A001 - callers write `tensorboard.open`
     """Return the TensorBoard on `folder`: the running one, or a new one (about one second).
 
     The folder may be empty: runs appear as they are written. `log_root` and folders below it are
-    created if missing; None stands for the environment's log folder. An
-    `exact` folder is refused if it, or a parent of it, has become a link. The board keeps showing
-    this folder, even if the path leads elsewhere later, and shows `shown` as its location. While
-    there is no event file, its page says so and names `looked_at`. `idle_timeout` (seconds above
-    0), `shown` and `until` apply only to a new board. A new board ends when the process `until`
-    ends; if `until` is None, a kernel's board ends with the notebook server.
+    created if missing; None stands for the environment's log folder. An `exact` folder is refused
+    if it, or a parent of it, has become a link. The board keeps showing this folder, even if its
+    path later leads to another folder. The page displays `shown` as the location of the data. While
+    there is no event file, the page says so and names the folders in `looked_at`. `idle_timeout`
+    (seconds above 0), `shown` and `until` apply only to a new board. A new board ends when the
+    process with the pid `until` ends. If `until` is None and the caller runs in a kernel, the board
+    ends when the notebook server ends.
 
     Raises:
         NotFound: the folder does not exist or cannot be read.
@@ -260,7 +265,9 @@ def list_boards(state_dir: str | os.PathLike[str] | None = None) -> list[Board]:
 def stop(
     folder: str | os.PathLike[str], *, state_dir: str | os.PathLike[str] | None = None
 ) -> bool:
-    """End every board on `folder` and wait until it has ended. Return whether there was a board."""
+    """End every board on `folder` and wait until it has ended. Return whether a board was running
+    on it.
+    """
     where, path = registry_folder(state_dir), os.path.realpath(os.path.expanduser(folder))
     found = False
     for board in list_boards(where.parent):
@@ -387,7 +394,8 @@ def _start(
 
 def _spawn(options: dict[str, object], log: Path, descriptors: tuple[int, int]) -> None:
     with contextlib.suppress(FileNotFoundError):
-        # a board that is still ending has this file open, so it is not overwritten
+        # Remove the old log instead of overwriting it, because a board that is just ending may
+        # still have it open.
         state_files.put_aside(log) if log.is_dir() else log.unlink()
     how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(log, how, 0o600), "wb") as output:

@@ -1,12 +1,13 @@
 """Views of a TensorBoard: one folder, or several runs under their names; and the TensorBoards of a
 backend's runs.
 
-The same request has the same id in every process, even after a restart of the notebook server, so
-that an old tab finds its board. `<state dir>/tensorboard/views/` has a file for each view. A view
-of runs also has a folder of links, which TensorBoard follows and whose names it shows.
-TensorBoard's option `--logdir_spec` cannot replace the links: it turns off the data server, and
-loading 50 MB then takes a minute. A board on all runs with a filter in its address would still read
-all of them. Views do not check who may see a folder.
+A view has an id that depends only on what it shows. The id is the same in every process, even after
+a restart of the notebook server, so that an old tab finds its board. The folder `<state
+dir>/tensorboard/views/` has a file for each view. A view of runs also has a folder with links to
+the runs' output, which TensorBoard follows and whose names it shows. TensorBoard's option
+`--logdir_spec` cannot replace the links: it turns off the data server, and loading 50 MB then takes
+a minute. A board for all runs whose address has a filter cannot replace them either: it would still
+read the files of all runs. Views do not check who may see a folder.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ _ID = re.compile(r"[0-9a-f]{16}")
 @dataclass(frozen=True)
 class View:
     """A request for a TensorBoard: `folder` is the folder to show, `title` the title of the tab.
-    `runs` are the requested runs; empty for all runs or a folder. `asked` is the folder as
-    requested.
+    `runs` are the requested runs; empty for all runs or a folder. `asked` is the folder as the user
+    specified it.
     """
 
     id: str
@@ -157,7 +158,7 @@ def _remove_view(path: Path) -> None:
         for link in filter(Path.is_symlink, links.iterdir()):
             link.unlink()
         links.rmdir()
-    with contextlib.suppress(OSError):  # a folder in the file's place was not made by us
+    with contextlib.suppress(OSError):  # fails for a folder in the file's place, which is not ours
         path.unlink()
 
 
@@ -174,7 +175,9 @@ def _write_error(path: Path, error: OSError) -> TFClusterError:
 
 
 class TensorBoards:
-    """The TensorBoards of a backend's runs; `state_dir` is the environment's if None."""
+    """The TensorBoards of a backend's runs. If `state_dir` is None, the state folder of the
+    environment is used.
+    """
 
     def __init__(self, backend: Backend, state_dir: str | None = None) -> None:
         self._backend = backend
@@ -214,7 +217,7 @@ class TensorBoards:
 
     def open(self, view: View, until: int | None = None) -> Board:
         """Return the board of a view, started if necessary; a new one ends with the process
-        `until`. Raises as `tensorboard.open`.
+        `until`. Raises the errors of `tensorboard.open`.
         """
         return process.open(
             view.folder,
@@ -238,7 +241,7 @@ class TensorBoards:
 
     def stop(self, folders: Iterable[str] | None = None) -> list[str]:
         """End the boards on these folders, or, without `folders`, all boards of this user. Return
-        what the ended boards showed.
+        the locations of the data that the ended boards showed.
         """
         wanted = {board.folder for board in self.living()} if folders is None else set(folders)
         shown = {view.folder: view.shown for view in self.views()}

@@ -1,9 +1,9 @@
 """Advice on how to size a run, from what its tasks used. Pure.
 
-`advise` uses the time in which all workers were at work, without the start of each worker. Each
-piece of advice names a problem and its task, the figures that show the problem, and the launch
-options that solve it. If the figures show nothing, there is no advice; if there are too few
-figures, the result says so.
+`advise` considers only the time in which all workers were at work. The first seconds of each worker
+do not count. Each piece of advice names a problem and its task, the figures that show the problem,
+and the launch options that solve it. If the figures show nothing, there is no advice; if there are
+too few figures, the result says so.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ LEAST = 20.0
 NEWEST = 300.0
 """For an active run, only samples from the last `NEWEST` seconds count."""
 LONG = 600.0
-"""Minimum age in seconds of the tasks of a run that has not succeeded, before their peak memory
-counts as all that they need.
+"""Minimum age in seconds of the tasks of a run that has not succeeded, from which their peak memory
+is assumed to be all the memory that they need.
 """
 
 BUSY, WAITING = 0.7, 0.5
-"""Thresholds as fractions of a core: a task that limits others uses at least the first, and a
-waiting task at most the second.
+"""Thresholds as fractions of a core: a task counts as busy if it uses at least the first fraction,
+and as waiting if it uses at most the second.
 """
 NETWORK = 40 << 20
 """Threshold in bytes per second from which the network may limit a parameter server."""
@@ -68,13 +68,13 @@ MOST_FACTOR = 2.0
 """Maximum factor by which advice raises a number."""
 GPU_IDLE = 0.1
 STILL, STILL_NETWORK, STILL_DISK = 0.02, 16 << 10, 64 << 10
-"""Thresholds up to which a task does nothing: the used fraction of a core and of a GPU, the bytes a
-second that it receives and sends, and the bytes a second that it reads. Such a task may still read
-memory that is paged in.
+"""A task counts as idle if its usage is at most this: the fraction of a core and of a GPU, the
+bytes that it receives and sends per second, and the bytes that it reads from disk per second. The
+limit for reads is not 0, because even an idle task may read pages of its memory from disk.
 """
 ENDING = 10.0
-"""Maximum seconds of the last work of a program, between a standstill and its end. Such work is
-left out of the time that counts, as the standstill is.
+"""If a program works for at most this many seconds between a standstill and its end, neither the
+standstill nor this last work counts.
 """
 HANGS = 60.0
 """Seconds after which a task that does nothing counts as hanging."""
@@ -160,8 +160,8 @@ def repeats_smaller(old: TFCluster, cluster: TFCluster) -> bool:
 def earlier_run(
     old: TFCluster, samples: Mapping[str, Sequence[Attempt]], counts: Mapping[str, int]
 ) -> EarlierRun | None:
-    """Return the compared figures of an earlier run; None if samples or steps of the run are
-    unknown.
+    """Return the figures of an earlier run with which a later run is compared; None if its samples
+    or steps are unknown.
     """
     rates = mean_step_rates(old, samples, counts)
     window = _common_window(old, samples)
@@ -179,7 +179,7 @@ def earlier_run(
 
 @dataclass(frozen=True)
 class _Task:
-    """The usage of one task per second, in the time that counts.
+    """The mean usage of one task per second, in the time that `advise` considers.
 
     `core` is one core, or the CPU limit if that is less; `works` and `waits` compare `cpu` with it.
     """
@@ -238,8 +238,8 @@ def advise(
         samples: the samples of its tasks.
         steps: the steps a second of its tasks, as far as they are known.
         earlier: runs of the same program with other numbers of workers.
-        cores: the cores of the machine, if all tasks share one.
-        standstills: where tasks that hang stand, as far as that is known.
+        cores: the number of cores of the machine, if all tasks run on one machine.
+        standstills: for tasks that hang, the place in the program at which they hang, if known.
     """
     found, why = findings(cluster, samples, steps, earlier, cores, standstills)
     no_advice = "" if why is None else sentences([why])
@@ -301,7 +301,9 @@ def advised_options(advice: Sequence[Advice]) -> dict[str, int | float | str]:
 
 
 def change_lines(spec: Spec, options: Mapping[str, object]) -> list[str]:
-    """Return a line for each option that changes a spec, such as `--workers: 6 → 3`."""
+    """Return a line for each of these options, with its value in `spec` and its new value, such as
+    `--workers: 6 → 3`.
+    """
     from ..launch.launch_as_command import field_at, option_texts
 
     def texts(option: Option, value: object) -> str:
@@ -703,7 +705,9 @@ def _knows_its_memory(
     cluster: TFCluster,
     known: Sequence[tuple[float, int, int | None, str, Sequence[Attempt]]],
 ) -> bool:
-    """Return whether the tasks will not need more memory than they have used so far."""
+    """Return whether it is safe to assume that the tasks will not need more memory than they have
+    used so far.
+    """
     if cluster.status.phase is Phase.SUCCEEDED:
         return True
     every = [attempts[-1] for *_figures, attempts in known]
@@ -711,8 +715,8 @@ def _knows_its_memory(
 
 
 def _growth(attempt: Attempt, limit: float, ended: bool) -> float:
-    """Return the bytes a second by which the memory of a task grows steadily and still grew at the
-    end; 0 if the memory does not grow, or grows only little.
+    """Return the growth of a task's memory in bytes per second, if it grows steadily and was still
+    growing at the end. Return 0 if the memory does not grow steadily, or grows only a little.
     """
     rows = [r for r in _worked(attempt, ended) if r.at - attempt.began >= START]
     if len(rows) < 8 or rows[-1].at - rows[0].at < LEAST:

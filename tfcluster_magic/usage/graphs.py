@@ -20,12 +20,13 @@ from .summary import RunUsage, TypeUsage
 Figure = Literal["cpu", "memory", "network", "steps"]
 FIGURES: tuple[Figure, ...] = ("cpu", "memory", "network", "steps")
 MOST_LINES = 6
-"""Maximum lines for the tasks of a type. If the type has more tasks, only outliers are drawn as
-lines.
+"""Maximum number of lines in a graph for the tasks of one type. If the type has more tasks, only
+outliers are drawn as lines.
 """
 APART = 0.25
 """Threshold: a task is an outlier if it differs from the median of all tasks by more than this
-fraction of the median, and by more than three times the median difference.
+fraction of the median, and by more than three times the median of all tasks' differences from that
+median.
 """
 _LEAST: dict[Figure, float] = {"cpu": 0.1, "memory": 64 << 20, "network": 64 << 10, "steps": 0.01}
 """Thresholds: with a smaller difference from the median, a task is never an outlier."""
@@ -132,8 +133,8 @@ class _Axis(NamedTuple):
 
 
 def _axis(every: Iterable[Sequence[Attempt]], points: int) -> _Axis:
-    """Return the common time axis. Each of its parts is at least as long as the median interval
-    between samples.
+    """Return the time axis that the graphs of all tasks share. Each of its parts is at least as
+    long as the median interval between samples.
     """
     attempts = [attempt for told in every for attempt in told]
     if not attempts:

@@ -18,7 +18,8 @@ from .. import state_files
 
 FOLDER = ".tfcluster-usage"
 MOST_BYTES = 64 << 10
-"""Maximum bytes that are read from a file. The task keeps its file below half of this size."""
+"""Maximum bytes that are read from a sample file. The task keeps its file below half of this size.
+"""
 _FIELDS = 12
 _TENTH, _HUNDREDTH, _KIB, _BLOCK = 0.1, 0.01, 1 << 10, 64 << 10
 _MOST_COUNT = 1 << 53
@@ -112,8 +113,8 @@ def _interval(before: float, row: Sequence[int]) -> Interval:
 
 
 def read_samples(output: str, tasks: Sequence[str]) -> dict[str, list[Attempt]]:
-    """Return samples by task name. A task without samples, or whose file could not be read within
-    the time limit, is left out.
+    """Return the samples of these tasks, by task name. A task without samples, or whose file could
+    not be read within the time limit, is left out.
     """
     files = {task: Path(output, FOLDER, f"{task}.jsonl") for task in tasks}
     return state_files.read_together(files, lambda task: _read(files[task]))

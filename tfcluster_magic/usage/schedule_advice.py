@@ -2,9 +2,9 @@
 
 `judge` examines a run that has ended, and writes the changes that its usage advises into the
 schedule's status. `in_force` returns the changes that a launch may use. The figures may be wrong or
-forged, because a task's program can write them. Therefore only numbers of tasks and their resources
-change, each by a factor of `FACTOR` at most, counted from what the schedule itself sets. The launch
-checks whether the result is allowed.
+forged, because a task's program can write them. Therefore advice changes only the number of tasks
+and their resources. A changed value differs by at most the factor `FACTOR` from the value that the
+schedule itself sets. The launch checks whether the result is allowed.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ def judge(
     samples: Mapping[str, Sequence[Attempt]],
     cores: float | None = None,
 ) -> ScheduleStatus:
-    """Return the status with the options that later runs should change, judged by the usage of
-    `run`.
+    """Return the status of the schedule, updated with the advice from the usage of `run`: the
+    options that later runs should change, and their values.
 
     Args:
         status: the schedule's status.
         run: the name of the run, which has ended.
         found: the run's record; None if the record is gone, so that there is no advice.
         samples: the samples of its tasks.
-        cores: the cores of the machine, if all tasks share one.
+        cores: the number of cores of the machine, if all tasks run on one machine.
     """
     status = replace(status, judged=run)
     if found is None or found.metadata.scheduled is None:
@@ -99,8 +99,8 @@ def _out_of_memory(found: TFCluster) -> Iterable[Finding]:
 
 
 def in_force(own: Spec, advised: Iterable[AdvisedOption]) -> tuple[AdvisedOption, ...]:
-    """Return the advice that a launch of `own` uses. If the schedule has set an option to another
-    value since, the advice on this option is ignored.
+    """Return the advice that a launch of the schedule's spec `own` uses. If the schedule's own
+    value of an option has changed since the advice was given, the advice on this option is ignored.
     """
     found = []
     for each in advised:
@@ -145,7 +145,7 @@ def _read(option: Option, each: AdvisedOption) -> float:
 
 
 def _text(spec: Spec, option: Option) -> str:
-    """Return the value of an option as typed; empty if it is not set."""
+    """Return the value of an option as a user types it; empty if the option is not set."""
     replicas = getattr(spec.replicas, option.path[1])
     if option.path[2] == "count":
         return str(replicas.count)
@@ -154,8 +154,9 @@ def _text(spec: Spec, option: Option) -> str:
 
 
 def _within_bounds(option: Option, own: str, value: object) -> str | None:
-    """Return the value that is nearest to `value` within the bounds, as typed; None if the schedule
-    does not set the option itself, or sets it to 0, or if a value cannot be read.
+    """Return the value that is nearest to `value`, but differs from the schedule's own value `own`
+    by at most `FACTOR`, as a user types it. Return None if `own` is empty or 0, or if one of the
+    values cannot be parsed.
     """
     try:
         if option.kind is Kind.MEMORY:
@@ -180,7 +181,9 @@ def _memory_within(base: int, value: str) -> str:
 
 
 def _memory_text(count: int) -> str:
-    """Return an amount of memory as text, rounded down to whole MiB; below 1 MiB in bytes."""
+    """Return an amount of memory as text. It is rounded down to whole MiB; an amount below 1 MiB is
+    returned in bytes.
+    """
     if count < _MIB:
         return str(count)
     whole = count // _MIB * _MIB

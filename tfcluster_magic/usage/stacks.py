@@ -1,7 +1,7 @@
 """Python stacks of a run's tasks: requests and answers are files in the run's folder.
 
-`runtime/stacks.py` answers in the task. Nothing is executed in the task from here, and no right to
-trace processes is needed.
+`runtime/stacks.py`, which runs in each task, writes the answers. This module itself executes
+nothing in a task, and needs no permission to trace processes.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class ProcessStack(Model, frozen=True, omit_defaults=False):
 
 
 class TaskStack(Model, frozen=True, omit_defaults=False):
-    """The processes of a task as they were at `at`; None if the task has not answered. For stacks
-    that were taken automatically, `since` is the time of the task's last activity.
+    """The processes of a task at the time `at`, which is None if the task has not answered. For
+    stacks that were taken automatically, `since` is the time of the task's last activity.
     """
 
     task: str
@@ -94,7 +94,7 @@ def ask(name: str, output: str, tasks: Sequence[str], within: float = WITHIN) ->
     try:
         _request(folder, Path(output, FOLDER), tasks, number)
         until = time.monotonic() + within
-        # Network file systems report no changes.
+        # Poll, because network file systems do not notify of new files.
         while len(found) < len(tasks) and time.monotonic() < until:
             time.sleep(_POLL)
             for task in tasks:
@@ -111,7 +111,9 @@ def ask(name: str, output: str, tasks: Sequence[str], within: float = WITHIN) ->
 
 
 def kept(name: str, output: str, tasks: Sequence[str]) -> RunStacks:
-    """Return the stacks that were taken when tasks stalled. Other tasks are left out."""
+    """Return the stacks that were taken automatically when tasks stalled. A task that has not
+    stalled is left out.
+    """
     files = {task: Path(output, FOLDER, f"{task}.stalled.json") for task in tasks}
     found = state_files.read_together(files, lambda task: _read_kept(files[task]))
     stacks = [
@@ -134,8 +136,9 @@ def _read_kept(path: Path) -> _KeptStack | None:
 
 
 class Standstill(NamedTuple):
-    """The place where the main thread of a stalled task stood at `at`: the innermost line of the
-    task's program, and whether the program waited for TensorFlow there.
+    """The place in the program at which the main thread of a stalled task was at the time `at`: the
+    innermost line of the program on the stack, and whether this line waited for a call of
+    TensorFlow.
     """
 
     at: float
@@ -153,8 +156,8 @@ _NO_PROGRAM = re.compile(r"^<|/(?:site|dist)-packages/|/lib/python3|/__autograph
 
 
 def standstills(found: RunStacks) -> dict[str, Standstill]:
-    """Return, by task, where the program stood. A task whose stack has no line of its program is
-    left out.
+    """Return, by task, the place in the program at which the task was when its stacks were taken. A
+    task whose stack has no line of its program is left out.
     """
     told = {}
     for task in found.tasks:
@@ -216,7 +219,7 @@ def _answer(folder: int, name: str) -> _StackAnswer | None:
                 return None
             return msgspec.json.decode(file.read(_MOST_BYTES), type=_StackAnswer)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None  # not written yet, or written by the task's program
+        return None  # there is no answer yet, or the task's program wrote something else here
 
 
 def stack_text(found: RunStacks) -> str:

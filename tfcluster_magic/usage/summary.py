@@ -169,9 +169,8 @@ def _with_samples(row: TaskUsage, attempts: Sequence[Attempt], now: float | None
 
 def _rates(intervals: Sequence[Interval]) -> Rates:
     """Return the mean usage over these intervals of a task."""
-    lived = [
-        each for each in intervals if each.memory
-    ]  # the processes may have ended before the last interval
+    # If the processes ended before the last sample, the last interval has no memory.
+    lived = [each for each in intervals if each.memory]
     lasted = max(sum(each.seconds for each in lived), 0.1)
     seconds = sum(each.seconds for each in intervals)
 
@@ -193,7 +192,7 @@ def _rates(intervals: Sequence[Interval]) -> Rates:
 
 
 def _type_usage(task_type: TaskType, tasks: Sequence[TaskUsage]) -> list[TypeUsage]:
-    # A task that ended within one sample has no sample of its memory.
+    # A task that ended before its first sample has no memory peak, so leave it out.
     known = [(task, task.average) for task in tasks if task.average and task.memory_peak]
     if not known:
         return []
@@ -218,7 +217,8 @@ def _type_usage(task_type: TaskType, tasks: Sequence[TaskUsage]) -> list[TypeUsa
 
 class Series(Model, frozen=True, omit_defaults=False):
     """The samples of one task, oldest first, with one column for each figure of `Rates`. `at` is
-    the end of an interval, `attempt` the number of the start that it belongs to.
+    the end of an interval, and `attempt` is the number of the attempt to which the interval
+    belongs.
     """
 
     at: tuple[float, ...]
