@@ -57,7 +57,7 @@ def read(path: str) -> ClusterFile:
         metadata = data.get("metadata") or {}
         if not isinstance(metadata, Mapping):
             raise _refusal(path, metadata, _("`metadata` must contain `cluster: <name>`"))
-        # A file for kubectl names the run, `digits-1`.
+        # In a file for kubectl, the name is that of a run, such as `digits-1`.
         run = str(metadata.get("name") or "")
         name = metadata.get("cluster") or names.parse_ref(run)[0] or None
         spec = data.get("spec") or {}
@@ -152,7 +152,7 @@ def read_documents(path: str, text: str, field: str = "") -> list[object]:
         text = _("it is not YAML: line {line}: {why}") if mark else _("it is not YAML: {why}")
         words = {"line": mark.line + 1 if mark else 0, "why": getattr(error, "problem", error)}
         raise _refusal(path, path, text.format(**words), field) from None
-    # such as a number with thousands of digits, an invalid date or key
+    # for example, a number has thousands of digits, or a date or a key is invalid
     except (ValueError, TypeError) as error:
         raise _refusal(path, path, _("it is not YAML: {why}").format(why=error), field) from None
     except RecursionError:

@@ -78,9 +78,9 @@ def _of_each(option: Option) -> str:
 
 
 def option_for(field: str, said: Mapping[str, object]) -> str | None:
-    """Return the input of a form that a problem's `field` concerns; `said` are the options that
-    were given. Besides the options, `program`, `name`, `arguments`, `sha256`, `config` and
-    `kernelspec` are inputs.
+    """Return the name of the form's input that a problem with this `field` concerns, if there is
+    one. `said` are the options that were given. Besides the options, `program`, `name`,
+    `arguments`, `sha256`, `config` and `kernelspec` are inputs.
     """
     if field == _("arguments after --"):
         return "arguments"
@@ -118,8 +118,8 @@ def form_problems(
     said: Mapping[str, object],
     inputs: Mapping[str, str] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
-    """Return problems for a form: each with the input that it concerns, and with the number of
-    tasks that would fit, if any. `inputs` maps a problem's field to a form input that is not a
+    """Return problems as data for a form: each has the input that it concerns and, if known, the
+    number of tasks that would fit. `inputs` maps a problem's field to a form input that is not a
     launch option.
     """
     return [

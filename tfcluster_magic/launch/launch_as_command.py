@@ -57,8 +57,9 @@ def launch_argv(
 
 
 def magic_line(words: Sequence[str], cell: bool = False) -> str:
-    """Return the arguments as a line of a notebook; with `cell`, as the first line of a cell with a
-    program. IPython expands `{…}` and `$name`, and any line break ends the line.
+    """Return the arguments as a `%tfcluster` line; if `cell` is true, as the first line of a cell
+    with a program. IPython would expand `{…}` and `$name`, and a line break would end the line, so
+    these characters are escaped.
     """
     line = shlex.join(words)
     breaks = {char for char in line if char != " " and len(f"a{char}a".splitlines()) > 1}
@@ -106,7 +107,7 @@ def notebook_cell(cluster: TFCluster) -> str:
 def _cluster_argv(cluster: TFCluster, source: str | None) -> list[str]:
     arguments = cluster.spec.program.arguments if cluster.spec.program else ()
     use = ProjectUse.of(cluster.status.inferred) if source is not None else None
-    spec = replace(cluster.spec, after=())  # the runs that it waited for have ended
+    spec = replace(cluster.spec, after=())  # the runs that `cluster` waited for have ended
     options = options_of(spec, use.keys if use else ())
     config = use.config if use else None
     return launch_argv(source, arguments, cluster.metadata.cluster, options, config=config)

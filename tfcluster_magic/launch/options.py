@@ -532,8 +532,8 @@ class OptionValues:
             self.origin[path] = origin
 
     def by_option(self, problems: Iterable[Problem]) -> list[Problem]:
-        """Return the problems; if an option set the field of a problem, the option replaces the
-        field's name.
+        """Return the problems with the names that the user typed: if an option set the field of a
+        problem, the problem names the option instead of the field.
         """
         return [Problem(self._called(str(p.field)), p.value, p.allowed) for p in problems]
 
@@ -592,9 +592,9 @@ def read_options(
 
 
 def fill_in_defaults(values: OptionValues, wanted: Collection[TaskType] = ()) -> set[TaskType]:
-    """Fill in missing numbers of tasks, and the resources for every task. `wanted` are the task
-    types, besides workers, that the program needs. Return the types that get a task only because
-    the program needs it.
+    """Fill in the numbers of tasks that were not given, and give each task type the resources that
+    were given for every task. `wanted` are the task types, besides workers, that the program needs.
+    Return the types that get a task only because the program needs it.
     """
     in_graph = values.get(("mode",)) == Mode.IN_GRAPH.value
     asked_for = set() if in_graph else set(wanted)

@@ -528,7 +528,7 @@ _OVERRIDES = {
     "NeededChief": "chief",
     "StrategyUnclear": "ps",
 }
-"""By message code: the key of the option that overrides the number of tasks in the message."""
+"""For each message code: the key of the option that overrides the message's number of tasks."""
 _LEFT_OUT = ("FlagUnclear", "FlagUnrelated", "FlagOfSubcommand")
 
 
@@ -624,8 +624,8 @@ def _refuse_missing_chief(draft: LaunchDraft, findings: programs.Findings) -> No
     values.problems.append(Problem("--chief", "--no-chief", allowed))
 
 
-# Dry runs: the check of a launch while a user fills in its form. Nothing is fetched, and nothing is
-# recorded.
+# Dry runs: the check of a launch while a user fills in its form. A dry run reads no URL and creates
+# no record.
 
 
 class LaunchTarget(Protocol):
@@ -708,8 +708,9 @@ def dry_run(
 
 
 def _program_cautions(warned: Sequence[str], arguments: Sequence[str]) -> tuple[Problem, ...]:
-    """Return the warnings `warned` as problems of the field for the program or the field for its
-    arguments.
+    """Return the warnings in `warned` as problems of a form. A warning about the program's
+    arguments is a problem of the form's field for arguments; any other warning is a problem of the
+    field for the program.
     """
     of_arguments = _object_store_warnings(arguments)
     fields = [_("arguments after --") if w in of_arguments else "program" for w in warned]

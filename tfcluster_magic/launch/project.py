@@ -358,7 +358,7 @@ class _Reader:
             line = mark.line + 1 if mark else 1
             allowed = _("it is not YAML: {why}").format(why=error.problem or error.context)
             raise self._alone(line, allowed) from None
-        except yaml.YAMLError as error:  # characters that YAML does not allow
+        except yaml.YAMLError as error:  # for example, a character that YAML does not allow
             at = getattr(error, "position", 0)
             line = text.count("\n", 0, at if isinstance(at, int) else 0) + 1
             reason = getattr(error, "reason", error)

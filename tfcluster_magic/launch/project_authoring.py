@@ -46,10 +46,10 @@ class ProjectCheck:
 
 
 def check_project(folder: Path, workspace: Path) -> ProjectCheck:
-    """Check the project in `folder`, a full path; `workspace` is for snapshots.
+    """Check the project in `folder`, a full path. `workspace` is the folder for snapshots.
 
-    If there are configurations, the common part need not be a valid launch by itself. Of its
-    problems, only those at one of its own lines are reported.
+    If there are configurations, the common part need not be a valid launch by itself. A problem of
+    the common part is then reported only if one of the lines of the file causes it.
     """
     try:
         project = read_project(folder)
@@ -83,7 +83,9 @@ def _requested(
 def _located(
     problems: Sequence[Problem], lines: Mapping[str, int], config: str
 ) -> Iterator[ProjectProblem]:
-    """Yield the problems of a launch, each with its line; 0 if the problem concerns no line."""
+    """Yield the problems of a launch, each with the number of its line in the file; 0 if the
+    problem concerns no line.
+    """
     for each in problems:
         field = str(each.field)
         line = next((n for at, n in lines.items() if field == at or field.startswith(f"{at} ")), 0)
@@ -98,8 +100,8 @@ SCHEMA_FILE = Path(".tfcluster", "project.schema.json")
 
 
 def project_programs(folder: Path) -> tuple[str | None, tuple[str, ...]]:
-    """Return the file that a launch of the folder starts (None if no file or several files could be
-    it), and all programs in the folder.
+    """Return the file that a launch of the folder starts, and all programs in the folder. The first
+    value is None if the folder has no such file, or if several files could be meant.
 
     Raises:
         InvalidRequest: the folder cannot be read.

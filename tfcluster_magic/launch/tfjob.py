@@ -270,12 +270,12 @@ class _Fields:
         return _Fields(self.notes, self._left.pop(key, None), self.at(key))
 
     def each(self, key: str) -> list[_Fields]:
-        """Take a list of objects."""
+        """Take a field whose value is a list of objects, and return the fields of each object."""
         items = self.take(key, list) or []
         return [_Fields(self.notes, item, f"{self.at(key)}[{i}]") for i, item in enumerate(items)]
 
     def texts(self, key: str) -> list[str]:
-        """Take a list of texts."""
+        """Take a field whose value is a list of texts, and return the texts."""
         items = self.take(key, list) or []
         return [self._text(f"{self.at(key)}[{i}]", item) for i, item in enumerate(items)]
 
@@ -293,7 +293,9 @@ class _Fields:
         return str(value)[:64]
 
     def pairs(self, key: str) -> dict[str, str]:
-        """Take a field whose value is an object with texts, such as annotations."""
+        """Take a field whose value is an object with texts, such as annotations, and return the
+        texts by name.
+        """
         inner = self.below(key)
         found = {name: inner.take(name, str) for name in inner.keys()}  # noqa: SIM118 - no mapping
         return {name: text for name, text in found.items() if text is not None}

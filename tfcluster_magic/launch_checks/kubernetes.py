@@ -71,7 +71,7 @@ _FACTS = msgspec.json.Decoder(LaunchFacts)
 
 
 def read_facts(text: str) -> LaunchFacts:
-    """Decode published facts. Raises msgspec.ValidationError."""
+    """Decode the facts that the operator published as JSON. Raises msgspec.ValidationError."""
     return _FACTS.decode(text)
 
 

@@ -46,7 +46,9 @@ _RULES = {
 
 
 def decide(spec: Spec, name: str, status: Status, seen: Observation, now: float) -> Decision:
-    """Decide the next status of run `name`, and what to start and stop; `now` in epoch seconds."""
+    """Decide the next status of the run `name`, and which tasks to start and stop. `now` is the
+    time in epoch seconds.
+    """
     turn = Turn(spec, name, status, seen, now)
     _RULES[status.phase](turn)
     if turn.phase is Phase.FAILED and not status.phase.is_final:

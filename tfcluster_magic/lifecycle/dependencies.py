@@ -114,8 +114,9 @@ def awaited_since(status_awaited: Sequence[AwaitedRun]) -> float:
 
 
 def _found(known: AwaitedRun | None, found: SeenRun | None) -> SeenRun | None:
-    """Return the awaited run `found` if it is the run that was recorded as awaited (`known`), or if
-    no run was recorded yet. Return None if its uid shows that it is a later run of the same name.
+    """Return `found`, the run that now has the name of an awaited run. If another uid was recorded
+    for the awaited run (`known`), return None, because `found` is then a later run of the same
+    name.
     """
     if known is not None and found is not None and found.uid != known.uid:
         return None

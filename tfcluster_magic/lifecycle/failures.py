@@ -150,7 +150,9 @@ def _heal(turn: Turn, fresh: Sequence[TaskFailure], healed: bool) -> bool:
 
 
 def _failed_before(failure: TaskFailure, ledger: Sequence[TaskFailure]) -> bool:
-    """Return whether an earlier attempt of the task ended in the same way in this window."""
+    """Return whether, according to the failures in `ledger`, an earlier attempt of the task ended
+    in the same way: both by a disruption, or neither.
+    """
     return any(
         earlier.task == failure.task
         and earlier.attempt < failure.attempt
@@ -213,7 +215,8 @@ def fail_run(turn: Turn, culprit: TaskFailure, ledger: Sequence[TaskFailure]) ->
 
 
 # -- evaluators ------------------------------------------------------------------------------------
-# Training does not need evaluators: their end is reported, and decides nothing.
+# Training does not need evaluators, so the end of an evaluator is reported but does not end the
+# run.
 
 
 def handle_evaluators(turn: Turn) -> set[str]:

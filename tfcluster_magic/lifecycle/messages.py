@@ -1,5 +1,5 @@
-"""Messages about a run's state: what happened, to which task, and what to do next. One function for
-each reason chooses codes of `spec.message_table` and their values. Pure.
+"""Messages about a run's state: what happened, to which task, and what to do next. For each reason,
+a function chooses the codes of messages (`spec.message_table`) and their values. Pure.
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ def shorten(names: Sequence[str], most: int = MOST_NAMES) -> str:
 
 
 def some(names: Sequence[str]) -> list[str | Message] | Message:
-    """Return a value for a message: at most five of the names, and how many more there are."""
+    """Return the names as a value for a message: at most five names, and the number of the other
+    names.
+    """
     first: list[str | Message] = list(names[:MOST_NAMES])
     if len(names) <= MOST_NAMES:
         return first
@@ -144,7 +146,9 @@ def _saying(words: str) -> Clause:
 
 
 def _in_brackets(detail: Clause, said: Clause = "") -> Clause:
-    """Return a detail in brackets, unless it only repeats `said`."""
+    """Return a detail in brackets; empty if there is no detail or if the detail only repeats
+    `said`.
+    """
     repeats = bool(said) and english_clause(said) in english_clause(detail)
     return Message("InBrackets", {"detail": detail}) if detail and not repeats else ""
 
@@ -546,7 +550,7 @@ def collateral(task: str, checkpoint: str | None) -> Message:
 
 
 def investigating(failure: TaskFailure, seconds: float, spec: Spec) -> Message:
-    """Describe a failure whose cause is not settled yet."""
+    """Describe a failure whose cause is not known yet."""
     return Message("Investigating", {"ended": task_ended(failure, spec), "time": seconds})
 
 
@@ -630,9 +634,9 @@ waits.
 def stalled(
     since: float, waiting: Quiets, finished: Mapping[str, float], spec: Spec, name: str
 ) -> Sentences:
-    """Say that nothing happens any more, which task waits for which other task since when, and what
-    to do. `waiting` has the trainers that have not finished. `finished` has, for each trainer that
-    has finished, the time in epoch seconds.
+    """Say that no task does anything any more, which tasks wait for which other tasks and since
+    when, and what to do. `waiting` has the trainers that have not finished. `finished` has, for
+    each trainer that has finished, the time at which it finished, in epoch seconds.
     """
     tasks = list(waiting)
     first = Message("Stalled", {"tasks": some(tasks), "since": since, "count": len(tasks)})
@@ -747,29 +751,31 @@ NO_IMAGE = (
 
 
 def no_image(tasks: Sequence[str], why: Message, words: str, limit: float) -> Sentences:
-    """Say that an image was not available before `limit`; `words` is the registry's answer."""
+    """Say that an image was still not available after `limit` seconds. `words` is the registry's
+    answer.
+    """
     said = _in_brackets(Message("RegistrySays", {"words": words}) if words else "")
     values = {"tasks": some(tasks), "time": limit, "why": why, "said": said}
     return Message("ImageTimeout", values), Message("ImageAdvice")
 
 
 def queue_timeout(waiting_for: Message | None, limit: float) -> Message:
-    """Say that the resources for the run never became free."""
+    """Say that the resources for the run did not become free within `limit` seconds."""
     return Message("QueueTimeout", {"time": limit, "what": waiting_for or Message("Room")})
 
 
 def max_duration(limit: float, unfinished: Sequence[str]) -> Message:
-    """Say that the run ran out of time."""
+    """Say that the run reached its maximum duration, and which tasks had not finished."""
     return Message("MaxDuration", {"time": limit, "tasks": some(unfinished)})
 
 
 def idle_timeout(limit: float, since: float) -> Message:
-    """Return the message that the servers were not used."""
+    """Say that the run ended because its servers were not used for `limit` seconds."""
     return Message("IdleTimeout", {"time": limit, "since": since})
 
 
 def stopping(reason: str, by: str, left: Sequence[str], may_come: bool) -> Message:
-    """Describe a stop under way."""
+    """Say who asked the run to stop and why, and which tasks have not ended yet."""
     parts = [Message("StopRequested", _requester(reason, by))]
     if left:
         parts.append(Message("TasksToEnd", {"tasks": some(left)}))
@@ -779,7 +785,7 @@ def stopping(reason: str, by: str, left: Sequence[str], may_come: bool) -> Messa
 
 
 def stopped(reason: str, by: str) -> Message:
-    """Describe a stop that was carried out."""
+    """Say who stopped the run, and why."""
     return Message("StoppedBy", _requester(reason, by))
 
 
@@ -851,12 +857,12 @@ def writes_lost(task: str, folder: str) -> Message:
 
 
 def log_copy_failed(why: str) -> Message:
-    """Describe a log volume that is full or gone while tasks run."""
+    """Say that the log volume is full or gone while tasks run."""
     return Message("LogCopyFailed", {"why": why})
 
 
 def record_damaged(path: str, why: str, name: str, *, ended: bool) -> Message:
-    """Describe a run with an unreadable record."""
+    """Say that the record of a run is unreadable."""
     code = "RecordDamaged" if ended else "RecordDamagedRunning"
     return Message(code, {"path": path, "why": why, "name": name})
 

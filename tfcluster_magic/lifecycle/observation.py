@@ -94,8 +94,8 @@ class Observation(Model, frozen=True):
     none, empty if unknown. `cores` are the CPU cores that a task of each type requests, if these
     differ from the spec, for example by a default. `used` are the CPU seconds of all ended
     processes, if known. `may_come` is set while requested tasks may appear that have not been
-    observed yet. `runs` are the existing runs of `spec.after` by name. `circle` are runs that wait
-    for each other, including this run.
+    observed yet. `runs` has, by name, the states of the runs in `spec.after` that exist. `circle`
+    are runs that wait for each other, including this run.
     """
 
     tasks: dict[str, ObservedTask] = {}

@@ -225,7 +225,9 @@ def _start_limit(turn: Turn, task: str) -> float:
 
 
 def _look_for_stall(turn: Turn) -> None:
-    """Report a stall if no task does anything any more, and end the run at `stallTimeout`."""
+    """Report a stall if no task does anything any more. End the run if the stall has lasted for
+    `stallTimeout`.
+    """
     quiet = _all_quiet(turn)
     if not quiet:
         return

@@ -121,7 +121,7 @@ MOST_FAILURES = 20
 
 
 class Turn:
-    """The working copy of one decision."""
+    """One turn of a run: its inputs, a draft of the next status, and tasks to start and stop."""
 
     def __init__(
         self, spec: Spec, name: str, status: Status, seen: Observation, now: float
@@ -149,15 +149,17 @@ class Turn:
     # -- the draft ---------------------------------------------------------------------------------
 
     def get(self, field: str) -> Any:
-        """Return a field of the status in this turn."""
+        """Return a field of the next status. If this turn has not set it, return its value before
+        the turn.
+        """
         return self._draft.get(field, getattr(self.before, field))
 
     def set(self, **fields: Any) -> None:
-        """Write fields of the status."""
+        """Set fields of the next status."""
         self._draft.update(fields)
 
     def say(self, reason: Reason, *sentences: Message) -> None:
-        """Set the reason and the messages."""
+        """Set the reason and the messages of the next status."""
         self.set(reason=reason, messages=sentences, message=messages.english(sentences))
 
     def event(self, reason: Reason, *sentences: Message) -> None:
@@ -184,14 +186,14 @@ class Turn:
 
     @property
     def phase(self) -> Phase:
-        """The phase in this turn."""
+        """The phase of the run in the next status."""
         phase: Phase = self.get("phase")
         return phase
 
     # -- tasks -------------------------------------------------------------------------------------
 
     def desired_attempt(self, task: str) -> int:
-        """Return the number of the attempt that should be running."""
+        """Return the number of the attempt as which the task should be running."""
         restarts: dict[str, int] = self.get("restarts")
         return 1 + restarts.get(task, 0)
 
@@ -235,7 +237,7 @@ class Turn:
 
     @property
     def wanted(self) -> list[str]:
-        """The tasks that should run."""
+        """The tasks that should run: all except evaluators that are given up."""
         return [t for t in self.all_tasks if not self.is_given_up(t)]
 
     def unfinished(self) -> list[str]:
@@ -287,8 +289,8 @@ class Turn:
     def _counted(self) -> Observation:
         """Return the observation from which the tasks are counted. It differs from the real
         observation only in a failed run: a task that has ended again since its recorded failure is
-        shown with the recorded failure. A backend that restarts tasks by itself may have begun such
-        another attempt before the decision to stop.
+        shown with the recorded failure. This happens if a backend that restarts tasks by itself
+        began another attempt before the decision to stop the run.
         """
         judged = {f.task: f for f in self.get("failures") if self.phase is Phase.FAILED}
         tasks = dict(self.seen.tasks)

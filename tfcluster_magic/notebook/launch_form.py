@@ -1,8 +1,8 @@
 """The launch form of the panel, and the threads in which button actions run.
 
 The form has exactly the options of the command line. An option whose field is empty is left out.
-Before a launch is sent, the form shows why it would be refused. The form never loses input.
-`ClusterManager` checks the options and launches.
+Before a launch is sent, the form shows why it would be refused. The form keeps what the user typed,
+even if a launch is refused. `ClusterManager` checks the options and launches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from ..spec import Message, Mode
 
 
 class ButtonActions:
-    """Runs button actions in threads. `tell(sentence, is_error)` shows a sentence."""
+    """Runs button actions in threads. `tell(sentence, is_error)` shows the user the result of an
+    action as a sentence.
+    """
 
     def __init__(self, tell: Callable[[str, bool], None]) -> None:
         self._tell = tell
@@ -51,7 +53,7 @@ class ButtonActions:
     def do(
         self, action: Callable[[], str | None], after: Callable[[], None] = lambda: None
     ) -> None:
-        """Run `action` in a thread, then always `after`."""
+        """Run `action` in a thread; afterwards run `after`, even if `action` fails."""
 
         def work() -> None:
             try:
@@ -252,7 +254,7 @@ def _sentence(told: Message) -> str:
 
 
 def _field(option: Option) -> Any:
-    """Return the widget of an option. An empty widget leaves the option out."""
+    """Return the widget of an option. If the widget is empty, the option is left out."""
     common = {
         "description": _label(option),
         "tooltip": option.help,

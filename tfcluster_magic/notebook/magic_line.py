@@ -1,8 +1,8 @@
 """The line after `%tfcluster` in a cell: execution, output and completion.
 
 Grammar and messages are those of the command line, whose click commands run here, too. The output
-suits a notebook: a run is shown once and updated in place, no question is asked, and an interrupt
-only stops watching: the run continues.
+suits a notebook: a run is shown once and updated in place, and no question is asked. An interrupt
+stops only the watching of a run; the run continues.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class RunRow:
         return self._known.cluster.metadata.name
 
     def show(self, known: WatchedRun) -> None:
-        """Update the row."""
+        """Show the current state of the run in the row."""
         if known == self._known:
             return
         before, self._known = self._known, known
@@ -244,7 +244,9 @@ class RunList:
             self._arrange()
 
     def _arrange(self) -> None:
-        """Put the visible rows in order. If the order has not changed, nothing is sent."""
+        """Put the visible rows in order. If the order has not changed, nothing is sent to the
+        browser.
+        """
         fitting = [c for c in self.clusters() if self._fits(c)]
         names = [c.metadata.name for c in fitting[:MOST_ROWS]]
         for name in names:

@@ -226,9 +226,8 @@ def _check_answer(status: int, body: bytes, webhook: Webhook) -> None:
         answer = None
     if isinstance(answer, dict):
         said = refusal(answer, kind)
-        said = scrubbed(said, webhook.secrets)[
-            :200
-        ]  # cut last, because a part of a secret would not be scrubbed
+        # Cut the text only after removing secrets: a secret that is cut would not be recognized.
+        said = scrubbed(said, webhook.secrets)[:200]
     elif kind in (WebhookFormat.FEISHU, WebhookFormat.DINGTALK, WebhookFormat.WECOM):
         said = _("the answer is not a JSON object")
     if status not in range(200, 300):

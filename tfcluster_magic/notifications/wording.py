@@ -1,8 +1,8 @@
 """The text of a message, and the request that each kind of receiver expects. Pure.
 
 Texts of users and programs are escaped: no receiver interprets them as markup or as a mention that
-notifies somebody. Sources for the shapes: docs.slack.dev (incoming webhooks), open.feishu.cn and
-open.dingtalk.com (custom bots), developer.work.weixin.qq.com (group bots).
+notifies somebody. Sources for the formats of the requests: docs.slack.dev (incoming webhooks),
+open.feishu.cn and open.dingtalk.com (custom bots), developer.work.weixin.qq.com (group bots).
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ from ..spec import API_VERSION, KIND, Metadata, Spec, TFCluster, resource_form
 SCHEDULES = "tfclusterschedules"
 LONGEST_SLEEP = 60.0
 """Maximum seconds between two turns of a namespace with pending work. A longer sleep could end too
-late if the system clock is set, and each turn also counts the hours of running tasks.
+late if somebody changes the system clock. Each turn also counts the hours of running tasks.
 """
 AGAIN = 0.05
 """Seconds until a turn is repeated if another client wrote the Secret during the turn."""
@@ -224,7 +224,7 @@ class NotifierCaches(InformerGroup):
 
     @property
     def synced(self) -> bool:
-        """Whether the needed objects were listed once."""
+        """Whether each needed cache has listed its objects at least once."""
         return all(each.synced.is_set() for each in self.needed)
 
 
@@ -232,7 +232,7 @@ class NotifierCaches(InformerGroup):
 
 
 class Senders:
-    """The threads that send messages; their number is limited.
+    """The threads that send messages, at most `MOST_SENDING` at the same time.
 
     Args:
         policy: the administrator's policy, which says which receivers are allowed.
@@ -260,7 +260,7 @@ class Senders:
         return self.busy < MOST_SENDING and self._of[namespace] < MOST_OF_ONE
 
     def start(self, namespace: str, delivery: Delivery, rule: NotificationRule) -> None:
-        """Start an attempt."""
+        """Start a thread that tries to send the message of `delivery`."""
         with self._changed:
             self._of[namespace] += 1
         threading.Thread(
@@ -304,7 +304,7 @@ class Outbox:
     began: float = float("-inf")
     """The monotonic time at which the last attempt to send began."""
     own: Object | None = None
-    """The Secret as our last write left it; None once the cache has this state."""
+    """The Secret in the state after our last write; None as soon as the cache has this state."""
     refused: dict[str, str] = field(default_factory=dict)
     """By the uid of a run: the text that was last sent for its annotation. The same text is not
     sent again, even if the API refused it.
@@ -367,7 +367,7 @@ class Notifier:
 
     @property
     def synced(self) -> bool:
-        """Whether the needed objects were listed once."""
+        """Whether each needed cache has listed its objects at least once."""
         return self.caches.synced
 
     @property
@@ -459,7 +459,9 @@ class Notifier:
         return self._rest(namespace, box, rules, kept, now)
 
     def _newest(self, namespace: str, box: Outbox) -> Object | None:
-        """Return the newest known Secret, which may be our own write."""
+        """Return the newest known state of the Secret. It may be our own last write, which the
+        cache does not have yet.
+        """
         cached, own = self.caches.secrets.get(namespace, labels.NOTIFICATIONS), box.own
         if cached is None or is_deleted(cached):
             return None
@@ -515,8 +517,8 @@ class Notifier:
                 yield found[RUN]
 
     def _used(self, namespace: str, now: float) -> Mapping[str, tuple[float, float]]:
-        """Return used and allowed hours: the published ones of ended runs, and those of active runs
-        until now.
+        """Return, by unit, the used and the allowed hours. The used hours are the published hours
+        of ended runs, and the hours of active runs until now.
         """
         options = self.caches.options.get(namespace, labels.OPTIONS)
         if options is None or BUDGET not in options:

@@ -100,7 +100,7 @@ class ClusterCaches(InformerGroup):
 
     @property
     def synced(self) -> bool:
-        """Whether all needed objects were listed once."""
+        """Whether each needed cache has listed its objects at least once."""
         return all(each.synced.is_set() for each in self.needed)
 
     def lost_nodes(self) -> frozenset[str]:
@@ -141,8 +141,8 @@ record can have thousands of problems.
 
 def trim_run(found: Object, known: Object | None = None) -> Object:
     """Return a record for the cache, without the fields that the operator's turns do not read, such
-    as the program, arguments and environment. A new record is validated before these are removed.
-    `known` is the record's previous state in the cache.
+    as the program, arguments and environment. A new record is validated before these fields are
+    removed. `known` is the record's previous state in the cache.
     """
     kept = decoding.trim_tfcluster(found)
     is_new, by_hand = not found.get("status"), _is_program_text(kept["spec"], found)

@@ -119,7 +119,7 @@ class Accountant(BackgroundThread):
         return budgets.problems(cluster.spec, cores(cluster), most, ledger.daily_sums(days), now)
 
     def last_number(self, namespace: str, cluster: str) -> int:
-        """Return the highest number of a deleted run of this name, as far as known."""
+        """Return the highest known number of a deleted run of this name; 0 if none is known."""
         kept = self._books[namespace].kept.numbers if namespace in self._books else {}
         told = self._numbers.get(namespace, {})
         return max(kept.get(cluster, 0), told.get(cluster, 0))
@@ -159,7 +159,7 @@ class Accountant(BackgroundThread):
                 self._enough.wait(LEDGER_PERIOD)
 
     def _load(self) -> None:
-        """Read the ledgers. Raises ApiError."""
+        """Read all ledgers from the API server. Raises ApiError."""
         try:
             found = self._api.every(
                 path("configmaps", self._home), labelSelector=hour_ledgers.LEDGER_SELECTOR

@@ -123,7 +123,7 @@ def _tasks_due_at(found: Object, phase: Phase, finished: float) -> float:
 
 
 class StateCollector(Collector):
-    """Gauges of the current state.
+    """A collector of metrics that describe the current state of runs, pods and caches.
 
     Args:
         caches: the operator's caches, of which the runs and pods are used.

@@ -1,11 +1,11 @@
 """Diagnosis of tasks that are not up, and of running tasks that do nothing.
 
 The diagnosis reads events and logs, which the caches of pods and Jobs do not contain. The answers
-are cached, too. Many pods that wait for the same thing, such as a claim, cost one request; 600 pods
-are examined every three seconds. All runs together make a few requests a second, and an API server
-that does not answer gets no requests for a while. Answers are dropped when no run needs them. This
-module does not watch events and takes no decisions; `kube.status.waiting_reasons` interprets the
-answers.
+are cached, too. If many pods wait for the same thing, such as a claim, one request answers for all
+of them. A run with many pods is examined less often: a run of 600 pods every three seconds. The
+requests for all runs together are limited to a few in a second, and an API server that does not
+answer gets no requests for a while. Answers are dropped when no run needs them. This module does
+not watch events and takes no decisions; `kube.status.waiting_reasons` interprets the answers.
 """
 
 from __future__ import annotations
@@ -323,7 +323,8 @@ class PendingTaskDiagnosis:
     def _read(self, question: Question, namespace: str) -> Hashable | list[Any] | Object:
         if question.kind == LOG_QUESTION:
             return self._log(question, namespace)
-        if question.kind == QUEUE:  # no event of the pods says that their queue was closed
+        if question.kind == QUEUE:
+            # The queue itself is read, because no event of the pods says that it was closed.
             queue = self._api.get(path("queues", "", question.name), seconds=SECONDS)
             return str((queue.get("status") or {}).get("state") or "")
         if question.kind == "PersistentVolumeClaim":

@@ -37,7 +37,7 @@ class ImageReference:
 
     @property
     def name(self) -> str:
-        """The registry and repository."""
+        """The image's registry and repository as one text, without tag and digest."""
         return "/".join((self.registry, *self.repository))
 
 
@@ -61,7 +61,7 @@ def parse_image(text: str) -> ImageReference:
 
 
 def _split(text: str) -> ImageReference:
-    """Split a reference or a pattern into its four parts. Raises ValueError."""
+    """Split a reference or pattern into registry, repository, tag and digest. Raises ValueError."""
     rest, at, digest = text.partition("@")
     path, slash, last = rest.rpartition("/")
     last, colon, tag = last.partition(":")

@@ -86,7 +86,8 @@ def render_manifests(cluster: TFCluster, policy: Policy, layout: ManifestLayout)
     """Return the manifests as a stream of YAML documents.
 
     Raises:
-        InvalidRequest: the run's files are too large, or a large program has no workspace.
+        InvalidRequest: the run's files are too large, or the program is so large that it needs a
+            workspace, and the run has none.
         TFClusterError: the program in the record was altered.
     """
     paper = without_identity(cluster)
@@ -154,7 +155,7 @@ def _where(error: Exception, file: Path) -> str:
 
 
 def _template_names(paper: TFCluster, policy: Policy) -> Object:
-    """Return the variables of a template, which are plain values."""
+    """Return the variables that a template can use, as JSON-like data."""
     head, spec = paper.metadata, paper.spec
     content = task_files(paper, policy)
     found: Object = {

@@ -110,7 +110,7 @@ def task_network_policy(
 
 
 def parse_network(text: str) -> Network:
-    """Return a network, ignoring host bits. Raises ValueError."""
+    """Parse a network, such as `10.0.0.0/8`; host bits are ignored. Raises ValueError."""
     if "%" in text:
         raise ValueError(
             _("{network} names an interface: leave out % and what follows").format(network=text)
@@ -173,7 +173,8 @@ def _dns_network_mistake(server: DnsResolver) -> str:
     if str(_closed_around(network)) == EMBEDDED:
         return network_mistake(server.network)
     if network.num_addresses == 1 and server.port == 53:
-        return ""  # NodeLocal DNSCache, or Google's metadata service, which is also a DNS server
+        # This may be NodeLocal DNSCache, or Google's metadata service, which is also a DNS server.
+        return ""
     return _(
         "{network} cannot be opened; only one of its addresses, on port 53, may be a DNS server"
     ).format(network=_closed_around(network))

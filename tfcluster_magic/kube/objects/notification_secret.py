@@ -4,8 +4,8 @@ Each user's namespace has one such Secret, `labels.NOTIFICATIONS`. The user writ
 rules, with the URLs and secrets of receivers. To test a rule, the user adds a request for a test.
 The notifier alone writes the deliveries, so that nobody can forge an event
 (k8s/base/admission-notifier.yaml). Each patch carries the version of the Secret that it is based
-on, so that the API server refuses the patch if the Secret has changed. No error contains a part of
-the content.
+on, so that the API server refuses the patch if the Secret has changed. No error message contains
+any part of the Secret's content.
 """
 
 from __future__ import annotations

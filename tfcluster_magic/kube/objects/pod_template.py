@@ -1,10 +1,10 @@
 """The pod template of a run's tasks, and the files that pods find below /tfcluster.
 
 The template has volumes, environment, resources and probes; the Job's controller adds the index.
-Claims, secrets and annotations were checked before. The files (our runtime, `task.json`, the
-program) fit into one ConfigMap; otherwise an error names the file that is too large. A program too
-large for the record stays in the workspace. The module reads the files of the package, and has no
-other side effects.
+Other modules have already checked the run's claims, secrets and annotations. The files (our
+runtime, `task.json`, the program) fit into one ConfigMap; otherwise an error names the file that is
+too large. A program too large for the record stays in the workspace. The module reads the files of
+the package, and has no other side effects.
 
 Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ Ref:
 https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted Ref:
@@ -73,8 +73,8 @@ def task_files(cluster: TFCluster, policy: Policy, addresses: str = ADDRESS_PATT
         addresses: the host of each task, with `{name}`, `{type}` and `{index}`.
 
     Raises:
-        InvalidRequest: the content is too large for a ConfigMap, or there is no workspace for a
-            large program.
+        InvalidRequest: the content is too large for a ConfigMap, or the program is so large that it
+            needs a workspace, and the run has none.
         TFClusterError: the program in the record was altered.
     """
     texts: dict[str, str] = {}
@@ -281,8 +281,9 @@ def _start_port(spec: Spec) -> int:
 
 
 def _always_pulls(spec: Spec, policy: Policy) -> bool:
-    """Return whether each pod asks the registry for its image. Otherwise, anybody who knows an
-    image's name could run the image on a node that pulled it with another user's secret.
+    """Return whether each pod asks the registry for its image even if the node already has the
+    image. If pods did not ask, anybody who knows an image's name could run an image that the node
+    pulled with another user's secret.
     """
     if spec.pods is not None and spec.pods.image_pull_secrets:
         return True
@@ -368,7 +369,7 @@ def _mounts(
     name = labels.files_name(cluster.metadata.name, cluster.metadata.uid)
     asked = cluster.spec.pods or Pods()
     own = {"name": name, "items": list(items), "defaultMode": 0o444}
-    # /tmp stays in the image: a volume would add a tenth to the API server's work for a task.
+    # /tmp gets no volume of its own: that would add a tenth to the API server's work for a task.
     found = {FILES_VOLUME: [Mount({"configMap": own}, FILES_ROOT, read_only=True)]}
     for each in _shared(cluster, policy):
         # The volume is read-only too, so that the kubelet does not change the owners of its files.

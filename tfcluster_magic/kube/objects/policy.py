@@ -159,7 +159,9 @@ class Policy(Model, frozen=True):
 
 
 def uses_gangs(policy: Policy) -> bool:
-    """Return whether tasks are made for Volcano. `auto` counts as false until it is resolved."""
+    """Return whether Volcano schedules the tasks. The operator replaces `auto` by true or false
+    before it uses the policy; `auto` itself counts as false.
+    """
     return policy.gang is True
 
 
@@ -176,7 +178,7 @@ def parse_policy(text: str) -> Policy:
     except yaml.YAMLError as error:
         problem = Problem("policy", str(error), _("it must be YAML"))
         raise InvalidRequest([problem], headline) from None
-    except (ValueError, RecursionError) as error:  # such as a number with thousands of digits
+    except (ValueError, RecursionError) as error:  # for example, a number is too long
         problem = Problem("policy", str(error), _("it must be YAML"))
         raise InvalidRequest([problem], headline) from None
     if odd := [Problem(at, text, NUMBER_RULE) for at, text in non_finite_numbers(said)]:

@@ -30,8 +30,8 @@ TTL_SECONDS = 3600
 parameter servers stay for the same time.
 """
 RETRIES = 1_000_000
-"""Number of failures of an index after which a Job would give up; the lifecycle decides much
-earlier.
+"""Number of failures of an index after which a Job would give up. The lifecycle ends the run long
+before this number is reached.
 """
 
 
@@ -40,7 +40,8 @@ def objects_of_run(cluster: TFCluster, policy: Policy, *, namespace: str) -> lis
     (`ps_job`).
 
     Raises:
-        InvalidRequest: the run's files are too large, or a large program has no workspace.
+        InvalidRequest: the run's files are too large, or the program is so large that it needs a
+            workspace, and the run has none.
         TFClusterError: the program in the record was altered.
     """
     content = task_files(cluster, policy)
@@ -107,7 +108,9 @@ def types_served_by_ps(cluster: TFCluster) -> tuple[TaskType, ...]:
 
 
 def owner(cluster: TFCluster) -> Object | None:
-    """Return the owner reference to the TFCluster; None for a printed manifest."""
+    """Return the owner reference to the TFCluster; None if the run has no uid, as in a printed
+    manifest.
+    """
     if not cluster.metadata.uid:
         return None
     head = {"name": cluster.metadata.name, "uid": cluster.metadata.uid}

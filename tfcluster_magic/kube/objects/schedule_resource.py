@@ -52,9 +52,13 @@ KIND = "TFClusterSchedule"
 MOST_SETTLED = 100
 """Maximum settled occurrences in a status; each write of a status contains all of them."""
 STATUS_BYTES = 64 * 1024
-"""Maximum bytes of a status; a larger status lacks the reasons of its oldest occurrences."""
+"""Maximum bytes of a status. If a status would be larger, the reasons of its oldest occurrences are
+left out.
+"""
 FUTURE = 3600.0
-"""Maximum seconds by which a requester's clock may be ahead; a request with a later time waits."""
+"""Maximum seconds by which the time of a request may lie in the future, because the requester's
+clock may be ahead. A request with a later time waits.
+"""
 MOST_REQUESTS = 20
 """Maximum number of open requests for runs; the same limit applies to requests for backfills."""
 WORDS_LENGTH = 64 * 1024
@@ -270,7 +274,7 @@ _FIELDS = {"--cron": "spec.cron", "--time-zone": "spec.timeZone"}
 
 
 def _words_of(error: Exception) -> str:
-    """Return the mistakes in `error` as one sentence, with the resource's names of fields."""
+    """Return the mistakes in `error` as one sentence, with field names as in the resource."""
     if not isinstance(error, InvalidRequest):
         return f"spec: {error}"
     told = [replace_field(each) for each in error.problems]
@@ -317,8 +321,8 @@ def _read_status(said: Mapping[str, Any], created: float) -> tuple[ScheduleStatu
             ScheduleStatus,
         )
     except msgspec.ValidationError as error:
-        # The results of earlier runs are unknown, and a cursor at the creation would repeat these
-        # runs.
+        # Nobody knows which due times were launched. A cursor at the creation time would launch all
+        # of them again, so the cursor is far in the future.
         text = _("its status cannot be read: {why}").format(why=error)
         return ScheduleStatus(cursor=float(1 << 37)), text
     return status, ""
@@ -353,11 +357,11 @@ def _with_requests(
     Requests from before the creation belong to another schedule, of which this schedule is a copy.
 
     Args:
-        spec: the spec.
+        spec: the spec of the resource, which contains the requests.
         told: the status of the resource, with the requests that were carried out.
         status: the same status as a model.
-        created: when the schedule was created.
-        now: the time.
+        created: the time at which the schedule was created.
+        now: the current time.
     """
     observed = told.get("observedCron"), told.get("observedTimeZone")
     if any(observed) and observed != (spec.cron, spec.time_zone):
@@ -575,7 +579,7 @@ def write_status(found: Mapping[str, Any], schedule: Schedule, now: float) -> Ob
     status = replace(
         schedule.status, occurrences=tuple(kept(schedule.status.occurrences, now, MOST_SETTLED))
     )
-    if status.problem:  # earlier occurrences stay; no request was carried out
+    if status.problem:  # keep the earlier occurrences: no request was carried out
         same = {k: v for k, v in before.items() if k not in ("conditions", "nextTime", "state")}
         same.setdefault(
             "observedCron", spec.cron
@@ -712,9 +716,9 @@ def run_spec(
 
 
 def trim(found: Object, known: Object | None) -> Object:
-    """Return a schedule for a cache: its template is checked and left out. The rest of it
-    is kept as JSON text, which takes a tenth of the memory that Python objects take. `known` is the
-    schedule's previous state in the cache.
+    """Return a schedule in the form in which it is cached: its template is checked for mistakes and
+    left out. The rest of the schedule is kept as JSON text, which takes a tenth of the memory that
+    Python objects take. `known` is the schedule's previous state in the cache.
     """
     head = found["metadata"]
     made: Object = {"metadata": {key: head[key] for key in _CACHED if key in head}}

@@ -33,7 +33,7 @@ def as_json(value: object) -> QuotedText:
 
 def _defined(value: object) -> None:
     if isinstance(value, StrictUndefined):
-        str(value)  # raises an error that names the variable
+        str(value)  # `str` raises an error that names the undefined variable
 
 
 class _Dumper(yaml.SafeDumper):
@@ -107,8 +107,9 @@ def render_object(template: str, **values: object) -> dict[str, Any]:
 
 
 # -- parsing a template's text only once -----------------------------------------------------------
-# The text is parsed with a mark in place of each value; the result is the same for all values that
-# take the same branches. Parsing the values too was a quarter of the operator's work for a launch.
+# A template's text is parsed with a mark in place of each value, and the result is cached. It is
+# the same for all values that take the same branches. When the values were parsed too, parsing was
+# a quarter of the operator's work for a launch.
 
 _MARK = "\ue000"
 """A private-use character of Unicode, which none of our templates has."""

@@ -96,7 +96,9 @@ def disruption(pod: Object) -> tuple[str, str] | None:
 
 
 def pod_exit(pod: Object, *, asked: bool, now: float) -> TaskExit:
-    """Return the end of a pod that is over; `asked`: the run had asked the task to stop."""
+    """Return how the task in an ended pod ended. `asked` is true if the run had asked the task to
+    stop.
+    """
     ended = container_status(pod).get("state", {}).get("terminated") or {}
     message = _termination_message(ended)
     code: int | None = ended.get("exitCode")
@@ -215,8 +217,8 @@ def _from_code(code: int | None, at: float, ended: Object) -> TaskExit:
 
 
 def _finish_time(pod: Object, ended: Object, now: float) -> float:
-    """Return the time at which the container ended; if unknown, when Kubernetes marked the pod as
-    not ready, else `now`.
+    """Return the time at which the container ended. If this time is unknown, return the time at
+    which Kubernetes marked the pod as not ready; if that is unknown too, return `now`.
     """
     return (
         epoch_seconds(ended.get("finishedAt"))

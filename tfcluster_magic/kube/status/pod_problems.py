@@ -23,8 +23,9 @@ Object = Mapping[str, Any]
 
 MOST_WORDS = 300
 FOR_GOOD, BY_SOMEBODY, BY_ITSELF, GOES_ON = range(4)
-"""Ranks of problems: the pod can never start as it is; it needs a user's action; it waits for
-resources and will start without any action; it is starting.
+"""Ranks of problems. FOR_GOOD: the pod can never start as it is. BY_SOMEBODY: the pod needs a
+user's action. BY_ITSELF: the pod waits for resources and will start without any action. GOES_ON:
+the pod is starting.
 """
 _TIDIED = re.compile(
     r"rpc error: code = \w+ desc = |failed to create (?:containerd|shim) task: |"
@@ -58,8 +59,8 @@ class PodContext:
 
 @dataclass(frozen=True)
 class PodProblem:
-    """The cause for which a pod does not run, as a clause without subject and full stop. `reason`
-    is Kubernetes' own reason; `words` is a registry's text, such as `not found`.
+    """The reason why a pod does not run, as a clause without subject and full stop. `reason` is
+    Kubernetes' own reason; `words` is a registry's text, such as `not found`.
     """
 
     rank: int
@@ -162,7 +163,9 @@ def _too_small(names: list[str], asked: PodContext) -> tuple[int, Message]:
 
 
 def _amount(name: str, amount: float) -> Clause:
-    """Return `4 CPU` or `8Gi of memory`; only the name if the amount is unknown."""
+    """Return an amount of a resource as text, such as `4 CPU` or `8Gi of memory`; only the
+    resource's name if the amount is unknown.
+    """
     if not amount:
         return name
     told = resource_amounts.format_amount(name, amount)
@@ -174,8 +177,8 @@ def _has(name: str, amount: float) -> Clause:
 
 
 def _fewer(names: list[str], most: dict[str, float], asked: PodContext) -> Clause:
-    """Return `: use --worker-cpu 2` with the largest amount in `most`; empty if that is too little
-    for a task.
+    """Return advice such as `: use --worker-cpu 2`, with options that request the amounts in
+    `most`. The result is empty if these amounts are too small for a task.
     """
     options = []
     for name in names:
@@ -189,7 +192,9 @@ def _fewer(names: list[str], most: dict[str, float], asked: PodContext) -> Claus
 
 
 def _use(options: Sequence[str]) -> Clause:
-    """Return `: use --worker-cpu 2`; empty if there is no option."""
+    """Return the advice to use these options, such as `: use --worker-cpu 2`; empty if there is no
+    option.
+    """
     return Message("UseOptions", {"options": " ".join(options)}) if options else ""
 
 

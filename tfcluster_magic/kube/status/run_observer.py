@@ -72,7 +72,7 @@ class RunObserver:
         self._asked.discard(task_type)
 
     def going(self, jobs: Mapping[TaskType, Object]) -> set[TaskType]:
-        """Return the types whose Jobs are not suspended."""
+        """Return the task types whose Jobs are not suspended."""
         return {t for t, job in jobs.items() if t not in self._asked and not is_suspended(job)}
 
     def set_back(self, tasks: Iterable[str], status: Status) -> None:
@@ -126,8 +126,8 @@ class RunObserver:
         )
 
     def _in_turn(self, task: str, pods: Sequence[Object], status: Status) -> Object | None:
-        """Return the pod that shows the task's state: the newest pod, once the ends of earlier pods
-        were reported.
+        """Return the pod that shows the task's state: the newest pod, but only after the ends of
+        all earlier pods were reported.
 
         A Job may create several pods of an index between two turns, and no end in an active run may
         be missed. None means that there is no pod, or that the known pod is gone and its end must

@@ -1,7 +1,7 @@
 """A run's Jobs and pods by task, and the tasks without pods. Pure.
 
-The newest pod represents a task. Pods in the same unexplained state wait for the same thing, so it
-is enough to read the events or the log of one of these pods.
+The state of a task is the state of its newest pod. Pods in the same unexplained state wait for the
+same thing, so it is enough to read the events or the log of one of these pods.
 
 Ref: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/#JobStatus
 """
@@ -64,8 +64,8 @@ def may_have_unseen_pods(
     """Return whether Jobs may have created pods that the caches do not have yet.
 
     `seen` are the known tasks of the current attempt; `find` reads a Job that is not among `jobs`.
-    A suspended Job counts as empty once it has asked all its pods to end, even if some are still
-    ending.
+    A suspended Job counts as empty as soon as it has asked all its pods to end, even if some of
+    them are still ending.
     """
     if len(seen) == spec.replicas.total:
         return False
@@ -93,13 +93,15 @@ T = TypeVar("T")
 
 LOG_QUESTION = "log"
 _PATIENCE = 3.0
-"""Seconds after which the events of a pod that is still starting are read."""
+"""If a pod is still starting this many seconds after it got its node, the pod's events are read."""
 _UNPLACED = 3.0
 """If the scheduler has reported nothing on a pod after this many seconds, the pod may wait for a
 claim.
 """
 _QUIET = 4.0
-"""Seconds after which the output of a running program with a closed port is read."""
+"""If a task's port is still closed this many seconds after its container started, the task's output
+is read.
+"""
 _SPEAKING = {"ContainerCreating", "PodInitializing", ""}
 
 SilentState = tuple[str, str, str]

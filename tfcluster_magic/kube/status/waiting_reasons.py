@@ -26,8 +26,8 @@ from .task_pods import LOG_QUESTION
 PEER_NOT_UP = "PeerNotUp"
 _ADDRESS = re.compile(r"waiting for the address of (.+)$")
 _WAIT_IS_OVER = re.compile(r"every address is there$|going on without the address of ")
-"""Line that shows that the wait for addresses is over. TensorFlow may print nothing for a long time
-after this line.
+"""Line that shows that a task no longer waits for the addresses of the other tasks. TensorFlow may
+print nothing for a long time after this line.
 """
 _HOST = re.compile(r"[a-z0-9-]+?-((?:ps|worker|chief|evaluator)-\d+)\.")
 _SESSION = re.compile(r"still waiting for response from worker: /job:(\w+)/replica:\d+/task:(\d+)")
@@ -133,7 +133,7 @@ def missing_peers(
 
 MOST_QUESTIONS = 6
 _PATIENCE = 3.0
-"""Seconds after which the events of a Job that has created no pod are read."""
+"""If a Job lacks pods and has created none for this many seconds, its events are read."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,9 @@ class Question:
 class WaitingFacts:
     """The facts that help to explain why tasks wait, besides the pods, the Jobs and their events.
 
-    `claims` are by name, each with the message of its newest event as `said`; `lines` are last
-    lines of output by pod uid; `free` has the free resources of each node, if known.
+    `claims` has the claims by name; the key `said` of a claim has the message of its newest event.
+    `lines` has the last lines of output of pods, by the uid of the pod. `free` has the free
+    resources of each node, if known.
     """
 
     nodes: Sequence[Object] = ()
@@ -208,9 +209,9 @@ def open_questions(
     now: float,
     events: Mapping[str, Sequence[Object]] | None = None,
 ) -> list[Question]:
-    """Return what to read to find further reasons: one object for each state, at most
-    MOST_QUESTIONS. `events` are events of pods that were read before; they may show that the claims
-    of a pod must be read.
+    """Return what to read to find further reasons: one object for all pods that wait in the same
+    state, and at most MOST_QUESTIONS objects in total. `events` are events of pods that were read
+    before; they may show that the claims of a pod must be read.
     """
     tasks = task_pods.newest_pods(pods)
     newest: dict[str, float] = {}
@@ -247,8 +248,8 @@ def open_questions(
 
 
 class _PodContexts:
-    """Facts for sentences about pods, computed once for all pods. `told` and `printed` are the pods
-    whose events and whose output were read.
+    """Facts for sentences about pods, computed once for all pods. `told` are the pods whose events
+    were read; `printed` are the pods whose output was read.
     """
 
     def __init__(

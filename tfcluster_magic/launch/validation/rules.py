@@ -253,7 +253,9 @@ PROGRAM_FORMS = ("inline", "command", "path", "url", "files")
 
 
 def _files(spec: Spec) -> list[Problem]:
-    """Check the fields of a program inside the record; `program` verifies the content."""
+    """Check the fields of a program inside the record; the package `program` verifies the content
+    of the files.
+    """
     program = spec.program
     if program is None or program.files is None:
         return []

@@ -114,7 +114,7 @@ class Controller:
 
     @property
     def synced(self) -> bool:
-        """Whether all needed objects were listed once."""
+        """Whether each needed cache has listed its objects at least once."""
         return self.caches.synced
 
     @property

@@ -234,7 +234,9 @@ def _failed_patch() -> Object:
 
 
 def _condition_patch(pod: Object, reason: str, words: str) -> list[Object]:
-    """Return the patch that adds a condition; a missing list must be created first."""
+    """Return the patch that adds a condition to a pod. If the pod has no list of conditions yet,
+    the patch first creates the list.
+    """
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     value = {
         "type": DISRUPTION,

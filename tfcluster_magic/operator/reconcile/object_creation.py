@@ -167,7 +167,7 @@ class ObjectCreator:
         run's object.
 
         Raises:
-            ApiError: the API refuses.
+            ApiError: the API server refuses to delete an object.
         """
         namespace = cluster.metadata.owner
         found = run_objects.objects_of_run(cluster, self._policy_of(namespace), namespace=namespace)
@@ -295,7 +295,7 @@ class ServiceCreation:
         Return the seconds until the creation may be due; None if there is nothing to do.
 
         Raises:
-            ApiError: the API refuses.
+            ApiError: the API server refuses to create or delete the Service.
             EarlierObjectExists: an object of an earlier run is in the way.
             InvalidRequest: the program is too large.
         """
