@@ -643,8 +643,8 @@ class DryRun:
     """The result of a dry run: a launch whose form is being filled in, with its problems so far.
 
     `name` is the given or derived name. `spec` is None if the options are invalid; in `spec`, a
-    placeholder replaces a program that cannot be read. `told`, `cautions`: see `Preflight`.
-    `inferred`: see `LaunchRequest`.
+    placeholder replaces a program that cannot be read. `told` and `cautions` have the same meaning
+    as in `Preflight`, and `inferred` as in `LaunchRequest`.
     """
 
     name: str | None

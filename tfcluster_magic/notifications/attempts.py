@@ -172,7 +172,7 @@ def _rendered(words: Message | str) -> str:
 
 
 def bounded(kept: Deliveries, now: float) -> Deliveries:
-    """Return `kept` within `MOST_KEPT` and `MOST_BYTES_KEPT`.
+    """Return `kept` with at most `MOST_KEPT` deliveries and `MOST_BYTES_KEPT` bytes.
 
     The oldest settled deliveries are dropped first; `forgotten_until` keeps their events from being
     reported again. If this is not enough, the oldest pending deliveries are dropped, too. An event
@@ -217,15 +217,15 @@ def begin(kept: Deliveries, key: DeliveryKey, now: float) -> Deliveries:
 
 
 def sent(kept: Deliveries, key: DeliveryKey, now: float) -> Deliveries:
-    """Return `kept` with this message marked as accepted by its receiver."""
+    """Return `kept` with the delivery `key` marked as accepted by its receiver."""
     return _changed(
         kept, key, lambda each: replace(_settled(each, DeliveryState.SENT, now), problem="")
     )
 
 
 def failed(kept: Deliveries, key: DeliveryKey, why: str, now: float) -> Deliveries:
-    """Return `kept` with the reason of a failed attempt. A message is given up after `RETRY_FOR`, a
-    test after its first attempt.
+    """Return `kept` after an attempt of the delivery `key` that failed for the reason `why`. A
+    message is given up after `RETRY_FOR`, a test after its first attempt.
     """
 
     def change(each: Delivery) -> Delivery:

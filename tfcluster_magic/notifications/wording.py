@@ -27,7 +27,9 @@ from ..spec import API_VERSION
 from . import LAB_ADDRESS, Delivery, NotificationRule, Occasion, Webhook, WebhookFormat
 
 MOST_LINES, LINES_LENGTH = 10, 1500
-"""Maximum printed lines of a message, and maximum characters of these lines."""
+"""A pair: the maximum number of printed lines in a message, and the maximum number of characters in
+these lines.
+"""
 MOST_BYTES = {
     WebhookFormat.WECOM: 2048,
     WebhookFormat.SLACK: 8000,
@@ -58,8 +60,8 @@ class Notification:
     language: str = "en"
 
     def text(self, most: int | None = None) -> str:
-        """Return the whole message. `most` limits its bytes: the oldest printed lines are left out,
-        then the sentence is cut.
+        """Return the whole text of the message. `most` limits its bytes: the oldest printed lines
+        are left out, then the sentence is cut.
         """
         lines = list(self.lines)
         while most is not None and lines and len(self._text(lines).encode()) > most:

@@ -58,8 +58,8 @@ AGAIN = 0.05
 PACE = 0.5
 """Seconds between the starts of two attempts of one namespace."""
 MOST_SENDING, MOST_OF_ONE = 100, 4
-"""Maximum number of attempts to send that are in progress at the same time: in all namespaces
-together, and in one namespace.
+"""A pair: the maximum number of attempts to send that are in progress at the same time in all
+namespaces together, and the maximum number in one namespace.
 """
 END_SECONDS = 25.0
 """Maximum seconds for which attempts in progress may continue after the notifier is asked to end.
@@ -295,7 +295,9 @@ class Senders:
 
 @dataclass
 class Outbox:
-    """The notifier's state of a namespace that is not in the namespace's Secret."""
+    """The part of a namespace's state that only the notifier's memory has, not the namespace's
+    Secret.
+    """
 
     sending: dict[DeliveryKey, str | None] = field(default_factory=dict)
     """The problem of each message's attempt, empty if it succeeded; None while the attempt is in

@@ -136,8 +136,8 @@ def admits_image(pattern: str, image: ImageReference) -> bool:
 
 
 def _is_registry(pattern: str, registry: str) -> bool:
-    """Match a registry label by label, as with certificates: `*.example.com` admits no deeper name
-    and no port.
+    """Return whether a registry matches a pattern. They are compared label by label, as in
+    certificates: `*.example.com` admits no deeper name and no port.
     """
     wanted, found = (each.replace(":", ".:").split(".") for each in (pattern, registry))
     return len(wanted) == len(found) and all(

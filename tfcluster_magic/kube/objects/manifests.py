@@ -28,7 +28,9 @@ from .policy import Policy
 Object = dict[str, Any]
 
 PER_TASK_ADDRESS_PATTERN = "{name}-{type}-{index}"
-"""The host of a task: the name of the task's own Service."""
+"""The host of a task in the layout with one workload for each task: the name of the task's own
+Service.
+"""
 
 
 def objects_per_task(cluster: TFCluster, policy: Policy, *, namespace: str) -> list[Object]:

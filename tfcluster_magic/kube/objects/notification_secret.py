@@ -32,11 +32,13 @@ RULES_KEY, TEST_KEY, DELIVERIES_KEY = "rules.json", "test.json", "deliveries.jso
 MOST_BYTES = 700 * 1024
 """Maximum characters of the Secret in base64; see k8s/base/admission-notifier.yaml."""
 POLICY_KEY = "notifications.json"
-"""Key of the ConfigMap `labels.OPTIONS`: the policy, without the mail server's account."""
+"""Key in the ConfigMap `labels.OPTIONS`. Its value is the policy of notifications, without the mail
+server's account.
+"""
 MANAGER = "tfcluster-notifier"
-"""The field manager of the notifier."""
+"""The name under which the notifier writes fields (its field manager)."""
 RECORD = f"{labels.GROUP}/notifications"
-"""Annotation of a run: the state of each message about the run."""
+"""Annotation of a run. Its value is the state of each message about the run."""
 
 # msgspec inspects a type at its first use, and msgspec 0.22 crashes when two threads do that at
 # once.

@@ -191,7 +191,7 @@ def _data_claim(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
 
 
 def pod_group(cluster: TFCluster, policy: Policy, namespace: str) -> Object:
-    """Return the PodGroup, by which Volcano binds all tasks together."""
+    """Return the PodGroup, by which Volcano places all tasks of the run at the same time."""
     counts = cluster.spec.replicas.counts
     asked = resource_amounts.plus(
         *(

@@ -104,7 +104,7 @@ def object_schema() -> Object:
         at_path(spec, rule.at).setdefault(VALIDATIONS, []).append(rule.as_object())
     status = structural_schema(whole, "ScheduleStatus", strict=False, models=models)
     status["properties"] |= _STATUS_OF_THE_RESOURCE
-    del status["required"]  # an invalid schedule has no cursor yet
+    del status["required"]  # an invalid schedule lacks required fields, such as the cursor
     status["x-kubernetes-map-type"] = "atomic"
     for where in WHOLE:
         if where.startswith("spec."):

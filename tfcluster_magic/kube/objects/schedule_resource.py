@@ -758,5 +758,5 @@ def whole(cached: Object) -> Object:
 
 
 def with_status(schedule: Schedule, status: ScheduleStatus) -> Schedule:
-    """Return the schedule with another status."""
+    """Return the schedule with `status` as its status."""
     return schedule if schedule.status == status else replace(schedule, status=status)

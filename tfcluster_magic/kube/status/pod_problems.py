@@ -500,7 +500,9 @@ def _format_quantity(key: str, amount: str) -> str:
 
 
 def _quota_exceeded(found: re.Match[str], asked: PodContext) -> Message:
-    """Explain `exceeded quota: small, requested: a=1,b=2, used: a=3,b=4, limited: a=3,b=5`."""
+    """Return a clause that explains an exceeded quota. The message of Kubernetes is such as
+    `exceeded quota: small, requested: a=1,b=2, used: a=3,b=4, limited: a=3,b=5`.
+    """
     name, requested, used, limited = found.groups()
     each, taken, hard = (_pairs(text) for text in (requested, used, limited))
     told: list[str | Message] = [

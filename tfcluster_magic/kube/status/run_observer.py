@@ -62,8 +62,8 @@ class RunObserver:
         self._tasks = [(task_name(t, i), t) for t in counts for i in range(counts[t])]
 
     def asked_to_stop(self, task_type: TaskType) -> None:
-        """Record that the operator suspended the Job of this type, because the cache may not show
-        it yet.
+        """Record that the operator suspended the Job of this type. The Job in the cache may not
+        show this yet.
         """
         self._asked.add(task_type)
 

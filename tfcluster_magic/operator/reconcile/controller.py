@@ -96,7 +96,7 @@ class Controller:
         self.schedules.follow()
 
     def begin(self) -> None:
-        """Start acting, and queue every run once."""
+        """Start the turns of runs and schedules, and queue one turn of every run."""
         for found in self.caches.runs.every():
             head = found["metadata"]
             self.turns.work.add((head["namespace"], head["name"]))
@@ -106,7 +106,7 @@ class Controller:
         self.scheduler.begin()
 
     def end(self, seconds: float = 5.0) -> None:
-        """Stop acting; wait up to this many seconds for turns in progress."""
+        """Start no more turns, and wait up to this many seconds for the turns in progress."""
         self.scheduler.end()
         self.schedules.end(seconds)
         self.caches.stop()
