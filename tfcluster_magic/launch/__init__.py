@@ -73,7 +73,7 @@ class LaunchRequest:
     """A request to a backend for a launch; its spec is validated.
 
     `cluster` is the name of the cluster. If the user gave the name (`name_given`), the launch is
-    refused while the name is in use; a derived name gets the next free letter instead (`train`,
+    refused while the name is in use. A derived name gets the next free letter instead (`train`,
     `train-b`, ...). `inferred` lists the parts of the spec that were inferred from the program. A
     launch by a schedule has `scheduled` and the run number `run`. If a run with this number and due
     time exists, the launch is not repeated.

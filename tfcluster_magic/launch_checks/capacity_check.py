@@ -391,8 +391,8 @@ def _free_of_nodes(there: NamespaceCapacity) -> list[Amounts]:
 
 # The capacity of nodes for task pods: the allocatable amount less the requests of bound pods. A
 # node that is unavailable for a while (not ready, cordoned) counts as having nothing free. Nodes on
-# which task pods may never be placed are left out: task pods do not tolerate the taints of such a
-# node, or it lacks the labels in the policy's node selector.
+# which task pods may never be placed are left out: nodes with taints that task pods do not
+# tolerate, and nodes without the labels in the policy's node selector.
 # Ref: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
 
 Object = Mapping[str, Any]

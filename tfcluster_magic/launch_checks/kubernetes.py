@@ -1,6 +1,6 @@
 """The checks of a launch on Kubernetes: policy, capacity, claims, hours, folders. Pure.
 
-Operator and clients find the same problems: the operator reads `LaunchFacts` from the cluster and
+Operator and clients find the same problems. The operator reads `LaunchFacts` from the cluster and
 publishes them together with the options, so that a client needs no right to read nodes, quotas,
 claims or secrets. Facts that change with every pod are not published in `LaunchFacts`. Before it
 creates any object, a client checks a launch with `ClientFacts`, and warns if the launch may have to

@@ -3,8 +3,8 @@
 For each awaited run, `after` says whether it must succeed or only end. The waiting run fails if
 this is no longer possible.
 
-Once an awaited run is done, `status.awaited` of the waiting run records that, so the awaited run
-may then be deleted. A waiting run reserves no resources and takes no place in the launch queue.
+As soon as an awaited run is done, `status.awaited` of the waiting run records that, so the awaited
+run may then be deleted. A waiting run reserves no resources and takes no place in the launch queue.
 """
 
 from __future__ import annotations

@@ -11,11 +11,10 @@ class Quiet(Model, frozen=True):
     """The silence of an idle task, which prints nothing, writes no event file and uses almost no
     CPU.
 
-    `since` is when the silence began. `until` is when the task was last found silent, for a backend
-    that checks only from time to time; None if the backend reports the end of a silence at once.
-    Both are in epoch seconds.
-    `peer` is the task for which the idle task waits, as TensorFlow says, and `words` is
-    TensorFlow's text.
+    `since` is when the silence began. `until` is the time at which a backend that checks only from
+    time to time last found the task silent; it is None if the backend reports the end of a silence
+    at once. Both are in epoch seconds. `peer` is the task for which the idle task waits, as
+    TensorFlow says, and `words` is TensorFlow's text.
     """
 
     since: float
@@ -27,13 +26,13 @@ class Quiet(Model, frozen=True):
 class ObservedTask(Model, frozen=True):
     """The observed state of one task.
 
-    `attempt` is the number of the task's attempt. `exit` is set once the task has ended; a backend
-    reports Cause.STOPPED only if a decision asked the task to stop, and Cause.KILLED for any other
-    SIGTERM. Times are in epoch seconds. `since` is when the task began to use its resources; None
-    if it uses none or the time is unknown. `began` is when its process or container started.
-    `idle_since` is the time at which an In-Graph server was last used. `quiet` is set while a
-    program does nothing. `oddity` says why the task counts as started although its own port is
-    closed. `uncopied` says why its output could not be copied to the log volume. `wrote` has the
+    `attempt` is the number of the task's attempt. `exit` is set as soon as the task has ended. A
+    backend reports Cause.STOPPED only if a decision asked the task to stop; for any other SIGTERM
+    it reports Cause.KILLED. Times are in epoch seconds. `since` is when the task began to use its
+    resources; None if it uses none or the time is unknown. `began` is when its process or container
+    started. `idle_since` is the time at which an In-Graph server was last used. `quiet` is set
+    while a program does nothing. `oddity` says why the task counts as started although its own port
+    is closed. `uncopied` says why its output could not be copied to the log volume. `wrote` has the
     folders outside of the run's own folder to which the task wrote results. `lost` has such folders
     on the pod's own disk, which are deleted with the pod.
     """

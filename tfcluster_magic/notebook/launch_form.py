@@ -205,7 +205,7 @@ class LaunchForm:
         self._changed()
 
     def _changed(self) -> None:
-        """Check the form once the user has not typed for `TYPING_PAUSE` seconds."""
+        """Check the form as soon as the user has not typed for `TYPING_PAUSE` seconds."""
         self._show_program()
         self.close()
         self._timer = threading.Timer(TYPING_PAUSE, self._look, (self._latest,))

@@ -25,10 +25,10 @@ MOST_BYTES_KEPT = 384 * 1024
 TITLE_LENGTH, SENTENCE_LENGTH, PROBLEM_LENGTH, LAB_LENGTH = 200, 2000, 300, 500
 MOST_CLUSTERS = 50
 """Maximum names of runs in one rule."""
-# Patterns of the addresses in a rule. They are checked not only when a command adds a rule, but
-# also when a message is sent, because on Kubernetes users can edit the Secret with the rules. The
-# fields of `NotificationRule` do not use the patterns, because one bad rule must not make all rules
-# unreadable.
+# Patterns of the addresses in a rule. Addresses are compared with them not only when a command adds
+# a rule, but also when a message is sent, because on Kubernetes users can edit the Secret with the
+# rules. The fields of `NotificationRule` do not use the patterns, because one bad rule must not
+# make all rules unreadable.
 _SPECIALS = r"@\s<>,;:\"()\[\]\\\x00-\x1f\x7f"
 MAIL_ADDRESS = re.compile(rf"[^{_SPECIALS}]{{1,64}}@[^{_SPECIALS}]{{1,189}}")
 """A single mail address, without a display name."""
@@ -249,7 +249,7 @@ class Delivery(Model, frozen=True, kw_only=True):
     """One message of one rule: its content and its state.
 
     The content is complete, so that the message can be sent after the run was deleted. The lines
-    that the task printed are dropped once the delivery is settled (sent or given up).
+    that the task printed are dropped as soon as the delivery is settled (sent or given up).
     """
 
     rule: Annotated[str, Meta(description="the rule's name")]

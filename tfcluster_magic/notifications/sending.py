@@ -2,7 +2,7 @@
 
 The check covers the address of the connection itself, so a name that later resolves to another
 address does no harm. Redirects are not followed and proxies are not used. Of the receiver's answer,
-only the status and the reason are kept. Once the host's name is resolved, an attempt ends within
+only the status and the reason are kept. After the host's name is resolved, an attempt ends within
 `TIMEOUT`, whatever the receiver does. The time to resolve the name is limited only by the system.
 The text of an error contains no secret.
 """

@@ -577,9 +577,9 @@ class Notifier:
         kept: Deliveries,
         now: float,
     ) -> float | None:
-        """Return the seconds until the next turn: until an attempt to send is due, a rule has to
-        report that a run is still queued, or hours are counted again. The end of an attempt in
-        progress causes a turn by itself, so it is not included.
+        """Return the seconds until the next turn. A turn is due when an attempt to send is due,
+        when a rule has to report that a run is still queued, or when hours are counted again. The
+        end of an attempt in progress causes a turn by itself, so it is not included.
         """
         times = [
             at

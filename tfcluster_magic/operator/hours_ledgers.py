@@ -5,8 +5,9 @@ after it takes resources, and again when it ends or its record is deleted. Each 
 recorded once, even if the operator restarts in between. The ledger also keeps the highest run
 number of each name, so that no later run gets the number of a deleted run. A pass over the caches
 every two seconds records the runs, independently of the turns of runs. Budgets also count hours
-that are not written yet. If a run is deleted while no operator is running, its hours count up to
-the last action of an operator, and only if the run was LEDGER_DELAY old at that time.
+that are not written yet. If a run is deleted while no operator is running, its hours count until
+the last action of an operator. They do not count at all if the run was younger than LEDGER_DELAY at
+that time.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ LEDGER_PERIOD = 2.0
 WRITES_A_SECOND = 50.0
 LEDGER_DELAY = 30.0
 """Seconds between the first time that a pass sees a run use resources and the recording of its
-start. The delay spreads the writes of many launches at once, and a run that ends earlier costs one
-write instead of two.
+start. The delay distributes the writes of many simultaneous launches over time. A run that ends
+within the delay costs one write instead of two.
 """
 
 log = logging.getLogger(__name__)

@@ -41,7 +41,7 @@ RECORD = f"{labels.GROUP}/notifications"
 """Annotation of a run. Its value is the state of each message about the run."""
 
 # msgspec inspects a type at its first use, and msgspec 0.22 crashes when two threads do that at
-# once.
+# once. So these types are inspected here, at the import of the module.
 _RULES = msgspec.json.Decoder(NotificationRules)
 _DELIVERIES = msgspec.json.Decoder(Deliveries)
 _TEST = msgspec.json.Decoder(TestRequest)

@@ -272,7 +272,7 @@ def build_pod_template(
 
 
 def _start_port(spec: Spec) -> int:
-    """Return the port that is open once a task has started.
+    """Return the port that is open after a task has started.
 
     For a server it is the server's own port. For a program it is the supervisor's port, because a
     program may have started although its own port is closed (`runtime/activity.py`).
@@ -465,8 +465,8 @@ def _tolerations(policy: Policy) -> list[Object]:
 
 
 def _near(cluster: TFCluster, task_type: TaskType) -> Object | None:
-    """Return the affinity term by which the pods of a run with parameter servers prefer nodes with
-    other pods of the run; None for evaluators and for other runs.
+    """Return the affinity term that makes the pods of a run with parameter servers prefer nodes
+    with other pods of the run. Return None for evaluators, and for runs without parameter servers.
 
     The term selects all pods of the run, not only the parameter servers: workers that are placed
     before any parameter server would otherwise be spread over the nodes. It has a single label,

@@ -198,7 +198,7 @@ PROBLEM = "problem"
 empty. The template is checked for mistakes before it is left out of the cache.
 """
 # msgspec inspects a type at its first use, and msgspec 0.22 crashes when two threads do that at
-# once.
+# once. So these types are inspected here, at the import of the module.
 msgspec.json.Decoder(ScheduleSpec)
 msgspec.json.Decoder(Schedule)
 

@@ -211,9 +211,9 @@ def pods_counted_before(pod: Object) -> int:
 
 
 def _by_age(pods: Iterable[Object], known: AbstractSet[str]) -> dict[str, list[Object]]:
-    """Return the pods of each task, oldest first. Creation times are whole seconds, so pods with
-    equal times are ordered by the number of earlier pods, then by whether they have ended and by
-    whether they are in `known`.
+    """Return the pods of each task, oldest first. Creation times are whole seconds, so several pods
+    may have the same time. These pods are ordered by the number of earlier pods, then by whether
+    they have ended and by whether they are in `known`.
     """
 
     def age(pod: Object) -> tuple[object, ...]:

@@ -105,9 +105,9 @@ is read.
 _SPEAKING = {"ContainerCreating", "PodInitializing", ""}
 
 SilentState = tuple[str, str, str]
-"""The state of a pod that waits without giving a reason: what to read to find the reason (`Pod` for
-the pod's events, `log` for its output), its task type, its node. Pods in the same state wait for
-the same thing.
+"""The state of a pod that waits without giving a reason. It has three parts: what to read to find
+the reason (`Pod` for the pod's events, `log` for its output), the task type, and the node. Pods in
+the same state wait for the same thing.
 """
 
 

@@ -1,7 +1,7 @@
 """Reasons why tasks of a run wait, from pods, Jobs, events and the last lines of logs. Pure.
 
 There is one sentence for each distinct reason, with the tasks concerned; the most important comes
-first. 600 pods that wait for the same thing lead to one question (`open_questions`).
+first. If 600 pods wait for the same thing, one question is enough (`open_questions`).
 """
 
 from __future__ import annotations

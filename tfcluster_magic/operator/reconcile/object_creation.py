@@ -258,13 +258,13 @@ def _key(cluster: TFCluster) -> Key:
     return cluster.metadata.owner, cluster.metadata.name
 
 
-# The Service, which gives the tasks of a run their DNS names. It is created once every pod has an
-# IP address, or when a second has passed without a new address. It is deleted when the run is asked
-# to stop. Kubernetes rewrites all addresses of a Service each time a pod gets or loses its address:
-# for 600 tasks that start and stop together, this was a third of the control plane's work for a
-# launch; for 50 users with ten tasks each, an eighth. No task needs the names earlier: a program
-# starts when the tasks that it needs have their names, and the lookup avoids negative caching
-# (`runtime/name_resolution.py`). Ref:
+# The Service, which gives the tasks of a run their DNS names. It is created as soon as every pod
+# has an IP address, or after a second in which no pod got an address. It is deleted when the run is
+# asked to stop. Kubernetes rewrites all addresses of a Service each time a pod gets or loses its
+# address: for 600 tasks that start and stop together, this was a third of the control plane's work
+# for a launch; for 50 users with ten tasks each, an eighth. No task needs the names earlier: a
+# program starts when the tasks that it needs have their names, and the lookup avoids negative
+# caching (`runtime/name_resolution.py`). Ref:
 # https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/
 
 ADDRESS_PAUSE = 1.0
