@@ -1,8 +1,8 @@
 """A launch as a command line or a magic: the reverse of `options.read_options`. Pure.
 
 Parsing the resulting arguments gives the same launch; defaults are left out. This module formats
-each kind of value, and escapes characters that IPython would change in a cell. Invalid launches can
-be written, too.
+each kind of value, and escapes characters that IPython would change in a cell. An invalid launch
+can be written as a command line, too.
 """
 
 from __future__ import annotations

@@ -513,7 +513,7 @@ class OptionValues:
     for_all: dict[str, tuple[object, str]] = field(default_factory=dict)
 
     def get(self, path: FieldPath) -> object:
-        """Return the value at `path`, or None."""
+        """Return the value at `path`; None if there is no value."""
         at: object = self.spec
         for key in path:
             at = at.get(key) if isinstance(at, dict) else None

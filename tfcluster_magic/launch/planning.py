@@ -65,7 +65,7 @@ class Plan:
     preflight: Preflight
 
     def check(self) -> None:
-        """Raise the errors of `Preflight.check`."""
+        """Raise the errors of `Preflight.check` if the launch has problems."""
         self.preflight.check()
 
 

@@ -479,8 +479,9 @@ class _Reader:
         return self._text(key, node, _("write one value"))
 
     def _texts(self, key: str, node: yaml.Node) -> tuple[str, ...] | None:
-        """Return the texts of a list. A single text counts as a list of one text; for arguments,
-        the text is split as a shell would split it.
+        """Return the texts of a setting whose value is a list; None if the value is invalid. A
+        single text counts as a list of one text; for arguments, the text is split as a shell would
+        split it.
         """
         import yaml
 
@@ -624,8 +625,8 @@ KEPT = 15.0
 
 @dataclass(frozen=True)
 class ListedProject:
-    """A project in a list of projects. `problems` are the problems of its file; the program is not
-    checked.
+    """A project that a search has found. `problems` are the problems of its file; the program is
+    not checked.
     """
 
     folder: Path

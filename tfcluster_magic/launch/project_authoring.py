@@ -119,8 +119,8 @@ def project_programs(folder: Path) -> tuple[str | None, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class NewProject:
-    """A project that was written. `inferred` has a sentence for each fact that was inferred from
-    the program.
+    """The result of `init_project`: the file that was written. `inferred` has a sentence for each
+    fact that was inferred from the program.
     """
 
     file: Path

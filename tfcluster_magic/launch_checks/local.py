@@ -185,7 +185,7 @@ def _limit_problems(spec: Spec, facts: RoomFacts) -> Sequence[Problem]:
 
 def _setup_problems(spec: Spec, facts: LocalFacts) -> Iterator[Problem]:
     """Yield a problem for each requirement that this machine does not meet, such as TensorFlow or a
-    writable folder. CPU, memory and GPUs are checked elsewhere.
+    writable folder. Other functions check CPU, memory and GPUs.
     """
     if missing := _python_problem(spec, facts.python):
         yield missing

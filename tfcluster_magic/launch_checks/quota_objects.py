@@ -64,7 +64,7 @@ class NamespaceQuota(Model, frozen=True):
     used: Amounts = {}
 
     def free(self, key: str) -> float:
-        """Return the free amount of a key."""
+        """Return the amount that is still free under a key of the quota."""
         return max(0.0, self.hard[key] - self.used.get(key, 0.0))
 
 

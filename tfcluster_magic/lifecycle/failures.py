@@ -26,8 +26,8 @@ code 0.
 
 def record_failures(turn: Turn) -> None:
     """Record each task that the run needs and that has ended without success since the last turn.
-    Evaluators are not recorded here. The first failure opens the window in which failures are
-    collected.
+    Evaluators are left to `handle_evaluators`. The first failure opens the window in which failures
+    are collected.
     """
     ledger: list[TaskFailure] = list(turn.get("failures"))
     known = {(f.task, f.attempt) for f in ledger}

@@ -555,7 +555,7 @@ def investigating(failure: TaskFailure, seconds: float, spec: Spec) -> Message:
 
 
 def backing_off(failure: TaskFailure, seconds: float, number: int, spec: Spec) -> Sentences:
-    """Describe a failure that will be retried."""
+    """Describe a failure after which the program is retried."""
     most = spec.lifecycle.restarts
     retry = Message("BackingOff", {"number": number, "most": most, "time": seconds})
     return task_ended(failure, spec), retry

@@ -112,14 +112,16 @@ class Observation(Model, frozen=True):
 
 
 class StartTask(Model, frozen=True):
-    """A request to start a task as its attempt number `attempt`. Its older attempts are gone."""
+    """A request to start a task as its attempt number `attempt`. No older attempt of the task
+    exists any more.
+    """
 
     task: str
     attempt: int
 
 
 class Decision(Model, frozen=True):
-    """The next status, and what to do.
+    """A decision: the next status of a run, and the tasks to start and stop.
 
     `start` and `stop` are level-triggered: each turn repeats them until the observation shows that
     they were carried out. So carrying them out twice must be harmless. `done` means that the run

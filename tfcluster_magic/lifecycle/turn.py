@@ -168,7 +168,7 @@ class Turn:
         self.set(events=(*self.get("events"), entry)[-MOST_EVENTS:])
 
     def finish(self, phase: Phase, reason: Reason, *sentences: Message) -> None:
-        """Enter a final phase."""
+        """Put the run into a final phase."""
         self.set(phase=phase, finished_at=self.now, retry_at=None)
         self.say(reason, *sentences)
         self.event(reason, *sentences)
@@ -373,7 +373,7 @@ class Turn:
         return {**asked, **known, **self.seen.cores}
 
     def decision(self) -> Decision:
-        """Return the result of the turn."""
+        """Return the decision of this turn."""
         seen = self._counted()
         self._warn_of_tasks()
         self._tell_of_oddities()

@@ -282,7 +282,7 @@ class Delivery(Model, frozen=True, kw_only=True):
 
     @property
     def key(self) -> DeliveryKey:
-        """The identity of the message."""
+        """The key that identifies the message among all messages."""
         return self.rule_uid, self.uid, self.event
 
     @property

@@ -38,7 +38,7 @@ from . import (
 from .wording import Notification, mail, refusal, webhook_request
 
 TIMEOUT = 20.0
-"""Maximum seconds of one attempt."""
+"""Maximum seconds of one attempt to send a message."""
 MOST_ADDRESSES = 16
 """Maximum number of a host's IP addresses to which a connection is tried."""
 _MOST_ANSWER = 64 * 1024

@@ -252,7 +252,7 @@ class Senders:
 
     @property
     def busy(self) -> int:
-        """The number of attempts in progress."""
+        """The number of attempts to send that are in progress."""
         return self._of.total()
 
     def has_room(self, namespace: str) -> bool:
@@ -323,7 +323,7 @@ class Notifier:
         namespace: the namespace to serve; empty for all.
         leads: returns whether this process is the leader, which alone may act.
         policy: the administrator's policy, which says which receivers are allowed.
-        now: returns the time.
+        now: returns the current time.
         speed: seconds of `now` in a real second; tests use a faster clock.
     """
 
@@ -347,7 +347,7 @@ class Notifier:
         self._begun = self._ends = False
 
     def follow(self) -> None:
-        """Start the watches."""
+        """Start the watches that fill the caches."""
         self.caches.start()
 
     def begin(self) -> None:
@@ -379,7 +379,7 @@ class Notifier:
 
     @property
     def problems(self) -> list[str]:
-        """Why the caches are incomplete."""
+        """The reasons why the caches are incomplete."""
         found = [(each.where, each.problem) for each in self.caches.needed]
         return [f"{where}: {problem.message}" for where, problem in found if problem is not None]
 

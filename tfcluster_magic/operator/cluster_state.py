@@ -134,8 +134,8 @@ REFUSED = "refused"
 record is refused.
 """
 _LONGEST_REFUSAL = 4000
-"""Maximum characters of a refusal. Only the first problems of a longer refusal are kept, because a
-record can have thousands of problems.
+"""Maximum characters of the message that says why a record is refused. Only the first problems of a
+longer message are kept, because a record can have thousands of problems.
 """
 
 

@@ -32,7 +32,7 @@ from .cluster_state import ClusterCaches, ClusterState
 from .usage_sampler import UsageSampler
 
 LEDGER_PERIOD = 2.0
-"""Seconds between two passes."""
+"""Seconds between two passes that record runs."""
 WRITES_A_SECOND = 50.0
 LEDGER_DELAY = 30.0
 """Seconds between the first time that a pass sees a run use resources and the recording of its

@@ -32,7 +32,7 @@ not enforced (False), or it is unknown whether they are (None).
 AFTER_A_FAILURE = 60.0
 """Seconds until the next check after a failed check; until then, the last answer stays valid."""
 SECONDS = 240.0
-"""Timeout of one check; the image may have to be pulled."""
+"""Timeout of one check in seconds; the image may have to be pulled."""
 
 log = logging.getLogger(__name__)
 

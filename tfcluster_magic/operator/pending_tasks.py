@@ -37,7 +37,7 @@ from .cluster_state import ClusterCaches, Key, ObservedRun
 READS_A_SECOND = 5.0
 BURST = 20.0
 SECONDS = 3.0
-"""Timeout of one read."""
+"""Timeout of one read in seconds."""
 READ_AGAIN = 1.0
 """Seconds after which an answer is read again if it changed within the last `YOUNG` seconds."""
 YOUNG = 120.0
@@ -134,8 +134,8 @@ class PendingTaskDiagnosis:
         api: the connection, for reading events and logs.
         caches: the operator's caches, of which the nodes are used.
         free: returns the free resources of each node; None if unknown.
-        clock: monotonic seconds, for pauses.
-        now: seconds since the epoch.
+        clock: returns monotonic seconds, by which pauses are measured.
+        now: returns the current time, in seconds since the epoch.
     """
 
     def __init__(
@@ -315,7 +315,8 @@ class PendingTaskDiagnosis:
 
     def _round(self) -> float:
         """Return the seconds that it takes to ask all known questions again at half of the allowed
-        rate; the other half is left for new questions. Return 0 for few questions.
+        rate; the other half is left for new questions. Return 0 for at most `READS_A_SECOND`
+        questions.
         """
         asked = sum(len(known.answers) for known in list(self._known.values()))
         return 2 * asked / READS_A_SECOND if asked > READS_A_SECOND else 0.0

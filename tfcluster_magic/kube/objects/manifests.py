@@ -35,7 +35,7 @@ Service.
 
 def objects_per_task(cluster: TFCluster, policy: Policy, *, namespace: str) -> list[Object]:
     """Return all objects of a run, with one workload for each task; tasks are in display order.
-    Raises the errors of `run_objects.objects_of_run`.
+    Raises the same errors as `run_objects.objects_of_run`.
     """
     content = task_files(cluster, policy, PER_TASK_ADDRESS_PATTERN)
     found = run_objects.shared_objects(cluster, policy, content, namespace=namespace)

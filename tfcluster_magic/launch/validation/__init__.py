@@ -57,7 +57,9 @@ def validate_name(name: str) -> None:
 
 
 def read_model(data: Mapping[str, Any], kind: type[M]) -> M:
-    """Build a model `kind` from JSON-like data. Raises InvalidRequest with every problem."""
+    """Build a model of the type `kind` from JSON-like data. Raises InvalidRequest with every
+    problem.
+    """
     problems: list[Problem] = []
     clean = schema.check_schema(data, kind, "", problems)
     if problems:

@@ -249,7 +249,9 @@ def _forms(spec: Spec) -> list[Problem]:
 
 
 PROGRAM_FORMS = ("inline", "command", "path", "url", "files")
-"""The fields that give a program. A program with none of them is a snapshot in the workspace."""
+"""The fields of `spec.program` in which a program can be given. A program with none of them is a
+snapshot in the workspace.
+"""
 
 
 def _files(spec: Spec) -> list[Problem]:
@@ -336,9 +338,9 @@ _RULES = (
 
 
 def check_rules(spec: Spec, *, is_launch: bool = True) -> list[Problem]:
-    """Return a problem for each broken rule about several fields of a spec. The spec must have a
-    valid schema. The size of the spec is checked only at launch, so that a run that another release
-    accepted continues.
+    """Return a problem for each broken rule about several fields of a spec. The spec must already
+    be valid according to the schema. The size of the spec is checked only at launch, so that a run
+    that another release accepted continues.
     """
     rules = (*_RULES, _payload) if is_launch else _RULES
     return [problem for rule in rules for problem in rule(spec)]

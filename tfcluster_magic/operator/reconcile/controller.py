@@ -90,7 +90,7 @@ class Controller:
         self._begun = False
 
     def follow(self) -> None:
-        """Start the watches."""
+        """Start the watches that fill the caches."""
         self.caches.start()
         self.scheduler.follow()
         self.schedules.follow()
@@ -250,7 +250,7 @@ class Scheduler:
         )
 
     def follow(self) -> None:
-        """Start the watches."""
+        """Start the watches that fill the caches."""
         self.cluster_state.start()
         self.pod_groups.start()
 

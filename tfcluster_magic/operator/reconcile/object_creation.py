@@ -1,8 +1,8 @@
 """Creation of a run's objects, and their removal an hour after its end.
 
-Creating twice is harmless. An object of an earlier run of the same name is never adopted. A deleted
-Job is created again only if this module deleted it (`retire`). `kube.objects` defines the objects
-and their owners.
+Creating the same object twice is harmless. An object of an earlier run of the same name is never
+adopted. A deleted Job is created again only if this module deleted it (`retire`). `kube.objects`
+defines the objects and their owners.
 """
 
 from __future__ import annotations
