@@ -121,7 +121,8 @@ class StreamedBody(RequestHandler):
     _is_too_large = False
 
     def expect_body(self) -> None:
-        """Read the body from now on. `prepare` calls it once the sender is authorized.
+        """Start to keep the pieces of the body that arrive. A handler's `prepare` calls this method
+        after it has authorized the sender.
 
         Raises:
             HTTPError: 400, the headers do not give the length.

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 EXAMPLES = ROOT / "examples"
 GO_ON = "Running clusters, if any, go on: .venv/bin/tfcluster list"
-START_TIMEOUT = 60.0  # seconds until JupyterLab listens, on a slow disk
+START_TIMEOUT = 60.0  # maximum seconds until JupyterLab listens, even on a slow disk
 
 
 def main() -> int:

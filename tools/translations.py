@@ -266,7 +266,8 @@ def jed(catalog: Catalog, language: str) -> bytes:
         if message.id and is_translated(message):
             one = message.id if isinstance(message.id, str) else message.id[0]
             key = f"{message.context}\x04{one}" if message.context else one
-            # JupyterLab ignores a plural with a single form, which Chinese has.
+            # JupyterLab ignores a plural with a single form, which Chinese has, so add an empty
+            # form.
             alone = not isinstance(message.id, str) and len(forms(message)) == 1
             data[key] = [*forms(message), *([""] if alone else [])]
     return (json.dumps(data, ensure_ascii=False, indent=1) + "\n").encode()

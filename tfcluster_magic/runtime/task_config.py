@@ -66,7 +66,9 @@ class ConfigError(Exception):
 
 
 def _content(path: str) -> bytes:
-    """Read a regular file of limited size; it may be a link, as in a pod. Raises OSError."""
+    """Return the content of a regular file of at most MOST_BYTES. The path may be a link, as it is
+    in a pod. Raises OSError.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -247,7 +249,8 @@ class TaskConfig:
         return 0.5 * float(self.data.get("startTimeout") or 600.0)
 
     def hold_off(self, env: Mapping[str, str]) -> float:
-        """Return the seconds to wait before the program starts in place of a failed task.
+        """Return the seconds for which a pod that replaces a failed one waits before its program
+        starts.
 
         Without parameter servers, the operator decides after a failure whether all workers start
         again together or the run fails. A Job replaces the pod before the operator has decided, so
@@ -353,8 +356,8 @@ class TaskConfig:
         return env
 
     def defaults(self) -> dict[str, str]:
-        """Return variables with TensorFlow's threads and gRPC options; a user's values replace
-        them.
+        """Return environment variables with TensorFlow's numbers of threads and its gRPC options. A
+        user's own values replace them.
         """
         limit = (self.data.get("threads") or {}).get(self.task_type)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1

@@ -139,7 +139,7 @@ def guarded(method: Callable[..., Any], action: str | None = None) -> Callable[.
 
     @wraps(method)
     async def spoken(self: GuardedHandler, *args: Any, **words: Any) -> None:
-        # Older versions of Jupyter Server do not start the service.
+        # Start the service here too, because older versions of Jupyter Server do not start it.
         self.service.start()
         with self.in_language():
             answered = checked(self, *args, **words)

@@ -31,8 +31,8 @@ from . import process
 from .process import Board, read_file, registry_folder
 
 MOST_VIEWS = 200
-"""Maximum views that are stored: the most recently used ones. The tab of an older view must be
-opened anew.
+"""Maximum number of stored views; only the most recently used ones are kept. After a view was
+removed, its tab must be opened anew.
 """
 _ID = re.compile(r"[0-9a-f]{16}")
 
