@@ -134,9 +134,9 @@ READ_WITHIN = 1.5
 been read by then are left out.
 """
 _hanging: dict[Path, threading.Thread] = {}
-"""For each file whose reading hangs: the thread that reads it. No other thread reads the file, and
-at most `_AT_ONCE` threads, including the hanging ones, read the files of a folder. Otherwise
-repeated reads would fill the process with threads.
+"""For each file whose reading hangs: the thread that reads it. No other thread reads the file. For
+each thread that hangs on a file of a folder, later calls for this folder start one thread less.
+Otherwise repeated reads would fill the process with threads.
 """
 
 

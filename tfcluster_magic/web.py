@@ -92,7 +92,7 @@ MOST_NESTED = 64
 
 
 def body_length(headers: HTTPHeaders) -> int | None:
-    """Return the length of the body by these headers; None if it comes in chunks.
+    """Return the length of the body by these headers; None if the body is sent in chunks.
 
     Raises:
         HTTPError: 400, the headers contradict each other or give no valid length.

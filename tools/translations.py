@@ -40,7 +40,8 @@ _PAGE_CALLS = {"__": 1, "_n": 2, "_p": 2, "_np": 3}
 _PAGE_CALL = re.compile(r"\.(__|_n|_p|_np)\(")
 _STRING = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`(?:[^`\\$]|\\.|\$(?!\{))*`""")
 _LITERAL = re.compile(rf"\s*(?:{_STRING.pattern})(?:\s*\+\s*(?:{_STRING.pattern}))*\s*[,)]")
-# The texts in a settings schema that JupyterLab's server translates, with the context that it uses.
+# The paths of the texts in a settings schema that JupyterLab's server translates, each with the
+# gettext context under which the server looks it up.
 _SCHEMA = (
     (re.compile(r"(/properties/.*|/definitions/.*/properties/.*)/(title|description)"), "settings"),
     (re.compile(r"/(title|description)"), "schema"),

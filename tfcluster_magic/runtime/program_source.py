@@ -68,8 +68,8 @@ MOST_READ, MOST_READ_FILES = 1 << 20, 200
 
 
 def find_program(config: TaskConfig, patience: float, say: Callable[[str], None]) -> None:
-    """Add to the program's description where it is, what starts it, and whether it listens on its
-    task's port. Wait at most `patience` seconds for the program.
+    """Add to the program's description where the program is, what starts it, and whether it listens
+    on its task's port. Wait at most `patience` seconds for the program.
 
     Raises:
         ConfigError: the program does not exist, cannot be fetched, or has another checksum than

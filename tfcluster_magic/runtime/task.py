@@ -222,8 +222,8 @@ class Task:
         self.loop.after("look", self._pace, look)
 
     def _look_elsewhere(self) -> None:
-        """If a sign other than a port showed that the program has started, report the ports on
-        which it listens as soon as there are any. They are reported once.
+        """Report the ports on which the program listens, once and as soon as there are any. This
+        applies only if a sign other than an open port showed that the program has started.
         """
         found = self._signs.elsewhere(family()) if self._signs else None
         if found is not None:

@@ -56,8 +56,9 @@ def attempt(env: Mapping[str, str]) -> str:
 
 
 class ConfigError(Exception):
-    """The task cannot be started as it was described. The text is for users. `message` has the code
-    of the same message in `spec/message_table.py` and its values; None if there is no code.
+    """The task cannot be started as it was described. The text is for users. The attribute
+    `message` has the same text as a code of `spec/message_table.py` and its values; None if the
+    text has no code.
     """
 
     def __init__(self, text: str, code: str = "", **values: str) -> None:
@@ -262,7 +263,7 @@ class TaskConfig:
         return float(self.data.get("holdOff") or 0.0) if waits else 0.0
 
     def flags(self) -> list[str]:
-        """Return the flags with values that precede the user's own arguments."""
+        """Return the flags, with their values, that are put before the user's own arguments."""
         return tf_config.flags(
             self.program.get("flags", []),
             self.addresses,

@@ -311,8 +311,9 @@ def memory(pids: list[int]) -> tuple[int, int]:
 
 
 def disk(pids: list[int]) -> tuple[int, int]:
-    """Return (read, written): the bytes that these processes, and the ended processes below them,
-    have transferred from and to block devices. A process whose numbers are not readable is ignored.
+    """Return (read, written): the bytes that these processes, and their descendants that have
+    ended, have transferred from and to block devices. A process whose numbers are not readable is
+    ignored.
     """
     read = written = 0
     for pid in pids:

@@ -1,6 +1,6 @@
 """The table of a schedule's options, used for the command line, the form and the messages.
 
-Bounds and defaults are in `ScheduleRules`; this module reads typed values.
+Bounds and defaults are in `ScheduleRules`; this module parses the values that users type.
 """
 
 from __future__ import annotations

@@ -225,7 +225,9 @@ class LaunchRoute(TFClusterHandler):
         return ResolvedLaunch(program, words, tuple(problems))
 
     def argv(self, asked: ResolvedLaunch, body: LaunchBody, name: str | None) -> list[str]:
-        """Return the arguments of the launch, as a user types them in its folder."""
+        """Return the arguments of the launch, as a user would type them in the folder
+        `asked.folder`.
+        """
         return launch_argv(
             asked.program or body.program or None,
             body.arguments,

@@ -120,7 +120,9 @@ class NotificationHistoryHandler(NotificationRoute):
 
     @guarded
     async def get(self) -> None:
-        """Answer with the states of messages, newest first; with `run`, only of that run."""
+        """Answer with the states of messages, newest first; with `?run=`, only those about this
+        run.
+        """
         run = self.get_query_argument("run", None)
         found = await self.call((await self.verbs()).history, run)
         self.reply({"deliveries": msgspec.to_builtins(list(found))})

@@ -81,8 +81,8 @@ class RunsHandler(TFClusterHandler):
 
     @guarded
     async def get(self) -> None:
-        """Answer with the runs, newest first, and the number of the last event that they
-        include.
+        """Answer with the runs, newest first, and the number of the last event whose change they
+        already include.
         """
         events, every = self.service.run_events, self.flag("all")
         at, sequence = time.time(), events.sequence

@@ -423,7 +423,7 @@ class BoardHandler(TFClusterHandler):
 
     @guarded
     async def delete(self, its_id: str) -> None:
-        """Stop a board. Only loading its page starts it again."""
+        """Stop a board; loading its page starts it again."""
         await self.service.boards.stop(its_id)
         self.set_status(204)
         self.finish()

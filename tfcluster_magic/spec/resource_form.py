@@ -314,7 +314,9 @@ def _days_schema(node: Schema) -> Schema:
 
 
 def by_task_type(node: Schema) -> Schema:
-    """Return the schema of a map by task type as an object whose fields are the task types."""
+    """Convert the schema of a map by task type; return the schema of an object whose fields are the
+    task types.
+    """
     value = node["additionalProperties"]
     made = {key: each for key, each in node.items() if key != "additionalProperties"}
     told = value.get("description", "")
@@ -425,8 +427,8 @@ def forms(kind: type[Model]) -> Mapping[str, Form]:
 
 
 FORMS = "resource_forms"
-"""Class variable of a model with the forms of those fields whose names do not determine their
-form.
+"""Name of the class variable in which a model lists the forms of some fields: of those whose names
+do not determine their form.
 """
 
 

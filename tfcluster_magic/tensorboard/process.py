@@ -326,7 +326,7 @@ def _until(pid: int | None) -> tuple[int, str] | None:
 
 
 def _is_in_folder(board: Board, folder: str) -> bool:
-    """Return whether the board's working directory is still the folder at that path."""
+    """Return whether the board's working directory is still the folder at the path `folder`."""
     try:
         return os.path.samefile(f"/proc/{board.pid}/cwd", folder)
     except OSError:

@@ -230,7 +230,9 @@ class TensorBoards:
         )
 
     def looked_at(self, view: View) -> list[str]:
-        """Return the folders of a view as users know them; for runs, the targets of the links."""
+        """Return the folders of a view as users know them; for a view of runs, the targets of its
+        links.
+        """
         if not view.runs:
             return [view.folder]
         return [os.path.realpath(os.path.join(view.folder, name)) for name in view.runs]
