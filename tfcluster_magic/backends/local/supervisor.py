@@ -295,7 +295,8 @@ def _start_queue(folder: RunFolder, cluster: TFCluster) -> StartQueue | None:
     """
     if not cluster.spec.after:
         return None
-    # imports the checks of free resources; other supervisors stay small
+    # This module imports the checks of free resources. Supervisors of other runs do not need them
+    # and stay small.
     from .start_queue import StartQueue
 
     return StartQueue(folder, cluster)

@@ -216,7 +216,7 @@ def _exec_task(
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.setsid()
         if _prctl is not None:
-            # until task.py sets its own parent-death signal
+            # This signal applies until task.py sets its own parent-death signal.
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)  # the supervisor died before the signal was set up
