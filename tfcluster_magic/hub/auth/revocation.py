@@ -122,8 +122,8 @@ def end_sessions(db: Any, name: str) -> None:
 def _own_token(user: Any, spawner: Any) -> int | None:
     """Return the id of the token that a notebook was started with.
 
-    The hub marks this token only by its note. Users can copy the note to their own tokens, but
-    those are newer than the notebook's start.
+    Only the note of a token says that the hub created it for a notebook. Users can give their own
+    tokens the same note, but those tokens are newer than the notebook's start.
     """
     if spawner.server is None or spawner.started is None:
         return None

@@ -115,8 +115,11 @@ of a batch.
 
 
 class ImportedLine(Model, frozen=True, omit_defaults=False):
-    """The result or the plan of a line. `steps` has some of `account`, `user`, `allowed`, `group`
-    and `namespace`; it is empty if nothing is missing. `link` sets the password of a new account.
+    """The result or the plan of a line.
+
+    `steps` names what the import creates or adds for the line: some of `account`, `user`,
+    `allowed`, `group` and `namespace`. It is empty if everything exists already. `link` is where
+    the user of a new account sets the password.
     """
 
     line: int

@@ -22,7 +22,9 @@ from pathlib import Path
 
 from .packer import pack
 
-PORT = 8889  # equals `tenancy.namespace_objects.ARCHIVE_PORT`; its import would load a lot
+# The same port as `tenancy.namespace_objects.ARCHIVE_PORT`. It is repeated here, because an import
+# of that module would load many others.
+PORT = 8889
 TOKEN = "TFCLUSTER_ARCHIVE_TOKEN"  # noqa: S105 - the name of an environment variable
 MOUNT = Path("/archive")
 """Folder whose subfolders are the mounted claims; each has the name of its claim."""

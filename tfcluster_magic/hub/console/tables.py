@@ -57,8 +57,8 @@ class Filter(Generic[R]):
         name: the parameter.
         fits: whether a row matches the given values.
         choices: the allowed values; empty for any.
-        many: whether the parameter takes several values: separated by commas, or as a repeated
-            parameter.
+        many: whether the parameter takes several values. A request separates the values by
+            commas, or repeats the parameter.
         counted: returns the choice to which a row belongs. If it is set, a page has a count for
             each choice: the number of rows that belong to the choice and match the other filters.
     """

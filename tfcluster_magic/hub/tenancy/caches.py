@@ -94,8 +94,9 @@ def must_grow(wanted: Object, found: Object) -> bool:
 
 
 def is_wrongly_pending(wanted: Object, found: Object, classes: Collection[str]) -> bool:
-    """Return whether a claim waits for a class or volume that is no longer wanted. False for a
-    claim with a volume: only its user may give up the data in it.
+    """Return whether a claim waits for a class or volume that is no longer wanted.
+
+    Return False for a claim that already has a volume: only its user may give up the data in it.
     """
     if found.get("phase") not in (None, "", "Pending"):
         return False

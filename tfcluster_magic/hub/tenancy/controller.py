@@ -58,7 +58,9 @@ class RecordsLoad:
     budget: int = 0
 
     def warning(self) -> str:
-        """Return a warning in English for the log and the ConfigMap; empty if all is well."""
+        """Return a warning in English for the log and the ConfigMap; empty if the TFClusters of all
+        users fit into the budget.
+        """
         if self.unbounded:
             return (
                 f"{self.unbounded} of {self.users} users may have any number of TFClusters, which "

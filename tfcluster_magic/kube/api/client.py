@@ -267,8 +267,8 @@ class Api:
         """Yield changes after `version` until the server ends the watch after WATCH_SECONDS.
 
         Raises:
-            ApiError: status 410: the version is too old, so list again; status 0: the watch went
-                silent.
+            ApiError: the status is 410 if `version` is too old, so that the caller must list the
+                objects again, and 0 if the server sent nothing for too long.
         """
         asked = {
             "watch": "1",

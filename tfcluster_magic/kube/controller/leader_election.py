@@ -35,7 +35,9 @@ LEASE_KEY = "lease"
 place.
 """
 SILENT_AFTER = 15.0
-"""Age in seconds of a Lease whose holder has certainly stopped acting: DEADLINE and a margin."""
+"""If a Lease is older than this many seconds, its holder has certainly stopped acting. The number
+is DEADLINE and a margin.
+"""
 AGE_SECONDS = 3.0
 
 

@@ -1,7 +1,7 @@
 """The process around a controller: command line, log, metrics, probes, start and end.
 
-The controller acts only once all caches are filled and the Lease is acquired. Obstacles are logged
-once and shown at /readyz. On SIGTERM the controller finishes the work in progress and
+The controller acts only after all caches have been filled and the Lease acquired. Obstacles are
+logged once and shown at /readyz. On SIGTERM the controller finishes the work in progress and
 releases the Lease.
 
 Ref: https://kubernetes.io/docs/reference/using-api/health-checks/ Ref:
@@ -149,7 +149,7 @@ class ProbeServer:
 # The command line, and the exit codes.
 
 FAILURE, LOST_LEASE = 1, 3
-"""Exit codes: the process could not start; it lost the Lease."""
+"""A pair of exit codes: of a process that could not start, and of one that lost the Lease."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -172,13 +172,14 @@ WORKERS = 8
 MOST_OF_ONE = WORKERS - 2
 """Maximum workers for one share at a time; the others are for other shares."""
 SHARE, LONGEST_REST = 0.05, 0.3
-"""Maximum fraction of a core that the turns of one constantly changing key use, and the longest
-pause in seconds that this limit puts between two turns of the key. While a run's hundreds of pods
-start, the pauses let one turn handle many changes.
+"""A pair that limits the turns of one constantly changing key. The turns take at most the fraction
+SHARE of a core. To keep to that, the key waits between two turns, but never longer than
+LONGEST_REST seconds. While a run's hundreds of pods start, one turn then handles many changes.
 """
 CHANGING, LONGEST_OF_MANY = 50.0, 1.0
-"""Maximum turns per second of all constantly changing keys together, and the longest pause in
-seconds that this limit puts between two turns of one key.
+"""A pair that limits the turns of all constantly changing keys together. They take at most CHANGING
+turns per second. To keep to that, each key waits between two of its turns, but never longer than
+LONGEST_OF_MANY seconds.
 """
 
 

@@ -298,8 +298,8 @@ def _written(status: Status, generation: int, before: Mapping[str, Any], words: 
 # decides about the run stays.
 
 _FEW, _SHORT, _LINE, _SENTENCES = 10, 80, 200, 1000
-"""Limits in a shortened status: the number of events; characters of a text, of a first line and of
-the message.
+"""Limits in a shortened status. The first is the number of events and of warnings. The others are
+numbers of characters: of a text, of the first line of a message, and of the whole message.
 """
 
 

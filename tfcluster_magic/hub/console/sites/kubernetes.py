@@ -406,8 +406,10 @@ class KubernetesSite:
             raise BackendUnavailable(text.format(**words)) from None
 
     def _published(self, namespace: str) -> Options | None:
-        """Return the launch options that the operator published in a namespace; if they cannot be
-        read, the options that were read last from any namespace.
+        """Return the launch options that the operator published in a namespace.
+
+        If they cannot be read, return the options that the last successful reading found, in
+        any namespace; None if there was no such reading.
         """
         where = path("configmaps", namespace)
         for found in self._api.every(where, fieldSelector=f"metadata.name={labels.OPTIONS}").items:
@@ -493,9 +495,9 @@ class KubernetesSite:
         return kubernetes_schedules.trim_schedule(found, known, time.time())
 
     def _meant(self, namespace: str, name: str, uid: str, fresh: bool = False) -> Object:
-        """Return the requested run, in the form of `trim_run`; if `fresh`, read it from the API
-        server, not from the cache. Raises NotFound, Conflict if the run does not have `uid`, or
-        ApiError.
+        """Return the run with this name, as `trim_run` trims it. If `fresh` is true, read it from
+        the API server, not from the cache. Raises NotFound, Conflict if the run does not have
+        `uid`, or ApiError.
         """
         found = None if fresh else self.clusters.get(namespace, name)
         if found is None:  # launched a moment ago, or deleted
