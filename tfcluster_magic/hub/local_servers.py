@@ -34,7 +34,7 @@ LOOK_SECONDS = 0.2
 
 
 class QueuedSpawner(LocalProcessSpawner):
-    """A local process that waits for a start slot and counts as started once it listens."""
+    """A local process that waits for a start slot, and counts as started when it listens."""
 
     start_timeout = Integer(
         900, help="Timeout of a start in seconds, including the wait for a start slot."

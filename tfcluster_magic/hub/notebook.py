@@ -123,7 +123,7 @@ def main() -> None:
     options, others = parser.parse_known_args()  # the rest of `Spawner.args` is for JupyterLab
     workspace = Path(options.workspace).expanduser().absolute()
     try:
-        private(workspace)  # private whatever the permissions of the user's home
+        private(workspace)  # even if others can read the user's home
         if options.examples:
             copy_examples(Path(options.examples), workspace)
     except (OSError, TFClusterError) as problem:

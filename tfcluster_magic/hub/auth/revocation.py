@@ -63,7 +63,7 @@ class Revocation:
                 for name in await asyncio.to_thread(self._store.resets):
                     await self.reset(name)
             except Exception:
-                # Go on: a retry may succeed once the file is repaired or the proxy is back.
+                # Go on: a retry may succeed after the file is repaired or the proxy is back.
                 self._app.log.exception("Removals and resets failed; trying again")
 
     async def reset(self, name: str) -> None:

@@ -277,7 +277,8 @@ class ClassImport:
         if names := [plan.name for plan in _with(plans, "allowed")]:
             await self._hub.allow(names)
         names = [plan.name for plan in _with(plans, "account")]
-        # The last step, because the hub returns a link only once: a later failure would lose it.
+        # Create the links last: the hub returns a link only once, and if a later step failed, the
+        # link would be lost.
         links = await self._hub.links(names) if names else {}
         return [
             replace(plan, link=browser_link(links[plan.name], self._address))

@@ -1,9 +1,9 @@
-"""The program of an archive's pod: sends a user's volume claims, as a tar.gz file, to a client that
-knows the pod's token.
+"""The program that runs in the pod of an archive, and sends the data of a user.
 
-The program writes no files and opens no connections. It sends the data once and then ends; it also
-ends if no client comes. The answer is sent in chunks; its last chunk shows that the archive is
-complete.
+The pod mounts the user's volume claims. The program sends them as a tar.gz file to a client that
+knows the pod's token. It writes no files and opens no connections. It sends the data
+once and then ends; it also ends if no client comes. The answer is sent in chunks; its last chunk
+shows that the archive is complete.
 
     POST /   Authorization: token …   {"records": {name: text}, "missed": {name: why}}
 """

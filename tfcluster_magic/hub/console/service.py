@@ -92,7 +92,9 @@ def configure(c: Config, *, port: int, owner: str, state: Path) -> None:
 
 
 def register(c: Config, *, url: str, token: str, timeout: int) -> None:
-    """Register the console in the hub; a starting hub waits `timeout` seconds for it."""
+    """Register the console in the hub. A hub that starts waits up to `timeout` seconds until the
+    console answers.
+    """
     service = {
         "name": CONSOLE,
         "url": url,

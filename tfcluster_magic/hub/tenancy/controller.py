@@ -335,7 +335,7 @@ class Tenancy:
         problems: list[str],
         of_group: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
-        """Write problems and state on the namespace if they have changed.
+        """Write the problems and the state into annotations of the namespace if they have changed.
 
         `digest` is the digest of the objects that were provisioned. If it is empty, the digest on
         the namespace stays. If it is None, the digest on the namespace is removed, so that a

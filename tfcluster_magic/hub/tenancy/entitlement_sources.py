@@ -276,8 +276,8 @@ class Membership(BackgroundThread):
         if not self._url:
             return 0.0
         with self._lock:
-            # If the last reading failed, wait longer before the next one: a request that hangs
-            # delays the namespace of this user.
+            # If the last reading failed, wait longer before the next one, because this user's
+            # namespace has to wait until a request that hangs has ended.
             pause = GROUPS_SECONDS if self.problem else NEW_USER_SECONDS
             rest = self._began + pause - time.monotonic()
             if self._began >= since:

@@ -197,7 +197,7 @@ class RunnableController(Protocol):
 
     @property
     def synced(self) -> bool:
-        """Whether all objects were listed once."""
+        """Whether every cache has its first list of objects."""
 
     @property
     def alive(self) -> bool:

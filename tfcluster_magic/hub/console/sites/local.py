@@ -163,7 +163,7 @@ class ForkServer:
 
 
 class ReaderClient:
-    """The reader of one person; `person` is None for the hub's owner."""
+    """A client of the reader process of one person; `person` is None for the hub's owner."""
 
     def __init__(self, name: str, person: Person | None, fork_server: ForkServer) -> None:
         self.name = name
