@@ -302,7 +302,7 @@ def _version(stored: str | None) -> str:
 
 
 def too_many(seconds: float) -> str:
-    """Return the message that says when to try again."""
+    """Return the message after too many wrong passwords; it says when to try again."""
     minutes = ceil(seconds / 60)
     again = ngettext("in a minute", "in {minutes} minutes", minutes).format(minutes=minutes)
     return _(

@@ -156,7 +156,7 @@ class TenancyCaches(InformerGroup):
     addresses.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         home: the hub's namespace.
         wake: called with the name of a namespace in which something has changed.
         wake_all: called after a change that affects all namespaces.

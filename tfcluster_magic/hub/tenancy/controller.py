@@ -90,7 +90,7 @@ class Tenancy:
     """All tenants of one hub.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         home: the hub's namespace.
         prefix: prefix of tenants' namespaces.
         hub: URL and token of the hub's API; if the URL is empty, there are no groups.

@@ -33,7 +33,7 @@ class AcceptedPolicy:
     """The policy in force.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         home: the hub's namespace.
         changed: called when another policy comes into force.
     """
@@ -139,7 +139,7 @@ class OverridesFollower:
     """The overrides of one hub.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         home: the hub's namespace.
         changed: called with each user whose override has changed.
     """

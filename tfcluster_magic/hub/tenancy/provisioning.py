@@ -56,7 +56,7 @@ def provision(
     server refused.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the tenant's namespace.
         wanted: the objects as they should be.
         there: our objects that exist in the namespace now.

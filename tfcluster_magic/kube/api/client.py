@@ -191,9 +191,10 @@ class Api:
         shape: Shape = WHOLE_SHAPE,
         **query: object,
     ) -> Listing:
-        """Return all objects as of one moment. They are read in pages of some megabytes, and only
-        the results of `keep` stay in memory. Raises ApiError. Status 410 means that the server no
-        longer has the rest of the list; the caller must then read the whole list again.
+        """Return all objects of a collection, as they were at one moment. They are read in pages of
+        some megabytes, and only the results of `keep` stay in memory. Raises ApiError. Status 410
+        means that the server no longer has the rest of the list; the caller must then read the
+        whole list again.
         """
         items: list[Object] = []
         limit = min(FIRST_PAGE, PAGE)

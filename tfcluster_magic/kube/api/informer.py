@@ -84,7 +84,7 @@ class Informer:
     """A cache of the objects at `where`.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         where: path of a collection, such as `client.path("pods")`.
         shape: the fields to decode; all others are skipped.
         selector: label selector; empty for all objects.

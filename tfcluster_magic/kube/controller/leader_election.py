@@ -87,7 +87,7 @@ class Leader:
     """This process as a candidate in the election.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace of the Lease.
         identity: the identity of this process; a restarted container keeps it.
         lost: called when the process must stop acting; the function must end the process.

@@ -86,7 +86,7 @@ class NumberCollector(Collector):
         self._numbers, self._texts = numbers, texts
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all numbers."""
+        """Yield a metric for each number."""
         return number_metrics(self._numbers, self._texts)
 
 
@@ -116,7 +116,7 @@ class ProbeServer:
     def __init__(self, port: int, answers: dict[str, Callable[[], ProbeAnswer]]) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                """Answer a known path, else 404."""
+                """Answer requests for the known paths; answer any other with 404."""
                 ask = answers.get(self.path.partition("?")[0])
                 well, text = ask() if ask is not None else (False, "there is nothing here")
                 content = (text + "\n").encode()
@@ -212,7 +212,7 @@ class ControllerProcess:
     """The process of a controller, with its election, probes and metrics.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         leader: the candidate in the election.
         controller: what to run.
         port: the port of the probes; 0 takes a free one. A port in use raises OSError.

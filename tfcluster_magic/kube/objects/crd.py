@@ -164,8 +164,8 @@ def _sentence(text: str) -> str:
 
 
 # CEL rules, most of them about several fields, with the messages of `launch.validation`. Every
-# list and map that a rule iterates over has a maximum size in the models. Without it, the API server
-# would estimate too high a cost of the rule, and refuse the schema.
+# list and map that a rule iterates over has a maximum size in the models. Without it, the API
+# server would estimate too high a cost of the rule, and refuse the schema.
 
 _MANY = ("volumes", "secrets")
 

@@ -1,9 +1,10 @@
 """A Kubernetes cluster as a site of the console: runs, schedules, hours, storage, archives.
 
 One list and one watch for each kind fill a cache (`kube/api/informer`), so that listing runs and
-schedules makes no request. Everything else asks the API server. A change names the uid of its
-object, so that it affects no other object of the same name. Requests have timeouts and threads of
-their own; while a request hangs, pages show the data that was read before.
+schedules makes no request. Everything else asks the API server. Each request for a change
+contains the uid of the object, so that it cannot change another object of the same name. Requests
+have timeouts and threads of their own; while a request hangs, pages show the data that was read
+before.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ class KubernetesSite:
     """The site of a Kubernetes cluster.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         home: the hub's namespace.
         prefix: prefix of users' namespaces.
         names: returns the names of all hub users.

@@ -208,7 +208,7 @@ class LeakFinder:
     """Finds and removes leaks: objects of runs that do not exist, and namespaces of removed users.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         is_run: returns whether a run with this uid is known.
         owner: returns the owner of objects in a namespace.
     """

@@ -265,7 +265,7 @@ class LocalSite:
 
     Args:
         owner: the hub user whose account runs the hub.
-        names: returns the names of all hub users; called only as root.
+        names: returns the names of all hub users; called only if the hub runs as root.
     """
 
     def __init__(self, owner: str, names: UserNames) -> None:
