@@ -106,8 +106,8 @@ would fail in the same way.
 
 
 def _never_runs(task_exit: TaskExit) -> bool:
-    """Return whether the task cannot start at any attempt. Then the run fails at once: a retry
-    would not help, and other failures need not be awaited to find the cause.
+    """Return whether the task cannot start at any attempt. If it cannot, the run fails at once: a
+    retry would not help, and other failures need not be awaited to find the cause.
     """
     why = task_exit.detail_message
     return task_exit.cause is Cause.NOT_STARTED and why is not None and why.code in NEVER_RUNS

@@ -209,8 +209,8 @@ def _bound_at(turn: Turn, task: str) -> float | None:
 
 
 def _start_limit(turn: Turn, task: str) -> float:
-    """Return the time at which the run gives up waiting for a task that has not come up. That is
-    `startTimeout` after the run began, but a task that was started late gets more time to show
+    """Return the time at which the run gives up waiting for a task that has not come up. This time
+    is `startTimeout` after the run began, but a task that was started late gets more time to show
     activity (`START_SHARE`).
     """
     limit: float = turn.spec.lifecycle.start_timeout

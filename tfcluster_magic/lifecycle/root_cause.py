@@ -50,9 +50,9 @@ def window_length(collective: bool, nodes_not_ready: bool, healed: bool) -> floa
 def root_cause(failures: Iterable[TaskFailure]) -> TaskFailure:
     """Return the failure that caused the others.
 
-    It is the first of these that exists: a task that ran out of memory; a task that was lost,
-    evicted or killed; the earliest failure that does not report a lost peer; the earliest failure.
-    Raises ValueError if there is no failure.
+    It is the first of the following failures that exists: a task that ran out of memory; a task
+    that was lost, evicted or killed; the earliest failure that does not report a lost peer; the
+    earliest of all failures. Raises ValueError if there is no failure.
     """
     return min(failures, key=_rank)
 

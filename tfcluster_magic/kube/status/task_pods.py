@@ -208,10 +208,10 @@ def representative_pods(
 def answer_for_pod(
     pod: Object, others: Iterable[Object], answers: Mapping[str, Sequence[T]]
 ) -> Sequence[T]:
-    """Return the answer (events or lines of output) about this pod. If there is none, return the
-    answer about a pod that waits in the same way: preferably in the same state, otherwise in a
-    state that differs only in the node. If there is none either, return nothing. `others` are the
-    pods with an answer.
+    """Return the answer (events or lines of output) about this pod. If `answers` has none, return
+    the answer about another pod that waits for the same thing: preferably a pod in the same state,
+    otherwise a pod in a state that differs only in the node. If there is no such pod, return an
+    empty sequence. `others` are the pods with an answer.
     """
     own = answers.get(pod["metadata"]["uid"])
     if own is not None:
