@@ -262,9 +262,9 @@ def _key(cluster: TFCluster) -> Key:
 # IP address, or when a second has passed without a new address. It is deleted when the run is asked
 # to stop. Kubernetes rewrites all addresses of a Service each time a pod gets or loses its address:
 # for 600 tasks that start and stop together, this was a third of the control plane's work for a
-# launch; for 50 users with ten tasks each, an eighth. No task needs the names earlier: a program
-# starts when the tasks that it needs have their names, and the lookup avoids negative caching
-# (`runtime/name_resolution.py`). Ref:
+# launch; for 50 users with ten tasks each, an eighth. No task needs the DNS names earlier: a
+# program starts when the tasks that it needs have their names, and their lookup avoids cached
+# answers that a name does not exist (`runtime/name_resolution.py`). Ref:
 # https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/
 
 ADDRESS_PAUSE = 1.0
@@ -276,7 +276,7 @@ ADDRESS_WAIT = 10.0
 
 
 class ServiceCreation:
-    """The Service of one run; `clock` returns monotonic seconds."""
+    """Creates and deletes the Service of one run; `clock` returns monotonic seconds."""
 
     def __init__(self, creator: ObjectCreator, clock: Callable[[], float] = time.monotonic) -> None:
         self._creator, self._clock = creator, clock

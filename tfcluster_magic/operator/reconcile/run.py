@@ -84,7 +84,9 @@ class RunReconciler:
         """
         self._refresh(found)
         if self._status.released_at is not None:
-            return None  # `found` does not show the end yet; its update causes a turn
+            # `found` does not show the end of the run yet; when the cache shows it, the run gets a
+            # turn
+            return None
         now = self._context.clock()
         observed = self._observed_run()
         verdict = self._verdict(observed, held=bool(awaited_names(found)))
@@ -223,7 +225,7 @@ class RunReconciler:
         return self._creator.missing_types(self._cluster, observed.jobs)
 
     def _completed(self, gone: Sequence[TaskType], now: float) -> dict[TaskType, Object]:
-        """Return the missing Jobs whose tasks all succeeded."""
+        """Return the Jobs that no longer exist although all their tasks succeeded, by task type."""
         unseen = 0.0 if self._seen.intersection(gone) else self._context.unwatched()
         found = job_control.completed_jobs(
             self._cluster, self._status, gone, unseen=unseen, now=now

@@ -128,7 +128,9 @@ def with_quiet(seen: Observation, quiet: Mapping[str, Quiet]) -> Observation:
 
 
 def with_oddities(seen: Observation, oddities: Mapping[str, Message]) -> Observation:
-    """Return the observation with remarks about why tasks count as started."""
+    """Return the observation with the remark of each task that counts as started although its port
+    is closed.
+    """
     up = {name: task for name, task in seen.tasks.items() if task.ready and name in oddities}
     tasks = {name: replace(task, oddity=oddities[name]) for name, task in up.items()}
     return replace(seen, tasks={**seen.tasks, **tasks}) if tasks else seen

@@ -218,8 +218,8 @@ class Admission:
 
     def _short(self, cluster: TFCluster, there: LaunchFacts) -> Verdict | None:
         """Return the verdict Waiting if resources are missing; None if the run fits. If another
-        thread has just admitted this run, return that verdict: in a check, the run's own
-        reservation would count as used by others.
+        thread has just admitted this run, return the verdict of the admission without a check,
+        because a check would count the run's own reservation as used by others.
         """
         if cluster.metadata.uid in self._snapshotter.admitted:
             return self._granted(cluster)

@@ -141,7 +141,8 @@ class Snapshotter:
         """Return the policy with the settings of a namespace: shared data, queue, priority class,
         and whether images must have a digest.
 
-        It also resolves `auto` gang scheduling for this cluster.
+        If the policy's gang scheduling is `auto`, it is replaced by whether this Kubernetes cluster
+        has Volcano.
         """
         policy, marks = self.policy, self._cluster_state.tenant_annotations(namespace)
         return replace(
@@ -313,7 +314,8 @@ class Snapshotter:
         for found in self._caches.nodes.every():
             uid = found["metadata"]["uid"]
             read = known.get(uid)
-            # The cache replaces a node's object at each change, so the same object is unchanged.
+            # The cache replaces the object of a node when the node changes, so a node with the same
+            # object has not changed.
             if read is None or read[0] is not found:
                 read = found, read_task_node(found, self.policy)
             self._task_nodes[uid] = read

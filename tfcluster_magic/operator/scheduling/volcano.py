@@ -29,7 +29,8 @@ from ..pending_tasks import PodGroupEvents
 OPEN = "Open"
 """The state of a queue that accepts PodGroups."""
 MESSAGE_LENGTH = 300
-"""Maximum characters of a message from Volcano, which would be long for 600 tasks; the rest is cut.
+"""Maximum characters of a message from Volcano. The rest is cut, because a message about 600 tasks
+would be long.
 """
 _QUEUE = re.compile(
     r"queue\S* [`\"]?(?P<name>[^`\"\s]+)[`\"]? (?:not found|status is `(?P<state>\w+)`)"
