@@ -68,7 +68,7 @@ def task_rows(cluster: TFCluster, seen: Sequence[SeenTask]) -> list[dict[str, An
     """Return the tasks of a run as JSON-like data (`ITaskRow`), in reading order.
 
     States come from the record, which lists at most 20 tasks. The state of any other task is the
-    observed one if the record's counts allow it, else None.
+    observed state if it agrees with the record's counts, else None.
     """
     told = {task.name: task for task in cluster.status.attention}
     left = {t.value: unlisted_states(cluster, t.value, told) for t in cluster.spec.replicas.counts}
@@ -314,8 +314,8 @@ def _kept_text(cluster: TFCluster, notes: Sequence[str], at: float) -> str:
 
 
 def followed_bundle(cluster: TFCluster, tasks: Sequence[str], *, ended: bool) -> dict[str, Any]:
-    """Return the MIME bundle of the heading that a cell shows above the log lines of a run that it
-    follows. `ended` says whether all lines have arrived.
+    """Return the MIME bundle of a heading. A cell that follows a run shows it above the run's log
+    lines. `ended` says whether all lines have arrived.
 
     When a page is opened again, the extension shows further lines unless `ended` is true.
     """

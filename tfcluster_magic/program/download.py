@@ -64,7 +64,8 @@ def split_checksum(url: str, sha256: str | None) -> tuple[str, str | None]:
     """
     try:
         parts = urllib.parse.urlsplit(url)
-        host, _port = parts.hostname, parts.port  # urllib parses host and port on access
+        # urllib raises ValueError for a wrong host or port only here
+        host, _port = parts.hostname, parts.port
     except ValueError as error:
         raise program_refusal(
             url,
@@ -188,7 +189,8 @@ def _read(url: str, limit_bytes: int, deadline: Deadline, silence: float) -> tup
         if length is not None and len(content) < length:
             raise http.client.IncompleteRead(bytes(content), length - len(content))
         encoded = response.headers.get("Content-Encoding", "identity") != "identity"
-        # Some servers send `Content-Encoding: gzip` for a .tar.gz file that they did not compress.
+        # Some servers send `Content-Encoding: gzip` for a .tar.gz file that they did not compress,
+        # so this header is ignored for such files.
         if encoded and not url.endswith("gz"):
             raise program_refusal(
                 url, _("the server sent it in an encoding that was not asked for")
@@ -354,7 +356,8 @@ def unpack_archive(archive: bytes, *, source: object, limit_bytes: int) -> dict[
             tree[path] = File(content, executable)
     except (
         tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError,
-        RuntimeError, NotImplementedError,  # from zipfile: encrypted, unknown compression
+        # zipfile raises these two for an encrypted entry and an unknown compression
+        RuntimeError, NotImplementedError,
     ) as error:  # fmt: skip
         raise program_refusal(
             source, _("the archive cannot be unpacked: {why}").format(why=error)

@@ -43,7 +43,7 @@ class OverrideTerm(Model, frozen=True):
 
 class Limits(Model, frozen=True):
     """The content of a user's file of limits (TFCLUSTER_LIMITS). `group` is the group whose limits
-    apply to the user, "" if those for everybody apply.
+    apply to the user; "" if the limits for everybody apply.
     """
 
     group: str = ""

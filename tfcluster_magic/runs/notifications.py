@@ -53,7 +53,7 @@ class NotificationVerbs:
         on: Sequence[str] = (Occasion.FAILED.value,),
         webhook: str | None = None,
         mail: str | None = None,
-        format: str | None = None,  # noqa: A002 - the option's name
+        format: str | None = None,  # noqa: A002 - the option has this name
         secret: str = "",
         clusters: Sequence[str] = (),
         queued_longer_than: float | str | None = None,

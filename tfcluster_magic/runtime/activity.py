@@ -112,7 +112,7 @@ class Words:
     def _wait(self, line: bytes) -> None:
         found = _PEER.search(line)
         self.peer = b"-".join(found.groups()).decode() if found else self.peer
-        said = line.partition(b"] ")[2] or line  # without the time, which differs in each line
+        said = line.partition(b"] ")[2] or line  # leave out the time, which differs in each line
         self.words = said.decode("utf-8", "replace").strip()[:MOST_WORDS]
         self.repeated += 1
 

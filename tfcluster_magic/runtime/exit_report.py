@@ -169,7 +169,7 @@ class ChildExit:
 
 
 def exit_cause(child: ChildExit, memory: OomWatch) -> tuple[str, str]:
-    """Return why a child ended that was not stopped, as a pair (cause, detail)."""
+    """Return why a child ended, as a pair (cause, detail), if it was not stopped on request."""
     by = child.killed_by
     # A shell may exit with 0 although its command was killed for memory, so the exit code of a
     # shell does not count. Any other program that lost a process and exits with 0 has handled the
@@ -189,7 +189,7 @@ def exit_cause(child: ChildExit, memory: OomWatch) -> tuple[str, str]:
 
 
 def stop_cause(child: ChildExit) -> tuple[str, str]:
-    """Return how a child ended that was stopped on request, as a pair (cause, detail)."""
+    """Return how a child ended after a request to stop, as a pair (cause, detail)."""
     if child.signal == signal.SIGKILL:
         return "Stopped", "it did not end within the grace period and was killed"
     return "Stopped", ""
@@ -246,9 +246,9 @@ def _signal_name(number: int | None) -> str:
 
 MESSAGE_BYTES = 4000
 TERMINATION_FILE = "/dev/termination-log"
-# A report that is too long loses the oldest of its `lastLines` until FEW_LINES are left. Then the
-# longest line is shortened, again and again. Once even the longest has fewer than MIN_CHARS
-# characters, the oldest lines are dropped again.
+# A report that is too long loses the oldest of its `lastLines` until FEW_LINES are left. If it is
+# still too long, the longest line is shortened, repeatedly. When no line has MIN_CHARS characters
+# any more, the oldest lines are dropped instead.
 FEW_LINES = 8
 MIN_CHARS = 40
 

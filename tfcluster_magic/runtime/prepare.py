@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from process import EventLoop
 
-# Maximum seconds to wait for the addresses of host names, and for the end of the copy of
+# Maximum seconds of two waits: for the addresses of host names, and for another task to copy the
 # checkpoints.
 PATIENCE = 600.0
 QUIET_SECONDS = 2.0
@@ -191,7 +191,7 @@ def bring_files(program: str, missing: str, folder: str, say: Callable[[str], No
     """
     count = 0
     for below, folders, files in os.walk(program, followlinks=True):
-        # A ConfigMap's files are links to a folder `..data`.
+        # Leave out folders such as `..data`, to which the files of a ConfigMap are links.
         folders[:] = sorted(each for each in folders if not each.startswith(".."))
         for name in sorted(each for each in files if not each.endswith(CODE)):
             target = os.path.join(folder, os.path.relpath(os.path.join(below, name), program))

@@ -357,7 +357,8 @@ def _plain(
         read.origin = last.origin or last.error
         read.start, read.kind = last.start, last.kind
         if read.origin == read.error:
-            # A process pool, for example, raises a worker's error again: the first place counts.
+            # A process pool, for example, raises the error of a worker again. Then the place of the
+            # first traceback counts, because there the error occurred.
             read.place = last.place or read.place
     return read
 
@@ -410,8 +411,8 @@ def _group(lines: list[str], number: int, folder: str) -> PrintedError:
     return read
 
 
-# Text that TensorFlow and Keras add to a message: whole lines (DECORATION), parts of lines
-# (ATTACHED to STATUS_CODE), and the beginning of text below the message (REST).
+# Text that TensorFlow and Keras add to a message. DECORATION matches whole lines, REST the
+# beginning of text below the message, and the patterns between them match parts of lines.
 DECORATION = re.compile(
     r"Graph execution error:?$|Detected at node|<stack traces unavailable>$|Node: '"
     r"|\d+ root error\(s\) found|\d+ (?:successful operations|derived errors ignored)"
@@ -435,7 +436,8 @@ REST = re.compile(
 
 
 def describe(raw: list[str]) -> str:
-    """Return the name and the message of an exception, without added text.
+    """Return the name and the message of an exception, without the text that TensorFlow and Keras
+    add.
 
     An example is `InvalidArgumentError: indices[0] = 5 is not in [0, 3)`.
     """

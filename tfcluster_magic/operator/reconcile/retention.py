@@ -37,7 +37,8 @@ which Kubernetes deletes the Jobs, because existing Jobs show the operator that 
 """
 SPREAD = 3600.0
 """An operator searches once for leftovers of each run without Jobs, at a random time within this
-many seconds after it has first seen the run, so that a new operator does not search for all at once.
+many seconds after it has first seen the run, so that a new operator does not search for those of
+all runs at once.
 """
 
 log = logging.getLogger(__name__)

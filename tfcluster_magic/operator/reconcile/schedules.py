@@ -431,9 +431,10 @@ class ScheduleController:
     # -- runs --------------------------------------------------------------------------------------
 
     def _judged(self, key: Key, schedule: Schedule, turn: ScheduleTurn) -> ScheduleStatus:
-        """Return the status of a turn, with new advice (options for the next run) if the usage of
-        the newest ended run can be examined now: once the run's tasks are gone, or when the next
-        run is about to be launched. Raises ApiError.
+        """Return the status of a turn. If the usage of the newest ended run can be examined now,
+        the status has new advice: options for the next run. The usage can be examined when all
+        tasks of the ended run are gone, or when the next run is about to be launched. Raises
+        ApiError.
         """
         status = turn.status
         run = run_to_judge(schedule.rules, status)

@@ -151,7 +151,9 @@ class WriteRateLimit:
         self._lock = threading.Lock()
 
     def slot(self, tasks: int) -> float:
-        """Reserve a write for a run with `tasks` tasks; return the time from which it may write."""
+        """Reserve a write of the status of a run with `tasks` tasks; return the time from which it
+        may be written.
+        """
         with self._lock:
             now = self._clock()
             slot = min(max(self._next, now - BURST), now + LONGEST_WAIT)

@@ -2,8 +2,8 @@
 
 A task writes its samples to a volume of its tenant, which the operator does not mount. So if a
 schedule uses advice, the tasks of its runs also report a few merged samples when they end. The
-program of a task can write such a report, too: a report is parsed and never trusted, and the
-container's limits in it are ignored.
+program of a task can write such a report, too, so a report is never trusted, and the container's
+limits in it are ignored.
 """
 
 from __future__ import annotations
