@@ -144,8 +144,8 @@ def status(
     now: float | None = None,
     most: int | None = None,
 ) -> str:
-    """Return all facts about one run. `notes` are lines about facts that are not in the record,
-    such as the progress, or tasks that print nothing.
+    """Return a text with all facts about one run. `notes` are lines about facts that are not in the
+    record, such as the progress, or tasks that print nothing.
     """
     now = time.time() if now is None else now
     state = cluster.status

@@ -1,7 +1,7 @@
 """A run as a page shows it: JSON data, an HTML card, and the MIME bundle of a cell's output.
 
-The JSON form is `IRun` in the Lab extension. It contains no program files, and a list contains only
-the newest event of each run: 200 runs take a few hundred kilobytes.
+The JSON form is `IRun` in the Lab extension. It contains no program files, and in a list, a run has
+only its newest event. So 200 runs take a few hundred kilobytes.
 """
 
 from __future__ import annotations

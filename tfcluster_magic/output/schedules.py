@@ -64,7 +64,7 @@ def state_word(schedule: Schedule, now: float) -> str:
 
 
 def headline(schedule: Schedule, now: float, paint: Paint = PLAIN) -> str:
-    """Return one sentence on a schedule."""
+    """Return a sentence that says whether a schedule works and when it is due next."""
     status = schedule.status
     if status.problem:
         text = _("{name} does not work: {why}")
@@ -116,7 +116,7 @@ _MARKS = {
 
 
 def marks(states: Iterable[OccurrenceState], paint: Paint = PLAIN) -> str:
-    """Return a mark for each of these states."""
+    """Return a symbol for each of these states, such as ● for a success."""
     return "".join(paint.word(_MARKS.get(each, "…"), _COLOURS[each]) for each in states)
 
 

@@ -136,7 +136,9 @@ def default_name(source: str | os.PathLike[str], cwd: Path | None = None) -> str
 
 
 def check_url(url: str, sha256: str | None = None) -> None:
-    """Raise InvalidRequest for an unacceptable URL. Sends no request."""
+    """Raise InvalidRequest if the URL of a program, or its checksum, is not acceptable. Sends no
+    request.
+    """
     from . import download
 
     download.split_checksum(url, sha256)

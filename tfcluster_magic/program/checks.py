@@ -179,8 +179,8 @@ def _is_installed(name: str, cwd: Path) -> bool:
     """Return whether this interpreter finds `name` outside of its working directory."""
     if name in sys.stdlib_module_names:
         return True
-    # Leave out '' and the working directory at the head of sys.path: a task starts in another
-    # folder, so it does not find the modules that these entries find here.
+    # Leave out '' and the working directory at the head of sys.path. A task starts in another
+    # folder, so it does not find the modules that these two entries find here.
     mine = {"", str(cwd)}
     if given := os.environ.get("PYTHONPATH"):
         mine -= set(given.split(os.pathsep))

@@ -22,7 +22,7 @@ from .tree import Tree
 
 @dataclass(frozen=True)
 class Evidence:
-    """A line of a program that shows that the program needs tasks of one type, such as `ps`.
+    """Evidence that a program needs tasks of one type, such as `ps`: a line of the program.
 
     `code` is the code of the message about the line (`UsesName`, ...), `name` the name in the line,
     and `certain` whether the program cannot train without such a task.

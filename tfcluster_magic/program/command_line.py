@@ -1,11 +1,11 @@
 """Flags of a program's command line to which TFCluster can give a value.
 
-The flags are found in the code that runs when the program is started (`RunningCode`): in
-definitions of absl and `tf.app.flags`, argparse, optparse, click and getopt, and in prefixes
-compared with `sys.argv`. The flags of a shell script are its `case` patterns and the flags of
-programs to which it passes `"$@"`. A flag is not passed if that could break a program that runs
-without it. So an optional flag keeps its default value unless the default is empty. If two parsers
-read the same arguments, only flags that both declare are passed.
+Only code that runs when the program is started (`RunningCode`) is searched for flags. A flag is
+found if it is defined with absl, `tf.app.flags`, argparse, optparse, click or getopt, or if the
+code compares its prefix with `sys.argv`. The flags of a shell script are its `case` patterns and
+the flags of programs to which it passes `"$@"`. A flag is not passed if that could break a program
+that runs without it. So an optional flag keeps its default value unless the default is empty. If
+two parsers read the same arguments, only flags that both declare are passed.
 """
 
 from __future__ import annotations

@@ -263,7 +263,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 class Deadline:
-    """A deadline at which the sockets of a download are shut down: no read can outlast it."""
+    """A deadline at which the sockets of a download are shut down, so that no read lasts longer."""
 
     def __init__(self, seconds: float) -> None:
         self.passed = False
@@ -398,7 +398,7 @@ class _BoundedStream(io.RawIOBase):
         self._stream, self._left = stream, limit_bytes
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes."""
+        """Return the next bytes. Raises ValueError after more than `limit_bytes`."""
         block = self._stream.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
         self._left -= len(block)
         if self._left < 0:
@@ -407,8 +407,8 @@ class _BoundedStream(io.RawIOBase):
 
 
 def _is_wanted(path: str, kind: str, source: object) -> bool:
-    """Return whether to copy an entry. `kind` is empty for files and folders; for other entries, it
-    says what they are.
+    """Return whether an entry of an archive is copied. `kind` is empty for files and folders; for
+    other entries, which are refused, it says what they are.
     """
     if path in ("", "."):
         return False

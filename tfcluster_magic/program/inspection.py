@@ -2,8 +2,8 @@
 runtime, and the files that it imports.
 
 The program is never run or imported, and nothing outside of the given folder is read. In doubt,
-`uses_distributed_runtime` returns False: a wrong True would make a run wait for a port that never
-opens.
+`uses_distributed_runtime` returns False, because a wrong True would make a run wait for a port that
+never opens.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class RunningCode:
         self._imported.append((module, at_start))
         if module.is_entry:
             for definition in module.definitions.values():
-                # `@cli.command()`, `@hydra.main()`: a decorator may call the function
+                # a decorator such as `@cli.command()` or `@hydra.main()` may call the function
                 if isinstance(definition, _FUNCTIONS) and definition.decorator_list:
                     self._reach(module, definition)
 

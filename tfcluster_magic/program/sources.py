@@ -1,9 +1,9 @@
 """The four sources of a program: a file, a cell, a folder and a URL. Each is read into a tree of
 files with an entry point.
 
-Only the program itself is copied: a file or cell with the files of its folder that it imports or
-reads, a folder, or a download. This module has the rules for accepted sources, and for which file
-is run if the program is a folder. It stores nothing.
+Only the program itself is copied. For a file or a cell, this includes the files of its folder that
+it imports or reads. This module has the rules for accepted sources, and for which file is run if
+the program is a folder. It stores nothing.
 """
 
 from __future__ import annotations
@@ -333,8 +333,8 @@ def _skipped(paths: list[str]) -> list[str]:
 def _close_names(path: Path, cwd: Path) -> str:
     """Return the question whether the user meant another file; "" if there is no likely one. `path`
     does not exist, so the question offers similar names from the folder of `path`. If `cwd` has a
-    file with the last part of the name, the question offers only this file: a user in `examples/`
-    may have typed `examples/train.py`.
+    file with the last part of the name, the question offers only this file, because a user in
+    `examples/` may have typed `examples/train.py`.
     """
     try:
         there = os.listdir(path.parent)

@@ -2,7 +2,7 @@
 
 The parser recognises Keras' bars and `Epoch 2/10`, estimators' `loss = 0.3, step = 145`, tqdm's
 bars, `step 145/1000` and similar lines. A line counts as progress only if it has a total, has a
-training metric, or contains nothing except the step: `Step 1: load the data` does not count.
+training metric, or contains nothing except the step. So `Step 1: load the data` does not count.
 Validation metrics are never taken for training metrics.
 
 One read calls `stat` for at most 16 logs. It then reads at most 64 KiB from each of at most 8 logs
@@ -423,8 +423,8 @@ class PrintedLog:
         if cut:
             pieces = pieces[1:]
         told = [piece for piece in pieces if _MAYBE.search(piece)][-_LINES:]
-        # The text after the last line end is used only if it is a progress bar: any other line may
-        # be incomplete.
+        # The text after the last line end is used only if it is a progress bar, because any other
+        # line may be incomplete.
         for text in (each.decode("utf-8", "replace") for each in told):
             if (line := parse_line(text)) is not None:
                 self.track.add(line)

@@ -452,8 +452,8 @@ def _bound_days(days: HoursByDay, now: float) -> HoursByDay:
 def _largest_clusters(
     groups: dict[str, dict[str, Hours]], most: int
 ) -> dict[str, dict[str, Hours]]:
-    """Return the same hours. Only the `most` largest clusters keep their names; the hours of the
-    others are summed for each group under an empty name.
+    """Return the hours in a shorter form: only the `most` largest clusters keep their names, and
+    the hours of the others are summed for each group under an empty name.
     """
     named = [(held.cpu + held.gpu, g, c) for g, cs in groups.items() for c, held in cs.items() if c]
     if len(named) <= most:

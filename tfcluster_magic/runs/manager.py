@@ -2,8 +2,8 @@
 a command, a magic and a route.
 
 Semantics and messages are the same in every interface, and errors are `TFClusterError`s. The
-manager never prints and never touches processes or files of a run: the backend does. Waiting does
-not poll: the backend's `watch` reports changes.
+manager never prints. Only the backend touches the processes and files of a run. Waiting does not
+poll: the backend's `watch` reports changes.
 
     manager = ClusterManager()
     run = manager.launch("train.py", ["--epochs", "3"], workers=2, ps=1)

@@ -50,8 +50,8 @@ class OomWatch:
         created.
 
         Call this after all processes of the task have ended. If other processes still run in the
-        cgroup then, other tasks share the cgroup, and the answer is False: the killed process may
-        have been theirs.
+        cgroup then, other tasks share the cgroup. Then the answer is False, because the killed
+        process may have been theirs.
         """
         return any(_is_own_cgroup(path) for path in self._risen())
 
@@ -219,11 +219,11 @@ def task_exit(
 
 
 def exit_status(cause: str, child: ChildExit) -> int:
-    """Return the exit status with which this process ends, PID 1 of the task: the child's code, or
-    128 + the child's signal.
+    """Return the exit status with which this process, PID 1 of the task, ends. It is the child's
+    code, or 128 + the child's signal.
 
     After a stop, the status is 128 + SIGTERM (or SIGKILL if the child was killed), even if the
-    child's code is 0: with status 0, a Job would count the task as done and not start it again.
+    child's code is 0. With status 0, a Job would count the task as done and not start it again.
     """
     if cause == "Stopped" and child.signal != signal.SIGKILL:
         return SHELL_SIGNAL + signal.SIGTERM
@@ -328,7 +328,8 @@ def _replace_file(path: str, data: bytes) -> None:
             file.write(data)
         os.replace(temporary, path)
     except OSError:
-        # A mount point, as in a container, cannot be replaced: write to it instead.
+        # In a container, the file may be a mount point, which cannot be replaced: write to it
+        # instead.
         try:
             with open(path, "wb", buffering=0) as file:
                 file.write(data)

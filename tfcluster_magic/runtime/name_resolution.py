@@ -23,8 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Seconds after which a program starts even if names that it does not need are missing: these names
-# may belong to tasks that have ended already.
+# Seconds after which a program starts even if names that it does not need are missing, because
+# these names may belong to tasks that have ended already.
 GO_ON = 30.0
 # Seconds before a message about missing names is printed. On Kubernetes, names appear when the last
 # task has an address, or ten seconds after the first task has one (`operator/reconcile/`).

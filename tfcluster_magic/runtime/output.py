@@ -154,7 +154,7 @@ class LineTimes:
         size = TIMES_RECORD.size
         data = os.pread(self._fd, size, record * size)
         if len(data) < size:
-            raise OSError  # another process cut the file
+            raise OSError  # another process has cut the file
         offset: int = TIMES_RECORD.unpack(data)[0]
         return offset
 
@@ -447,7 +447,7 @@ class Output:
 
     def drain(self, seconds: float) -> None:
         """Forward what the pipe still holds, and wait at most `seconds` for stdout to take it. Does
-        not wait for the end of the pipe: another process may hold its write end.
+        not wait for the end of the pipe, because another process may hold its write end.
         """
         until = time.monotonic() + seconds
         while self._read() and time.monotonic() < until:

@@ -157,7 +157,7 @@ OWNER_MARK = OWN_PREFIX + "run-"
 
 
 def claim_folder(folder: str, uid: str) -> None:
-    """Claim the folder for this run. Raises OSError, or ConfigError if the folder belongs to
+    """Claim the folder for the run `uid`. Raises OSError, or ConfigError if the folder belongs to
     another run.
     """
     own = OWNER_MARK + uid
@@ -278,7 +278,7 @@ def _copy_files(old: str, new: str) -> int:
 
 def _point_index_to_copies(index: str, folder: str) -> None:
     # TensorFlow writes absolute paths into the index. With these paths, the new run would restore
-    # from the old folder, and fail once the old folder is deleted.
+    # from the old folder, and fail after the old folder is deleted.
     with open(index, encoding="utf-8", errors="surrogateescape") as file:
         lines = file.read().split("\n")
     for number, line in enumerate(lines):

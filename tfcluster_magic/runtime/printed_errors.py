@@ -1,4 +1,5 @@
-"""Search for errors in a program's output: each error's message, and the line of the user's code.
+"""Search for errors in a program's output. For each error, its message and the line of the user's
+code are found.
 
 The end of the output is kept in memory. Patterns recognize tracebacks (chained, grouped, or one
 inside the message of another), text that TensorFlow and Keras add to messages, crashes of native
@@ -23,8 +24,8 @@ MAX_LINES = 20
 MAX_CHARS = 500
 MAX_ERROR = 300
 # A shell script may succeed although a command failed, because a pipe hid the exit code. This is
-# assumed if at most this many lines follow the last error: they may belong to the error's message,
-# or be the script's last lines. After more lines, the script has continued on purpose.
+# assumed if at most this many lines follow the last error, because they may belong to the error's
+# message, or be the script's last lines. After more lines, the script has continued on purpose.
 MORE_LINES = 3
 # Maximum bytes kept of an error that a thread or a child process printed long before the end.
 ASIDE_BYTES = 8 * 1024
@@ -277,7 +278,8 @@ def _cause_of_end(errors: list[PrintedError], crashed: bool) -> PrintedError | N
     ends = [each for each in errors if each.kind in (MAIN, CRASH)]
     if crashed and (crashes := [each for each in ends if each.kind == CRASH]):
         first = crashes[0]
-        # Native code may also crash when the program ends after an exception: return the exception.
+        # Native code may also crash when the program ends after an exception. Then return the
+        # exception.
         before = [each for each in ends if each.kind == MAIN and each.end >= first.start - 1]
         return before[0] if before and before[0].start < first.start else first
     why = [each for each in errors if each.kind == CANCELLED]

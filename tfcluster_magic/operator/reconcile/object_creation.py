@@ -268,8 +268,8 @@ def _key(cluster: TFCluster) -> Key:
 # https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/
 
 ADDRESS_PAUSE = 1.0
-"""If no further task has got an IP address for this many seconds, the Service is created, although
-some tasks have no address yet: they may be waiting for resources for a long time.
+"""If no further task has got an IP address for this many seconds, the Service is created even if
+some tasks have no address yet, because these tasks may be waiting for resources for a long time.
 """
 ADDRESS_WAIT = 10.0
 """Maximum seconds from the first address to the creation of the Service."""

@@ -72,8 +72,8 @@ def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float
     return min(stays - passed, _remove_leftovers(context, key, head["uid"]))
 
 
-# Free places for records in namespaces whose quota limits the number of records: the oldest records
-# of ended runs are deleted before the quota refuses a launch.
+# In a namespace whose quota limits the number of records, the oldest records of ended runs are
+# deleted in advance, so that the quota refuses no launch.
 
 SPARE = 0.1
 """Fraction of the maximum number of records that is kept free for simultaneous launches."""
@@ -205,10 +205,10 @@ def _remove_objects(context: ReconcileContext, key: Key, uid: str) -> None:
 
 
 # Orphans: leftovers of runs whose record was deleted. Kubernetes deletes a record's objects
-# together with the record, except if the deletion uses the orphan policy: then the objects have no
-# owner, and tasks would run for ever. Orphans are found by their Jobs, which have no owner. Before
-# a deletion, the API is asked whether the run is really gone, and only objects with the run's name
-# and uid are deleted. The output of the run is not deleted. Ref:
+# together with the record, except if the deletion uses the orphan policy. Then the objects have no
+# owner any more, and without this code the tasks would run for ever. Orphans are found by their
+# Jobs, which have no owner. Before a deletion, the API is asked whether the run is really gone, and
+# only objects with the run's name and uid are deleted. The output of the run is not deleted. Ref:
 # https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents
 
 

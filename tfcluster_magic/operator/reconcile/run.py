@@ -47,7 +47,7 @@ class RunReconciler:
     """
 
     def __init__(self, context: ReconcileContext, found: Object) -> None:
-        """Read the record. Raises InvalidRequest if it is not a valid run."""
+        """Read the run from the record `found`. Raises InvalidRequest if it is not valid."""
         cluster = with_capped_durations(custom_resource.read(found), context.policy)
         self._context = context
         self.uid = cluster.metadata.uid
@@ -136,7 +136,7 @@ class RunReconciler:
         return ObservedRun(cluster, own.pods, jobs, self._context.pod_groups.of(cluster))
 
     def _verdict(self, observed: ObservedRun, *, held: bool) -> Verdict | None:
-        """Return whether the run may begin; None once it has begun or must stop.
+        """Return whether the run may begin; None if it has begun already or must stop.
 
         `held` is true if the run waits for other runs according to the cached record. The cached
         record counts even if the newer status says otherwise, because the launch queue uses it,

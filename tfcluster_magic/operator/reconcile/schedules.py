@@ -5,8 +5,8 @@ First the name of a due time's run is written into the status; the write fails i
 changed the schedule since it was read. Then the run is created under this name. After a crash, the
 next operator creates the run unless a run with this name and the labels of the due time exists. So
 even two simultaneous operators launch only one run for a due time. A run that this process created,
-or that its watch has seen, is not created again if the user deletes it immediately. Only in one
-case is a run created twice: the operator is killed after it has created the run and before it has
+or that its watch has seen, is not created again if the user deletes it immediately. A run is
+created twice only if three things happen: the operator creates the run, it is killed before it has
 recorded the creation, and the run is deleted before the next operator starts. A schedule takes a
 turn only at its due times, when one of its runs ends, and when the schedule or a schedule that it
 waits for changes.
@@ -229,8 +229,8 @@ class ScheduleController:
                 self._awaiting.setdefault((key[0], name), set()).add(key)
 
     def _newest(self, key: Key) -> Object | None:
-        """Return the newest known state of a schedule: the cached state, or the state after our own
-        write.
+        """Return the newest known state of a schedule: the cached state, or the state that we have
+        written if the cache does not have it yet.
         """
         cached, own = self.cache.get(*key), self._own.get(key)
         if own is not None and cached is not None:
@@ -319,8 +319,8 @@ class ScheduleController:
         return self._follow(key, found, schedule, now, find)
 
     def _checked(self, key: Key, schedule: Schedule, find: FindSchedule) -> Schedule:
-        """Return the schedule. If it waits for itself, directly or through other schedules, add a
-        problem to its status.
+        """Return the schedule. If it waits for itself, directly or through other schedules, its
+        status gets a problem that says so.
         """
         rules = schedule.rules
         if not rules.after:
@@ -336,7 +336,7 @@ class ScheduleController:
         return schedule_resource.with_status(schedule, replace(schedule.status, problem=text))
 
     def _find(self, namespace: str, name: str) -> Schedule | None:
-        """Return a schedule from the cache."""
+        """Return a schedule from the cache; None if it does not exist or is being deleted."""
         found = self.cache.get(namespace, name)
         if found is None or is_deleted(found):
             return None

@@ -1,5 +1,5 @@
-"""Pure rules for what the operator adds to an observation or a status: the reason why a run waits,
-the tasks that do nothing, obstacles, and the time of a success.
+"""Pure functions that compute what the operator adds to an observation or a status, such as the
+reason why a run waits, the tasks that do nothing, obstacles, and the time of a success.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def quiet_pause(cluster: TFCluster, status: Status, seen: Observation) -> float:
 
 
 def with_quiet(seen: Observation, quiet: Mapping[str, Quiet]) -> Observation:
-    """Return the observation with the quiet periods of the tasks that do nothing."""
+    """Return the observation in which the tasks that do nothing have their quiet periods."""
     tasks = {name: replace(seen.tasks[name], quiet=told) for name, told in quiet.items()}
     return replace(seen, tasks={**seen.tasks, **tasks}) if tasks else seen
 

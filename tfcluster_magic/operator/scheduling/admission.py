@@ -241,8 +241,8 @@ class Admission:
         return known[1]
 
     def _with_secrets(self, offer: LaunchFacts, cluster: TFCluster) -> LaunchFacts:
-        """Return the published options. If this run names secrets, they include the secrets for
-        tasks.
+        """Return the published options `offer`. If this run names secrets, the names of the secrets
+        for tasks are added.
         """
         if not names_secrets(cluster.spec):
             return offer
@@ -275,7 +275,8 @@ def _held_by_pace(place: int) -> Waiting:
 def _short(asked: DemandByType, there: LaunchFacts) -> list[Shortage]:
     place = there.place
     if not there.policy.nodes_are_fixed or uses_gangs(there.policy):
-        # Ignore the free resources of nodes: nodes may be added, or Volcano finds nodes itself.
+        # Ignore which resources of nodes are free, because nodes may be added, or Volcano finds
+        # nodes itself.
         place = replace(place, nodes=None)
     return shortages(asked, place)
 

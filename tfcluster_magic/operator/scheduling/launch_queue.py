@@ -94,7 +94,8 @@ def phase_of(found: Object) -> str:
 AT_ONCE = 30
 """Maximum number of runs of one namespace that may begin at once after a pause."""
 EVERY = 1.0
-"""Seconds between two further runs of a namespace, once `AT_ONCE` runs have begun."""
+"""Seconds between the starts of two further runs of a namespace, after `AT_ONCE` runs have begun.
+"""
 NEARLY = 6
 """The pace counts as delaying the queue (`is_holding`) while fewer than this number of runs may
 begin at once.

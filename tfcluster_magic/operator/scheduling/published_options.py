@@ -1,8 +1,8 @@
 """Publication of launch options in the ConfigMap `tfcluster-options` of each tenant's namespace.
 
 A change of the free resources is published within ten seconds, and unchanged options are not
-written. A busy cluster causes few writes: large free amounts are rounded to coarse steps, and
-writes are spread over time. Clients need no right to read nodes or quotas.
+written. Even a busy cluster causes few writes, because large free amounts are rounded to coarse
+steps, and writes are spread over time. Clients need no right to read nodes or quotas.
 """
 
 from __future__ import annotations

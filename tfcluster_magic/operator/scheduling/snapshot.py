@@ -343,7 +343,9 @@ class Snapshotter:
 
 @dataclass(frozen=True)
 class Reservation:
-    """The needs of an admitted run: its tasks without a pod, and its pods without a node."""
+    """The resources that an admitted run still needs: for its tasks without a pod, and for its pods
+    without a node.
+    """
 
     key: Key
     demands: Mapping[TaskType, TaskDemand]
@@ -352,8 +354,8 @@ class Reservation:
     unbound: Mapping[TaskType, int]
 
     def counted_as(self, key: str) -> float:
-        """Return the amount of the quota key `key` that the quota will count once all pods of the
-        run exist, but does not count yet.
+        """Return the amount of the quota key `key` that the quota does not count yet, but will
+        count when all pods of the run exist.
         """
         return sum(n * self.demands[t].counted_as(key) for t, n in self.unmade.items())
 
