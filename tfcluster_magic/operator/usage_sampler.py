@@ -82,7 +82,7 @@ class UsageSampler(BackgroundThread):
         told = self._api.every(self._where, labelSelector=OWN_OBJECTS).items
         last, self._last = self._last, now
         if last is None:
-            return  # the first sample has no period
+            return  # the first sample only begins a period
         for each in told:
             self._add(each, min(now - last, 2 * SAMPLE_PERIOD), clock)
 

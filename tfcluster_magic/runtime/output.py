@@ -131,7 +131,9 @@ class LineTimes:
         self._count = low
 
     def _thin(self) -> None:
-        """Replace the file by one with at most three quarters of `MOST_RECORDS`."""
+        """Replace the file by a thinned one, which has at most three quarters of `MOST_RECORDS`
+        records.
+        """
         size = TIMES_RECORD.size
         with open(self._path, "rb") as file:
             data = file.read(self._count * size)

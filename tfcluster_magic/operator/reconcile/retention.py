@@ -79,7 +79,7 @@ SPARE = 0.1
 """Fraction of the maximum number of records that is kept free for simultaneous launches."""
 SEEN_AFTER = 600.0
 """Seconds after the end of a run for which its record is kept, so that users can read it. If less
-than half of `SPARE` is free, the record may be deleted earlier.
+than half of the fraction `SPARE` is free, the record may be deleted earlier.
 """
 MOST_AT_ONCE = 20
 """Maximum number of records that one turn deletes, so that the turns of other runs need not wait
@@ -150,7 +150,7 @@ def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
         return due - now
     context.cleanup_at[uid] = math.inf
     name = labels.files_name(key[1], uid)
-    # if the ConfigMap is gone, nothing is left: it is created first and deleted last
+    # the ConfigMap is created first and deleted last, so if it is gone, nothing is left
     if find_owned(context.api, key, "ConfigMap", name, uid) is not None:
         log.info("%s/%s: what it had beside its Jobs is deleted", *key)
         _remove_objects(context, key, uid)

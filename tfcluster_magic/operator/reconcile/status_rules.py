@@ -137,7 +137,7 @@ def with_oddities(seen: Observation, oddities: Mapping[str, Message]) -> Observa
 
 
 def with_obstacle(status: Status, obstacle: Clause) -> Status:
-    """Return the status with an obstacle after its own messages."""
+    """Return the status with a message about an obstacle, after the status's own messages."""
     more = obstacle if isinstance(obstacle, Message) else Message("Obstacle", {"why": obstacle})
     return messages.with_messages(status, *status.messages, more)
 

@@ -20,8 +20,9 @@ from ...usage.samples import Attempt, parse
 from ..cluster_state import Key, owner_uid, run_key
 
 MOST_KEPT, MOST_CHARS = 1000, 4096
-"""Maximum number of reports of deleted pods that are kept for one run, and maximum characters of
-each report. Limits are needed because anybody who may create pods in a namespace can forge reports.
+"""MOST_KEPT: maximum number of reports of deleted pods that are kept for one run. MOST_CHARS:
+maximum characters of each report. Limits are needed because anybody who may create pods in a
+namespace can forge reports.
 """
 
 

@@ -153,8 +153,8 @@ class PodGroups(InformerGroup):
 def pod_group_message(group: Object, events: Sequence[Object]) -> str:
     """Return Volcano's newest message that says why a PodGroup waits; empty if there is none yet.
 
-    If the queue has not enough resources, the condition only counts tasks, and the reason is in an
-    event.
+    If the queue has not enough resources, the PodGroup's condition only has numbers of tasks, and
+    the reason is in an event.
     """
     status = group.get("status") or {}
     told = [c for c in status.get("conditions") or [] if c.get("type") == UNSCHEDULABLE]
