@@ -126,7 +126,9 @@ class BuildLabExtension(Command):
 
 
 class Build(build):
-    """The standard build, then the guard and the extension."""
+    """The standard build, followed by the builds of the loopback guard and the JupyterLab
+    extension.
+    """
 
     sub_commands: ClassVar = [
         *build.sub_commands,

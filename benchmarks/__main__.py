@@ -63,7 +63,9 @@ COVERS = {
     "between_graph": ("between_first_step", "workers_spread", "steps_per_second"),
     "lab_load": ("lab_still", "lab_busy"),
 }
-"""Benchmarks that measure several rows at once; the name of each row is accepted too."""
+"""The rows that a benchmark measures, for each benchmark that measures several at once. The command
+line accepts the name of such a row, too, and then runs the whole benchmark.
+"""
 OUTPUT = Path("build", "bench")
 
 

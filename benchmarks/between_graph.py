@@ -1,6 +1,6 @@
-"""Between-Graph training with 1 parameter server and 2 workers, against the same tasks started by
-hand. Both sides run `programs/train.py` unchanged. The program records its own steps, so both sides
-are measured in the same way.
+"""Between-Graph training with 1 parameter server and 2 workers, compared with the same tasks
+started by hand. Both sides run `programs/train.py` unchanged. The program records its own steps, so
+both sides are measured in the same way.
 """
 
 from __future__ import annotations

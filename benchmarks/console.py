@@ -38,13 +38,16 @@ if TYPE_CHECKING:
     from tests.support.hub.make_run import Hub
 
 USERS, RUNS, RUNNING = 500, 2000, 10
-"""Number of users, and of clusters; one cluster in `RUNNING` is running."""
+"""Three numbers: the users, the clusters, and the share of clusters that run. One cluster of every
+`RUNNING` clusters runs.
+"""
 FIRST, FILTER = 1000.0, 200.0
-"""Goals in milliseconds: until the first rows are visible, and from a keystroke to matching rows.
+"""A pair of goals in milliseconds: the time until the first rows are visible, and the time from a
+keystroke until the matching rows are visible.
 """
 OLD, UNUSED = 4.0, 65.0
-"""Seconds without visitors after which the console reads the stored rows again for the next
-visitor, and after which it has ended all processes that read users' folders.
+"""A pair of times in seconds without visitors. After `OLD`, the next visitor makes the console read
+its stored rows again. After `UNUSED`, the console has ended all processes that read users' folders.
 """
 LETTERS = "student12"
 POLICY = "default: {quota: {cpu: 2}}\ngroups: {ml101: {quota: {cpu: 4}}}\n"
@@ -166,7 +169,8 @@ def _typed(context: BrowserContext, at: str, quick: bool) -> tuple[list[float], 
         for letter in LETTERS:
             page.keyboard.type(letter)
             found.append(_read(page, "__filtered"))
-            page.wait_for_timeout(700)  # the cached rows then have another age at each letter
+            # After this pause, the age of the console's cached rows differs from letter to letter.
+            page.wait_for_timeout(700)
         return found, ratio
     finally:
         page.close()

@@ -1,4 +1,6 @@
-"""The cost of TFCluster itself: its supervisor, its samples, its command, its extension."""
+"""The cost of TFCluster itself: idle supervisors, measuring the usage of tasks, the command
+`tfcluster list`, and loading the IPython extension.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ def _samples(pid: int) -> bool:
 
 
 def list_of_50(quick: bool) -> list[Row]:
-    """Measure `tfcluster list` of 50 runs as a process, against a bare Python process."""
+    """Measure how long the command `tfcluster list` takes for 50 runs, compared with the start of a
+    Python process that does nothing.
+    """
     with workbench() as bench:
         clock = str(by_hand.PROGRAMS / "clock.py")
         options = ["--workers", "1", "--ps", "0", "--name", "bench", "--wait"]
@@ -110,7 +114,9 @@ def _timed(command: list[str], bench: Workbench) -> float:
 
 
 def load_ext(quick: bool) -> list[Row]:
-    """Measure `%load_ext tfcluster_magic` in a fresh IPython, against TensorBoard's extension."""
+    """Measure how long `%load_ext tfcluster_magic` takes in a new IPython, compared with loading
+    TensorBoard's extension.
+    """
     ours, theirs = interleaved(
         1 if quick else 7, lambda: _load("tfcluster_magic"), lambda: _load("tensorboard")
     )

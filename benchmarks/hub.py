@@ -1,4 +1,5 @@
-"""The hub while a whole class signs in, against plain JupyterHub with its dummy authenticator.
+"""The response times of the hub while a whole class signs in, compared with a plain JupyterHub with
+its dummy authenticator.
 
 Both hubs have the same proxy, database and number of users on this machine. The difference is the
 product's configuration, including real password hashing.
@@ -53,7 +54,7 @@ class Times:
 
     @property
     def p95(self) -> float:
-        """The 95th percentile in seconds."""
+        """The 95th percentile of the durations, in seconds."""
         return quantiles(self.seconds, n=20)[-1]
 
 

@@ -1,4 +1,6 @@
-"""An In-Graph cluster of 1 parameter server and 2 workers, against three `tf.distribute.Server`."""
+"""An In-Graph cluster of 1 parameter server and 2 workers, compared with three TensorFlow servers
+that are started by hand.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def start(quick: bool) -> list[Row]:
 
 
 def memory(quick: bool) -> list[Row]:
-    """Measure the memory (PSS) of an idle cluster with its supervisor, against servers alone."""
+    """Measure the memory (PSS) of an idle cluster and its supervisor, compared with the same
+    servers without a supervisor.
+    """
     with workbench() as bench:
         ours, theirs = interleaved(1 if quick else 3, lambda: _idle(bench), _idle_servers)
     return [compared("in_graph_memory", "MiB", ours, theirs, at_most=0.5)]

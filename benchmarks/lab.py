@@ -33,7 +33,7 @@ from .rows import Row, bounded
 BUILT = Path(tfcluster_magic.__file__).parent / "labextension"
 RUNS = 200
 CHANGES = 10
-"""Changes of each run per second."""
+"""Number of times per second that each run changes."""
 
 
 def push(quick: bool) -> list[Row]:
@@ -63,7 +63,7 @@ def load(quick: bool) -> list[Row]:
 
 
 def idle(quick: bool) -> list[Row]:
-    """Measure the requests of a page with an open sidebar while nothing happens."""
+    """Count the requests a minute that a page with an open sidebar sends while nothing happens."""
     minutes = 1.5 if quick else 5.0
     asked: list[str] = []
     with workbench() as bench, sync_playwright() as playwright:
@@ -138,7 +138,9 @@ class _Server:
         return events
 
     async def delays(self, bench: Workbench, count: int) -> list[float]:
-        """Return the seconds from each of `count` changes to its event."""
+        """Change a run `count` times, and return how many seconds after each change its event
+        arrived.
+        """
         events = await self.page()
         file = _status(bench, 1)
         found = []
@@ -220,7 +222,9 @@ def _change(file: Path, word: str) -> None:
 
 
 def _keep_changing(folder: str, runs: int, seconds: float) -> None:
-    """Write changes for `watched` in a separate process, as many supervisors would."""
+    """Change the status files of `runs` runs, `CHANGES` times a second each, as their supervisors
+    would. `watched` calls this function in a separate process.
+    """
     files = [
         Path(folder, "state", "runs", "bench", str(n), "status.json") for n in range(1, runs + 1)
     ]

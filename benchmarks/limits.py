@@ -1,4 +1,5 @@
-"""A task under a CPU limit, against TensorFlow's default threads under the same limit.
+"""The speed of a task under a CPU limit, compared with TensorFlow's default number of threads under
+the same limit.
 
 The local backend enforces no CPU limit: it only sets the number of threads. In this benchmark, a
 control group gives both sides the CPU quota that a container would have. By default, TensorFlow
@@ -43,9 +44,9 @@ def one_cpu(quick: bool) -> list[Row]:
 
 @contextmanager
 def quota(cores: float) -> Iterator[list[str] | None]:
-    """Yield words to put before a command, so that it runs under a quota of `cores` cores; yield
-    None if quotas are unavailable. The control group gets priority over other processes, so that
-    the command can use its whole quota.
+    """Create a control group with a quota of `cores` cores, and yield the start of a command line:
+    a command that is appended to it runs in this group. Yield None if no quota can be set here. The
+    control group gets priority over other processes, so that the command can use its whole quota.
     """
     version_1 = VERSION_1.is_dir()
     group = (VERSION_1 if version_1 else VERSION_2) / f"tfcluster-bench-{os.getpid()}"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 RUNS = 200
 CHANGES = 10
-"""Changes of all runs per second."""
+"""Number of changes per second, counted over all runs together."""
 BUILT = Path(tfcluster_magic.__file__).parent / "labextension"
 SCHEMA = "https://tfcluster.dev/events/run/v1"
 STARTS = 7
@@ -152,7 +152,9 @@ def _push(server: LabServer, sequence: int) -> None:
 
 
 def _run(number: int, step: int) -> dict[str, Any]:
-    """Return a training run, launched between now and some days ago."""
+    """Return the JSON of a simulated training run. Its launch lies up to some days ago, depending
+    on `number`.
+    """
     name = f"bench{number}"
     history = [[at, 2.0 / (1 + at)] for at in range(step, step + 60)]
     return {

@@ -41,7 +41,7 @@ def listening() -> set[int]:
 
 
 def carrying(variable: str) -> Iterator[int]:
-    """Yield the pids of processes with this `NAME=value` in their environment."""
+    """Yield the pids of processes whose environment contains `variable`, a text `NAME=value`."""
     mark = variable.encode()
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -53,7 +53,9 @@ def carrying(variable: str) -> Iterator[int]:
 
 
 def pss_mib(pids: Iterable[int]) -> float:
-    """Return the memory of these processes in MiB, with shared pages divided among their users."""
+    """Return the memory of these processes in MiB (PSS). A page that several processes share is
+    divided among them.
+    """
     total = 0
     for pid in pids:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():

@@ -52,8 +52,8 @@ def bounded(
     baseline: Sequence[float] = (),
     note: str = "",
 ) -> Row:
-    """Return a row with the median of `values`, whose goal is at most `at_most`. The baseline is
-    shown, but the goal does not depend on it.
+    """Return a row with the median of `values`. Its goal is met if this median is at most
+    `at_most`. The baseline is shown, but the goal does not depend on it.
     """
     value = median(values)
     goal, met = _goal("value", value, at_most, None)
@@ -74,7 +74,9 @@ def _goal(
 def interleaved(
     rounds: int, ours: Callable[[], float], theirs: Callable[[], float]
 ) -> tuple[list[float], list[float]]:
-    """Measure both sides in turn, so that a slowdown of the machine affects both."""
+    """Call the measurements `ours` and `theirs` alternately, `rounds` times each, and return the
+    results of both. A slowdown of the machine then affects both.
+    """
     pairs = [(ours(), theirs()) for _ in range(rounds)]
     return [own for own, _ in pairs], [other for _, other in pairs]
 

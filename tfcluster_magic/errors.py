@@ -226,10 +226,9 @@ class ClientUnsupported(TFClusterError):
     """The In-Graph client cannot do what was asked; the message says what works."""
 
 
-# Text from others, made safe for a terminal.
-# Program output, names and stop reasons come from other people. Control characters in them could
-# move the cursor, rewrite the line above, or set a clipboard or a link. Bidirectional marks could
-# show a name in another order than it has.
+# Text from others, made safe for a terminal. Program output, names and stop reasons come from other
+# people. Control characters in them could move the cursor, rewrite the line above, or set a
+# clipboard or a link. Bidirectional marks could show the characters of a name in a wrong order.
 
 # This pattern matches escape sequences of ECMA-48 (CSI, and OSC and similar ones with their
 # content), the control characters C0 and C1, and characters that change the direction of text or
@@ -269,10 +268,11 @@ def last_overwrite(text: str) -> str:
     return parts[-1] if parts else ""
 
 
-# These patterns match TensorFlow's own log lines: I and W of its C++ code, but not E or F, and no
-# lines of a Python file or of absl. They do not match a line about waiting for another task,
-# because this line says why nothing happens. labextension/src/logs/noise.ts has the same patterns;
-# a test compares them.
+# These patterns match log lines of TensorFlow's own C++ code at the levels I (info) and W
+# (warning). They do not match the levels E (error) and F (fatal), and no lines that a Python file
+# or absl has logged. They do not match a line about waiting for another task, because this line
+# says why nothing happens. labextension/src/logs/noise.ts has the same patterns; a test compares
+# them.
 
 TENSORFLOW_LOG_PATTERNS = (
     # 2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] …

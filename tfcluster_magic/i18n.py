@@ -73,7 +73,7 @@ def language(wanted: str | None) -> Iterator[None]:
 
 
 def choose(wanted: str | None) -> None:
-    """Use a language from now on in this context and in asyncio tasks that it starts. Unlike
+    """Use a language in the rest of this context, and in asyncio tasks that it starts. Unlike
     `language`, this function needs no block: call it at the start of a request if no single block
     of code encloses the whole request.
     """

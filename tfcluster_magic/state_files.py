@@ -130,11 +130,13 @@ def read_tail(path: Path, most: int, *, owned: bool = True) -> bytes:
 
 _AT_ONCE = 16
 READ_WITHIN = 1.5
-"""Seconds after which files that have not been read yet are left out, because a volume may hang."""
+"""Maximum seconds for which `read_together` waits, because a volume may hang. Files that have not
+been read by then are left out.
+"""
 _hanging: dict[Path, threading.Thread] = {}
-"""For each file whose reading hangs: the thread that reads it. No other thread reads the file, and
-the number of such threads is limited for each folder. Otherwise repeated reads would fill the
-process with threads.
+"""For each file whose reading hangs: the thread that reads it. No other thread reads the file. For
+each thread that hangs on a file of a folder, later calls for this folder start one thread less.
+Otherwise repeated reads would fill the process with threads.
 """
 
 
@@ -369,7 +371,8 @@ def is_full(folder: Path) -> bool:
         there = os.statvfs(folder)
     except OSError:
         return False
-    # Some file systems have no fixed number of files and report 0 of 0.
+    # Some file systems have no maximum number of files. They report that 0 of 0 files are free,
+    # which does not mean that the disk is full.
     no_files = there.f_files > 0 and there.f_favail == 0
     return there.f_bavail * there.f_frsize < NEEDED or no_files
 

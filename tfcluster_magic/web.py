@@ -92,7 +92,7 @@ MOST_NESTED = 64
 
 
 def body_length(headers: HTTPHeaders) -> int | None:
-    """Return the length of the body by these headers; None if it comes in chunks.
+    """Return the length of the body by these headers; None if the body is sent in chunks.
 
     Raises:
         HTTPError: 400, the headers contradict each other or give no valid length.
@@ -121,7 +121,8 @@ class StreamedBody(RequestHandler):
     _is_too_large = False
 
     def expect_body(self) -> None:
-        """Read the body from now on. `prepare` calls it once the sender is authorized.
+        """Start to keep the pieces of the body that arrive. A handler's `prepare` calls this method
+        after it has authorized the sender.
 
         Raises:
             HTTPError: 400, the headers do not give the length.

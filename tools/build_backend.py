@@ -27,8 +27,8 @@ PROBE = "#include <dlfcn.h>\n#include <sys/socket.h>\nint probe(void) { return 0
 
 
 def find_compiler() -> list[str] | None:
-    """Return the command of a C compiler: $CC unchecked, else the first of cc, gcc and clang that
-    works.
+    """Return the command of a C compiler: $CC without a check, else the first of cc, gcc and clang
+    that works.
 
     Each compiler is tried on a small library, because containers often have a gcc without C
     headers. Return None if no compiler works.

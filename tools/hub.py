@@ -37,9 +37,10 @@ from tfcluster_magic.hub.shared_settings import SUBDOMAIN_HOST, base_url, subdom
 from tfcluster_magic.paths import home_dir, private, state_dir
 
 CONFIG = ROOT / "hub_config" / "jupyterhub_config.py"
-START = 180.0  # seconds until the hub answers, on a slow disk
+START = 180.0  # maximum seconds until the hub answers, even on a slow disk
 LOG_KEPT = 4_000_000  # size of hub.log in bytes above which the next start rotates it
-FOREIGN = ("JUPYTERHUB_", "JPY_", "CONFIGPROXY_")  # variables that a notebook server sets
+# Prefixes of variables that the hub must not get: a notebook server may have set them.
+FOREIGN = ("JUPYTERHUB_", "JPY_", "CONFIGPROXY_")
 PDEATHSIG = 1  # prctl(2)
 
 
@@ -158,7 +159,8 @@ def inner_ports(state: Path) -> list[int]:
 
 def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
     """Run the hub until it ends; Ctrl-C and SIGTERM end it cleanly."""
-    here = f"http://127.0.0.1:{port}"  # only the default: a browser may use any name of this host
+    # The default URL; a browser may use any other name of this host, too.
+    here = f"http://127.0.0.1:{port}"
     url = f"{subdomain_host() or here}{base_url().rstrip('/')}"
     (state / URL).write_text(url)
     invitation = invite(state, url)

@@ -56,12 +56,14 @@ LAB_SETTINGS = {  # otherwise JupyterLab's question about news covers part of th
 }
 UNITS = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}
 PACKAGES = Path("lib", "python{}.{}".format(*sys.version_info[:2]), "site-packages")
-PARTS = (PACKAGES, Path("bin"), Path("etc"), Path("share"))  # parts of .venv with packages' files
+# The folders of .venv in which packages have files.
+PARTS = (PACKAGES, Path("bin"), Path("etc"), Path("share"))
 LEFT = {  # files that are not shared: each environment has its own
     "bin": ("python*", "pip*", "activate*", "Activate*", "tfcluster"),
     "site-packages": ("*tfcluster_magic*",),
 }
-MADE_IN = "made-in.txt"  # file with kept packages: the path of the environment in their scripts
+# A file beside kept packages, with the path of the environment that their scripts name.
+MADE_IN = "made-in.txt"
 KEPT = 2
 LONGEST_MAKING = 3600  # seconds; a partial folder older than this was left by a killed process
 LONGEST_SCRIPT = 120  # longest interpreter path that pip writes into a script's first line
@@ -138,7 +140,7 @@ def stamps() -> dict[str, str]:
 
 
 def write_stamp(kind: str) -> None:
-    """Record what is installed; dev includes run."""
+    """Record that `kind` is installed; the kind "dev" includes all packages of "run"."""
     kinds = ["run", "dev"] if kind == "dev" else ["run"]
     STAMP.write_text(json.dumps({**stamps(), **{each: digest(each) for each in kinds}}))
 
@@ -153,7 +155,7 @@ def works() -> bool:
 
 
 def up_to_date(kind: str) -> bool:
-    """Return whether everything is installed."""
+    """Return whether everything that `kind` needs is installed."""
     guard = GUARD.exists() or sys.platform != "linux"
     return not BUSY.exists() and stamps().get(kind) == digest(kind) and guard and works()
 

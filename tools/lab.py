@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 EXAMPLES = ROOT / "examples"
 GO_ON = "Running clusters, if any, go on: .venv/bin/tfcluster list"
-START_TIMEOUT = 60.0  # seconds until JupyterLab listens, on a slow disk
+START_TIMEOUT = 60.0  # maximum seconds until JupyterLab listens, even on a slow disk
 
 
 def main() -> int:
@@ -124,8 +124,8 @@ def arguments(workspace: Path, port: int) -> list[str]:
 
 
 def wait_for_address(lab: subprocess.Popen[bytes], note: Path) -> str | None:
-    """Return the address with its token from JupyterLab's runtime file, once the port answers.
-    Return None if JupyterLab ended first; it has then printed the reason on stderr.
+    """Wait until JupyterLab's port answers; return the address, with its token, from its runtime
+    file. Return None if JupyterLab ended first; it has then printed the reason on stderr.
     """
     deadline = time.monotonic() + START_TIMEOUT
     while lab.poll() is None and time.monotonic() < deadline:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PINS = ROOT / "requirements" / "tensorflow-2.15.txt"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tfcluster"
 FOLDER = CACHE / "tensorflow-2.15"
-NEWEST_PYTHON = (3, 11)  # TensorFlow 2.15 has no wheels for newer versions
+NEWEST_PYTHON = (3, 11)  # TensorFlow 2.15 has no wheels for newer Pythons
 
 
 def python() -> Path | None:

@@ -35,7 +35,7 @@ def main(words: list[str], folder: Path = HERE) -> int:
     memory = folder / ".pytest_cache" / suite  # one for each suite: suites may run at the same time
     pytest = [sys.executable, "-m", "pytest", "-o", f"cache_dir={memory}"]
     memory /= "v/cache/lastfailed"
-    memory.unlink(missing_ok=True)  # it may list failures of an earlier run
+    memory.unlink(missing_ok=True)  # the file may list failures of an earlier run
     code = subprocess.call([*pytest, *words], cwd=folder)
     if code == NONE_CHOSEN and any(word.startswith(("-k", "-m")) for word in words):
         return 0

@@ -40,7 +40,8 @@ _PAGE_CALLS = {"__": 1, "_n": 2, "_p": 2, "_np": 3}
 _PAGE_CALL = re.compile(r"\.(__|_n|_p|_np)\(")
 _STRING = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`(?:[^`\\$]|\\.|\$(?!\{))*`""")
 _LITERAL = re.compile(rf"\s*(?:{_STRING.pattern})(?:\s*\+\s*(?:{_STRING.pattern}))*\s*[,)]")
-# The texts in a settings schema that JupyterLab's server translates, with the context that it uses.
+# The paths of the texts in a settings schema that JupyterLab's server translates, each with the
+# gettext context under which the server looks it up.
 _SCHEMA = (
     (re.compile(r"(/properties/.*|/definitions/.*/properties/.*)/(title|description)"), "settings"),
     (re.compile(r"/(title|description)"), "schema"),
@@ -266,7 +267,8 @@ def jed(catalog: Catalog, language: str) -> bytes:
         if message.id and is_translated(message):
             one = message.id if isinstance(message.id, str) else message.id[0]
             key = f"{message.context}\x04{one}" if message.context else one
-            # JupyterLab ignores a plural with a single form, which Chinese has.
+            # JupyterLab ignores a plural with a single form, which Chinese has, so add an empty
+            # form.
             alone = not isinstance(message.id, str) and len(forms(message)) == 1
             data[key] = [*forms(message), *([""] if alone else [])]
     return (json.dumps(data, ensure_ascii=False, indent=1) + "\n").encode()

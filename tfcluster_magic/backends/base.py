@@ -161,7 +161,7 @@ class Schedules(abc.ABC):
 
     @abc.abstractmethod
     def create(self, schedule: Schedule) -> Schedule:
-        """Store a new schedule, which applies from now on.
+        """Store a new schedule. It takes effect at once.
 
         Raises:
             NameTaken: there is a schedule of this name.
@@ -178,11 +178,11 @@ class Schedules(abc.ABC):
 
     @abc.abstractmethod
     def delete(self, name: str) -> None:
-        """Remove a schedule with its history; its runs stay. Raises NotFound."""
+        """Remove a schedule with its history. The runs that it launched stay. Raises NotFound."""
 
     def track_problem(self) -> Problem | None:
-        """Return why schedules of this backend cannot have the option `track`, with which a
-        schedule reads its program again at each due time; None if they can.
+        """Return why schedules of this backend cannot have the option `track`; None if they can
+        have it. With this option, a schedule reads its program again at each due time.
         """
         return None
 
@@ -216,7 +216,9 @@ class Notifications(abc.ABC):
         """
 
     def policy_place(self) -> str:
-        """Return a text that says where the policy returned by `policy` is written."""
+        """Return the name of the place at which the administrator's policy is written, for messages
+        to the user.
+        """
         return _("section notifications of your administrator's policy")
 
     @abc.abstractmethod
@@ -232,7 +234,7 @@ class Notifications(abc.ABC):
         return _rule_of(name, self.rules())
 
     def add(self, rule: NotificationRule) -> None:
-        """Store a rule, which applies from now on.
+        """Store a rule. It takes effect at once.
 
         Raises:
             NameTaken: there is a rule of this name.
@@ -286,15 +288,15 @@ class Removed:
 
 
 class Backend(abc.ABC):
-    """A backend: one place in which clusters run."""
+    """A place in which clusters run, such as this machine or a Kubernetes namespace."""
 
     name: str
     is_here = False
     """Whether tasks run on this machine. If so, each task uses a Python that is installed here."""
 
     def workspace(self) -> Path:
-        """Return a folder of the user that tasks see, too. A program that is too large for a record
-        is copied there.
+        """Return a folder of the user that tasks can read at the same path. A program that is too
+        large for a record is copied there.
 
         Raises:
             InvalidRequest: tasks see no folder of this machine.
@@ -302,8 +304,8 @@ class Backend(abc.ABC):
         return paths.home_dir()
 
     def unseen(self, folder: str) -> str | None:  # noqa: ARG002 - some backends use it
-        """Return why this process cannot read the output files of runs in `folder`; None if it
-        can.
+        """Return the reason why this process cannot read the output files of runs in `folder`; None
+        if it can read them.
         """
         return None
 
@@ -331,12 +333,14 @@ class Backend(abc.ABC):
         ).format(files=cluster.status.paths.get("logs", _("its records")))
 
     def out_of_reach(self, cluster: TFCluster) -> str | None:  # noqa: ARG002 - some backends use it
-        """Return why this process cannot connect to an In-Graph run's servers; None if it can."""
+        """Return the reason why this process cannot connect to the servers of an In-Graph run; None
+        if it can connect.
+        """
         return None
 
     def keep_time(self) -> None:  # noqa: B027 - only some backends need it
-        """Make sure that a process launches the due runs of schedules, if there are any. Never
-        raises.
+        """If there are schedules, make sure that a process is running that launches their due runs.
+        Never raises.
         """
 
     @abc.abstractmethod
@@ -374,7 +378,9 @@ class Backend(abc.ABC):
         """Return everything that now prevents a launch of `spec`. Creates nothing."""
 
     def kubectl_place(self, spec: Spec) -> KubectlPlace | None:  # noqa: ARG002 - some backends use it
-        """Return the namespace for the objects of `spec`; None if tasks are not pods."""
+        """Return the namespace in which kubectl would create the objects of a run of `spec`; None
+        if this backend's tasks are not pods.
+        """
         return None
 
     @abc.abstractmethod
@@ -467,10 +473,10 @@ class Backend(abc.ABC):
         does not count towards `tail`, but is yielded.
 
         With `follow`, the iterator continues until the run has ended and every line that was
-        printed before the end was yielded; the iterator does not wait for parameter servers that
-        outlive the run. It yields `None` at least every 0.5 s, so that a caller can display lines,
-        do other things, or stop. Lines about missing output begin with `tfcluster: `. Raises
-        NotFound for an unknown task; the error names the existing tasks.
+        printed before that was yielded. It does not wait for parameter servers that outlive the
+        run. It yields `None` at least every 0.5 s, so that a caller can display lines, do other
+        things, or stop. Lines about missing output begin with `tfcluster: `. Raises NotFound for an
+        unknown task; the error names the existing tasks.
         """
 
     @abc.abstractmethod
@@ -491,5 +497,5 @@ class Backend(abc.ABC):
         0.5 s after each change. In between, yield `None` at least every 0.5 s.
 
         A watch of all runs never ends and yields `Removed` for deleted runs. A watch of one run
-        ends once the run is deleted, or has ended and released its resources.
+        ends when the run is deleted, or when it has ended and released its resources.
         """

@@ -22,19 +22,21 @@ from ..quota.storage import OWN_VOLUME_FACTOR, WARN_FROM, FolderEntry, FolderUsa
 from ..spec import Model
 
 MOST_SECONDS, MOST_ENTRIES = 1.0, 300_000
-"""Maximum seconds and entries of one measurement."""
+"""A pair of limits for one measurement: the maximum seconds that it takes, and the maximum number
+of files and folders that it reads.
+"""
 CACHE_SECONDS, CACHE_SECONDS_WHEN_FULL = 60.0, 3.0
 CACHE_FACTOR = 10
-"""If a folder is nearly full, a result is cached for this many times the duration of the
-measurement, or for CACHE_SECONDS_WHEN_FULL if that is longer, because the launch form requests
-results often.
+"""Factor for the time that a result is cached if a folder is nearly full. The time is this factor
+times the duration of the measurement, but at least CACHE_SECONDS_WHEN_FULL. A longer measurement is
+repeated less often, because the launch form requests results often.
 """
 LARGEST = 5
 
 
 class MeasuredFolder(msgspec.Struct, frozen=True):
-    """A folder to measure; `allowed` is its limit in bytes; `runs` is whether the folder contains
-    the output of runs in `<cluster>/<n>`.
+    """A folder to measure. `allowed` is its limit in bytes. If `runs` is true, the folder contains
+    the output of runs, each run's output in a subfolder `<cluster>/<n>`.
     """
 
     name: str
@@ -105,8 +107,9 @@ def _measure(folder: MeasuredFolder, walk: _BoundedWalk) -> FolderUsage:
 
 
 def _used_of_own_file_system(folder: MeasuredFolder) -> int | None:
-    """Return the used bytes if the folder is a file system of its own whose size is about the
-    folder's allowed size; None for any other folder.
+    """Return the used bytes of a folder that is a file system of its own. Return None if the folder
+    is only a part of a larger file system. That is assumed if the file system is much larger than
+    the folder's limit, or if the folder has no limit.
     """
     room = os.statvfs(folder.path)
     size = room.f_blocks * room.f_frsize
@@ -118,8 +121,8 @@ def _used_of_own_file_system(folder: MeasuredFolder) -> int | None:
 
 
 class _BoundedWalk:
-    """One walk over several folders, with one limit on time and number of entries for all of them
-    together. While it walks one of these folders, it skips the others.
+    """One walk over several folders. The limits on time and on the number of entries apply to all
+    these folders together. While it walks one of these folders, it skips the others.
     """
 
     def __init__(self, until: float, others: Collection[str]) -> None:

@@ -29,8 +29,8 @@ parts.
 
 
 TIMES_FOLDER, TIMES_RECORD = ".tfcluster-times", struct.Struct(">QQ")
-"""Folder of the files that record when logs grew, and the format of one record; both as in
-runtime/output.py.
+"""A pair: the name of the folder with the files that record when logs grew, and the binary format
+of one record in these files. runtime/output.py defines the same values.
 """
 _RECORDS = 4096
 """Number of time records that are read together."""
@@ -105,8 +105,8 @@ class RecordedTimes:
         return file.read(TIMES_RECORD.size) == TIMES_RECORD.pack(*self._last)
 
     def _find(self, file: BinaryIO, count: int, offset: int) -> int:
-        """Return the index of the last of the file's `count` records that begins at `offset` or
-        before, else 0.
+        """Return the index of the record that covers `offset`. It is the last of the file's `count`
+        records that begins at `offset` or before. Return 0 if there is none.
         """
         low, high = 0, count
         while low < high:

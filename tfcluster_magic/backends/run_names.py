@@ -1,9 +1,9 @@
 """Names and numbers of runs, and references to runs in user input. All functions except
 `run_numbers` are pure.
 
-The rules and messages are the same for every backend: a name that the user chose is used or
-refused, a name derived from the program gets the next free letter, and a number is never used
-twice, even after its run was deleted.
+The rules and messages are the same for every backend. A name that the user chose is used as it is
+or refused. A name that is derived from the program gets the next free letter if it is taken. A
+number is never used twice, even after its run was deleted.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 def choose_name(wanted: str, given: bool, active: Mapping[str, TFCluster]) -> str:
-    """Return `wanted` if no active run has this name. Otherwise, if the name is derived (`given` is
-    false), return the first of `wanted-b`, `wanted-c`, … that no active run has.
+    """Return `wanted` if no active run has this name. Otherwise, if the user did not choose the
+    name (`given` is false), return the first of the names `wanted-b`, `wanted-c`, … that no active
+    run has.
 
     Raises:
         NameTaken: the user chose the name (`given`), and its newest run (in `active`) has not
@@ -67,8 +68,9 @@ def unknown_run_error(
     runs: Sequence[tuple[str, int]],
     clusters: Callable[[], Iterable[TFCluster]] = tuple,
 ) -> NotFound:
-    """Return the error for an unknown run `ref`, with similar names among `runs`, or with the runs
-    among `clusters` whose display name is `ref`.
+    """Return the error for a reference `ref` to a run that does not exist. The error suggests
+    similar names of `runs`. If there are none, it suggests the runs of `clusters` whose display
+    name is `ref`.
     """
     cluster, run = names.parse_ref(ref)
     # Names are compared without their numbers, because numbers make any two runs look alike.
@@ -118,8 +120,9 @@ def still_has_tasks(cluster: TFCluster) -> Conflict:
 
 
 def is_record_expired(cluster: TFCluster, now: float) -> bool:
-    """Return whether the record of an ended run was kept as long as the run's `keepFor` says. If
-    the release time is damaged and lies before the launch, the time of the launch counts.
+    """Return whether the record of a run can be removed, because the run ended longer ago than its
+    `keepFor` says. If the release time is damaged and lies before the launch, the time of the
+    launch counts.
     """
     released = cluster.status.released_at
     if released is None:

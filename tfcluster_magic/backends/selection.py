@@ -65,8 +65,8 @@ def make_backend(name: str, folders: Mapping[str, Path], context: str, namespace
 
 
 def means_kubernetes(name: str) -> bool:
-    """Return whether this name means Kubernetes; if the name is `auto`, whether TFCLUSTER_BACKEND
-    does.
+    """Return whether `name` is the Kubernetes backend. If `name` is `auto`, return whether the
+    variable TFCLUSTER_BACKEND names the Kubernetes backend.
     """
     return "kubernetes" in (name, os.environ.get(VARIABLE) if name == AUTO else "")
 

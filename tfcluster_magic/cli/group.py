@@ -217,7 +217,9 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "completion": ("tfcluster_magic.cli.group", mark("print the completion script of a shell")),
 }
-"""The module of each verb's command and its line in `--help`, in the order of the help."""
+"""For each verb, a pair: the module with the verb's command, and the verb's line in the help text.
+The order of the verbs is their order in `tfcluster --help`.
+"""
 
 
 class LazyGroup(VerbGroup):

@@ -1,8 +1,9 @@
 """The terminal of a command in a shell. `notebook/magic_line.py` has the terminal of a cell.
 
-Commands use a `Terminal` for all output and questions, and to let Ctrl-C only detach from a run; so
-each command works in a shell and in a cell. This module decides about colours, width, and the
-effect of Ctrl-C while a run is watched.
+Commands use a `Terminal` for all output and for questions, so each command works in a shell and in
+a cell. With a `Terminal`, a command also makes Ctrl-C end only the watching of a run and not the
+run itself. This module decides about colours, width, and the effect of Ctrl-C while a run is
+watched.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Terminal:
         return self._manager
 
     def use_backend(self, name: str) -> None:
-        """Use the backend called `name` from now on."""
+        """Make `manager` a cluster manager that uses the backend `name`."""
         if self.manager.backend_name != name:
             # Both managers have the same parent, from which they read their configuration.
             parent = self.manager.parent

@@ -55,7 +55,8 @@ def closed_ports(tasks: Mapping[str, str]) -> list[ClosedPort]:
 
 
 def wait_until_open(tasks: Mapping[str, str], *, name: str, timeout: float) -> None:
-    """Return once every task accepts connections. An interrupt takes effect within 2 s.
+    """Wait until every task accepts connections. If the user interrupts the wait, it ends within
+    two seconds.
 
     Args:
         tasks: `host:port` by task name.

@@ -99,8 +99,8 @@ def quieten_coordination(tensorflow: Any) -> None:
 
 @contextmanager
 def _default_variable(name: str, value: str) -> Iterator[None]:
-    """Set an environment variable if it is not set, and remove it at the end, so that tasks that
-    are launched later do not inherit it.
+    """Within this context, give an environment variable a value if it has none. The variable is
+    removed afterwards, because tasks that are launched later would inherit it.
     """
     if name in os.environ:
         yield
@@ -123,8 +123,9 @@ def _is_already_connected() -> bool:
 # -- the strategy ----------------------------------------------------------------------------------
 
 _PACKAGE = __name__.partition(".")[0]
-# Seconds to wait for restarted parameter servers: a channel to the old process may seem alive until
-# gRPC's keepalive notices its end, after the sum of the two keepalive times above.
+# Seconds to wait for restarted parameter servers. A channel to the old process may seem alive until
+# gRPC's keepalive notices that the process has ended. That takes as long as the two keepalive times
+# above together.
 _RECOVERY = 15.0
 
 
@@ -182,7 +183,8 @@ def strategy_for(
 
 
 def stay_on_loopback(tasks: Mapping[str, str]) -> None:
-    """Make the server that a strategy starts in this process listen on loopback if the `tasks` do.
+    """If all `tasks` listen on loopback, make servers in this process listen on loopback only. A
+    strategy starts such a server.
 
     Call it after TensorFlow was imported. A guard library does the work, and it exists only for
     Linux: on other systems, neither the client nor a task is guarded.

@@ -145,7 +145,7 @@ class AuditLog:
 
     def _opened(self, stack: ExitStack) -> list[BinaryIO]:
         """Open all files of the log, oldest first; `stack` closes them."""
-        with self._lock:  # no file may be renamed while they are opened
+        with self._lock:  # no file may be renamed until all files are open
             paths = [self._file(number) for number in self._numbered()]
             paths += [] if state_files.is_gone(self.path) else [self.path]
             return [stack.enter_context(_opened(path)) for path in paths]

@@ -204,8 +204,8 @@ def _check(database: Path) -> None:
 
 
 def _put_aside(state: Path, found: Collection[str]) -> Path | None:
-    """Move the files that the backup replaces into a new folder. Return the folder; None if there
-    are no such files. `found` has the names of the files in the backup.
+    """Create a folder, and move the files there that the restored backup will replace. Return the
+    folder; None if there are no such files. `found` has the names of the files in the backup.
     """
     replaced = [name for name in FILES if name in found or name not in LIMITS]
     there = [file for name in replaced for file in state.glob(f"{name}*") if file.is_file()]

@@ -1,11 +1,11 @@
 """The clocks of schedules on one machine: a service of the hub that keeps them running.
 
 A clock is the process that launches a user's schedules when they are due. It runs under the user's
-account, and root's processes never open the account's folders. To check an account, a child process
-switches to it; if the account has schedules or rules of notifications but no running clock, the
-child starts one. Each account is checked when the hub starts, and then every minute. A clock that
-dies is restarted at once. A hub that root runs starts no clock for root. When a user is removed
-from the hub, their clock is ended.
+account, and root's processes never open the account's folders. To check an account, the service
+starts a child process that switches to the account. If the account has schedules or rules for
+notifications but no running clock, the child starts a clock. Each account is checked when the hub
+starts, and then every minute. A clock that dies is restarted at once. A hub that root runs starts
+no clock for root. When a user is removed from the hub, their clock is ended.
 """
 
 from __future__ import annotations

@@ -89,7 +89,8 @@ def configure(c: Config) -> None:
     settings = LocalHubSettings.of(os.environ)
     private(settings.state)
     policy = Path(settings.policy) if settings.policy else None
-    user_limits.Allowances(settings.state, policy).policy.load()  # reports mistakes in it at once
+    # Load the policy now, so that a mistake in it is reported when the hub starts.
+    user_limits.Allowances(settings.state, policy).policy.load()
     shared_settings.configure(c, state=settings.state)
     sign_in.configure(c, state=settings.state)
     idle_culler.configure(c)

@@ -1,8 +1,8 @@
 """Notebooks of the hub on one machine: local processes, each under its own system account.
 
-Users never share a uid: they would share files, and TensorFlow's ports, which have no
-authentication. A user who cannot have a notebook sees the reason. A process that has reused a
-notebook's pid is not mistaken for the notebook. The number of notebooks that start at once is
+Users never share a uid: otherwise they would share their files, and the ports of TensorFlow, which
+have no authentication. A user who cannot have a notebook sees the reason. A process that has reused
+a notebook's pid is not mistaken for the notebook. The number of notebooks that start at once is
 limited to the number of cores.
 """
 
@@ -34,7 +34,7 @@ LOOK_SECONDS = 0.2
 
 
 class QueuedSpawner(LocalProcessSpawner):
-    """A local process that waits for a start slot and counts as started once it listens."""
+    """A local process that waits for a start slot, and counts as started when it listens."""
 
     start_timeout = Integer(
         900, help="Timeout of a start in seconds, including the wait for a start slot."
@@ -147,11 +147,14 @@ class LocalServer(QueuedSpawner):
             return ""
 
     async def stop(self, now: bool = False) -> None:  # noqa: ARG002
-        """Stop the notebook within seconds: SIGTERM lets it stop its kernels, then SIGKILL."""
+        """Stop the notebook within seconds.
+
+        SIGTERM lets it stop its kernels first; if it does not end, SIGKILL follows.
+        """
         await super().stop(now=True)
 
     async def get_options_form(self) -> Any:
-        """Refuse a user who cannot have a notebook before anything starts. No form is shown,
+        """Before anything starts, refuse a user who cannot have a notebook. No form is shown,
         because there is nothing to choose.
 
         A refusal here shows a page with the reason. If a start fails after more than a second,

@@ -76,11 +76,11 @@ def copy_examples(source: Path, workspace: Path) -> list[str]:
 
 
 def _as_this_kernel_saves(example: Path) -> bytes:
-    """Return the content of an example file. If it is a notebook, its metadata describe this Python
-    and its kernel.
+    """Return the content to write when an example file is copied.
 
-    JupyterLab writes these metadata when it opens a notebook. If they were missing, a notebook that
-    was only viewed would count as changed.
+    For a notebook, the metadata in the returned content describe this Python and its kernel.
+    JupyterLab writes these metadata when it opens a notebook. If they were missing from the copy, a
+    notebook that was only viewed would count as changed.
     """
     from jupyter_core.paths import (
         jupyter_path,  # missing in the hub's image, which only calls `command`
@@ -123,7 +123,7 @@ def main() -> None:
     options, others = parser.parse_known_args()  # the rest of `Spawner.args` is for JupyterLab
     workspace = Path(options.workspace).expanduser().absolute()
     try:
-        private(workspace)  # private whatever the permissions of the user's home
+        private(workspace)  # even if others can read the user's home
         if options.examples:
             copy_examples(Path(options.examples), workspace)
     except (OSError, TFClusterError) as problem:

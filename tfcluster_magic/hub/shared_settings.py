@@ -143,7 +143,8 @@ def public_url(environ: Mapping[str, str] | None = None) -> str:
     Return an empty text if the variable is not set.
 
     Raises:
-        InvalidRequest: the variable is not an address of this hub.
+        InvalidRequest: the variable is not a URL of http or https, or has a path other than the
+            hub's base path.
     """
     env = os.environ if environ is None else environ
     said = env.get(PUBLIC_URL, "").strip()

@@ -34,8 +34,8 @@ from .tenancy.policy import limits_of, parse_policy
 POLICY, OVERRIDES, LIMITS = "policy.yaml", "overrides.json", "limits"
 VARIABLE = "TFCLUSTER_HUB_POLICY"
 OF_ROOT = Path("/run/tfcluster-hub")
-"""Folder with files of limits that accounts other than the hub's read: they cannot open the hub's
-own folder. Only root writes in this folder.
+"""Folder with the files of limits that are read by accounts other than the hub's own, because these
+accounts cannot open the hub's own folder. Only root writes in this folder.
 """
 Stamp = tuple[int, int] | None
 

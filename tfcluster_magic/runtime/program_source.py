@@ -47,8 +47,8 @@ not exist. Ref: https://man7.org/linux/man-pages/man5/nfs.5.html (acdirmax)
 """
 NEVER_SEEN = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
 URL_PATIENCE = 60.0
-"""Maximum seconds to wait until a URL answers, and again for the whole download. The network policy
-of a new pod may take effect late.
+"""Maximum seconds to wait until a URL answers, and, separately, for the whole download. The URL is
+requested repeatedly, because a new pod may have no network until its network policy takes effect.
 """
 TOO_SLOW = "the server sends too slowly"
 CONNECT_SECONDS = 10.0
@@ -60,16 +60,16 @@ SERVES = re.compile(
     r"\b(?:ParameterServerStrategy(?:V2)?|MultiWorkerMirroredStrategy|CollectiveAllReduceStrategy"
     r"|(?:train|distribute|server_lib)\.Server|estimator\.train_and_evaluate)\b"
 )
-"""Names in a program that show that it listens on its task's port. `program/inspection.py` searches
-snapshots for the same names.
+"""Names in a program's text that show that the program listens on its task's port.
+`program/inspection.py` searches snapshots for the same names.
 """
 IMPORTED = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
 MOST_READ, MOST_READ_FILES = 1 << 20, 200
 
 
 def find_program(config: TaskConfig, patience: float, say: Callable[[str], None]) -> None:
-    """Add to the program's description where it is, what starts it, and whether it listens on its
-    task's port. Wait at most `patience` seconds for the program.
+    """Add to the program's description where the program is, what starts it, and whether it listens
+    on its task's port. Wait at most `patience` seconds for the program.
 
     Raises:
         ConfigError: the program does not exist, cannot be fetched, or has another checksum than
@@ -144,7 +144,7 @@ def _wait_for(path: str, patience: float, say: Callable[[str], None]) -> os.stat
 
 
 def _starts(program: dict[str, Any], folder: str, source: str) -> None:
-    """Choose the file of a folder that is run: the requested one, else the first of ENTRIES that
+    """Choose which file of the folder to run: the requested one, else the first of ENTRIES that
     exists, else the only `.py` file.
     """
     program["dir"] = folder
@@ -489,7 +489,9 @@ NO_GZIP = "Not a gzipped file"
 
 
 def _damage(error: Exception) -> str:
-    """Return in words why an archive cannot be unpacked; `error` is that of Python's library."""
+    """Return in words why an archive cannot be unpacked. `error` is the exception that Python's
+    library raised for it.
+    """
     import gzip
     import tarfile
     import zipfile

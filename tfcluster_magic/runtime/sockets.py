@@ -122,7 +122,7 @@ def listening(pids: list[int]) -> set[int]:
 
 
 def _every_listener(port: int) -> dict[str, int]:
-    """Return the port of each socket that listens on `port`, by inode; 0 stands for all ports."""
+    """Return the sockets that listen on `port`, or on any port if it is 0: the ports by inode."""
     try:
         return {
             inode: at
@@ -136,8 +136,8 @@ def _every_listener(port: int) -> dict[str, int]:
 
 
 def _listening(family: int, port: int) -> list[tuple[str, int]]:
-    """Return (inode, port) of the sockets that listen on `port`, for v4 or v6; 0 stands for all
-    ports. sock_diag(7) lists only listening sockets, which takes 0.3 ms.
+    """Return (inode, port) of each socket that listens on `port`, or on any port if it is 0.
+    `family` is IPv4 or IPv6. sock_diag(7) lists only listening sockets, which takes 0.3 ms.
     """
     # Offsets in struct inet_diag_msg: the port at 4, the inode at 68.
     found = []

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLDER = ".tfcluster-stacks"
-# The signal that asks for stacks, and the name of the memory for them, as in site/sitecustomize.py.
+# The signal that requests stacks, and the name of the memory to which they are written. Both are
+# the same in site/sitecustomize.py.
 SIGNAL = getattr(signal, "SIGRTMAX", 64) - 7
 MEMORY = "/memfd:tfcluster-stacks"
-# Maximum seconds for the answer of one process, and of all processes of a task; seconds without
-# growth after which an answer is complete.
+# Seconds. ANSWER is the maximum for the answer of one process, ALL the maximum for the answers of
+# all processes of a task. An answer is complete when it has not grown for SETTLED seconds.
 ANSWER, ALL, SETTLED = 3.0, 15.0, 0.4
 # A process gets the signal after it has used no CPU for STILL seconds; LOOK is the maximum time to
 # wait for such a moment.
@@ -43,9 +44,9 @@ MOST_WORDS = 200
 # Maximum bytes of the kept stacks of a run. Each task may use its share of them, but at least
 # LEAST_KEPT bytes.
 KEPT_BYTES, LEAST_KEPT = 8 << 20, 16 << 10
-# Maximum number of requests that are answered in one check, and seconds after which an answer that
-# was not fetched is removed.
+# Maximum number of requests that are answered in one check.
 MOST_REQUESTS = 4
+# Age in seconds from which an answer that nobody has fetched is removed.
 FORGOTTEN = 600.0
 _NAME = re.compile(r"\.([0-9a-f]{32})\.(ask|json)")
 
@@ -185,8 +186,8 @@ def _moment(pid: int, until: float) -> str:
 
 
 def _not_now(pid: int) -> str:
-    """Return '' if no thread is running and one can take the signal now, else the code of the
-    problem.
+    """Return '' if no thread of the process is running, and at least one thread can take the signal
+    now; else return the code of the problem.
     """
     folder = f"/proc/{pid}/task"
     takes = False

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# No event says that a port has opened, so the port is polled. Each pair has the second until which
-# it applies and the seconds between two polls.
+# No event says that a port has opened, so the port is polled. Each pair is: (until this many
+# seconds after the start of the wait, seconds between two polls).
 READY_PACE = ((5.0, 0.02), (60.0, 0.1), (float("inf"), 1.0))
 # The supervisor or kubelet kills this process at the end of the grace period. The program is killed
 # this many seconds earlier, so that its exit can be reported.
@@ -49,13 +49,15 @@ HEADROOM = 1.0
 GIVE_UP = 5.0
 DRAIN = 5.0
 COPY = 2.0
-# The line "quiet since …" in a pod's log is repeated after TensorFlow has repeated a note this
-# often, because the operator reads only the last twenty lines of the log.
+# The line "quiet since …" in a pod's log is printed again after TensorFlow has repeated a log
+# message this many times. Otherwise the operator, which reads only the last twenty lines of the
+# log, would no longer see the line.
 REPEAT_QUIET = 8
-# Maximum seconds to wait, after the program's end, until the files that it wrote last are found,
-# and until its last usage sample is written.
+# After the program's end: maximum seconds to wait until the files that it wrote last are found. The
+# same limit applies again to the wait until its last usage sample is written.
 LAST_LOOK = 2.0
-# Maximum folders in a termination message, and maximum characters of each.
+# A pair: the maximum number of folders in a termination message, and the maximum characters of each
+# folder's path.
 MOST_TOLD, MOST_TOLD_CHARS = 4, 250
 
 
@@ -220,8 +222,8 @@ class Task:
         self.loop.after("look", self._pace, look)
 
     def _look_elsewhere(self) -> None:
-        """If a sign other than a port showed that the program has started, report the ports on
-        which it listens as soon as there are any. They are reported once.
+        """Report the ports on which the program listens, once and as soon as there are any. This
+        applies only if a sign other than an open port showed that the program has started.
         """
         found = self._signs.elsewhere(family()) if self._signs else None
         if found is not None:

@@ -56,8 +56,9 @@ def attempt(env: Mapping[str, str]) -> str:
 
 
 class ConfigError(Exception):
-    """The task cannot be started as it was described. The text is for users. `message` has the code
-    of the same message in `spec/message_table.py` and its values; None if there is no code.
+    """The task cannot be started as it was described. The text is for users. The attribute
+    `message` has the same text as a code of `spec/message_table.py` and its values; None if the
+    text has no code.
     """
 
     def __init__(self, text: str, code: str = "", **values: str) -> None:
@@ -66,7 +67,9 @@ class ConfigError(Exception):
 
 
 def _content(path: str) -> bytes:
-    """Read a regular file of limited size; it may be a link, as in a pod. Raises OSError."""
+    """Return the content of a regular file of at most MOST_BYTES. The path may be a link, as it is
+    in a pod. Raises OSError.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -247,7 +250,8 @@ class TaskConfig:
         return 0.5 * float(self.data.get("startTimeout") or 600.0)
 
     def hold_off(self, env: Mapping[str, str]) -> float:
-        """Return the seconds to wait before the program starts in place of a failed task.
+        """Return the seconds for which a pod that replaces a failed one waits before its program
+        starts.
 
         Without parameter servers, the operator decides after a failure whether all workers start
         again together or the run fails. A Job replaces the pod before the operator has decided, so
@@ -259,7 +263,7 @@ class TaskConfig:
         return float(self.data.get("holdOff") or 0.0) if waits else 0.0
 
     def flags(self) -> list[str]:
-        """Return the flags with values that precede the user's own arguments."""
+        """Return the flags, with their values, that are put before the user's own arguments."""
         return tf_config.flags(
             self.program.get("flags", []),
             self.addresses,
@@ -353,8 +357,8 @@ class TaskConfig:
         return env
 
     def defaults(self) -> dict[str, str]:
-        """Return variables with TensorFlow's threads and gRPC options; a user's values replace
-        them.
+        """Return environment variables with TensorFlow's numbers of threads and its gRPC options. A
+        user's own values replace them.
         """
         limit = (self.data.get("threads") or {}).get(self.task_type)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1

@@ -117,7 +117,8 @@ def flags(
 def environment_defaults(
     threads: int | None, cpus: int, counts: Mapping[str, int], *, in_graph: bool
 ) -> dict[str, str]:
-    """Return TensorFlow's threads and gRPC options, and Python's fault handler, as defaults.
+    """Return default environment variables of a task. They set TensorFlow's numbers of threads and
+    its gRPC options, and enable Python's fault handler.
 
     Args:
         threads: the task's CPU limit rounded up; `None` if it has no limit. TensorFlow itself sizes

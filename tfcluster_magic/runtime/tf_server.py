@@ -2,8 +2,8 @@
 
 The server is started as `python <the runtime> tf_server` and reads TF_CONFIG. It runs
 tf.distribute.Server instead of the C API if the arguments are `--server python`, or if the C API is
-missing or fails. In the second case, it writes the reason to the log. A running server never ends
-by itself. Standard library only, Python 3.8.
+missing or fails. If the C API is missing or fails, the reason is written to the log. A running
+server never ends by itself. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # The exit status if the port is taken; 98 is EADDRINUSE on Linux.
 PORT_TAKEN = 98
 FRAMEWORK = "libtensorflow_framework.so.2"
-# The libraries with TensorFlow's C API: since version 2.12, and before 2.12.
+# The libraries with TensorFlow's C API: the first one since version 2.12, the second one before.
 LIBRARIES = ("libtensorflow_cc.so.2", "python/_pywrap_tensorflow_internal.so")
 
 
@@ -190,7 +190,8 @@ def main(argv: list[str]) -> int:
         serve(cluster, job, index)
     except UnusableError as error:
         say(f"TensorFlow's C API cannot serve ({error}); going on with tf.distribute.Server")
-        # Replace the process, because the C API has left state in it. The port is checked again.
+        # Replace the process, because the C API has left state in it. The new process checks the
+        # port again.
         again = [sys.executable, sys.argv[0], "tf_server", "--server", "python"]
         os.execv(sys.executable, again)
     except Exception as error:  # not by type: TensorFlow's error types are not imported here

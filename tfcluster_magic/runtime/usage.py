@@ -47,9 +47,9 @@ LONGEST, MOST_LOOK = 15.0, 10.0
 # The process tree is listed again after this many samples, or when one of its processes has ended:
 # finding the children of a hundred threads costs more than the rest of a sample.
 LIST_EVERY = 3
-# Number of idle `activity` samples in a row after which a program's stacks are kept (after six, the
-# run is reported as stalled), and how many such periods of inactivity are handled for each start of
-# a task.
+# STALLED_SAMPLES: the number of idle `activity` samples in a row after which a program's stacks are
+# kept. After six, the run is reported as stalled. MOST_STALLS: the maximum number of such periods
+# of inactivity for which one start of a task keeps the stacks.
 STALLED_SAMPLES, MOST_STALLS = 5, 5
 
 # ---- the file ----
@@ -74,7 +74,8 @@ FIELDS = 12
 MEMORY, GPU_MEMORY, PEAK, STEP = 2, 9, 10, 11
 _LARGEST = (MEMORY, GPU_MEMORY, PEAK, STEP)
 RETRY_SECONDS = (2.0, 60.0)
-# Maximum bytes of a progress report, and the largest step that `usage/samples.py` reads.
+# A pair: the maximum bytes of a progress report, and the largest step that `usage/samples.py`
+# accepts.
 MOST_REPORT, MOST_STEP = 64 << 10, (1 << 53) - 1
 
 
@@ -310,8 +311,9 @@ def memory(pids: list[int]) -> tuple[int, int]:
 
 
 def disk(pids: list[int]) -> tuple[int, int]:
-    """Return (read, written): the bytes that these processes, and the ended processes below them,
-    have transferred from and to block devices. A process whose numbers are not readable is ignored.
+    """Return (read, written): the bytes that these processes, and their descendants that have
+    ended, have transferred from and to block devices. A process whose numbers are not readable is
+    ignored.
     """
     read = written = 0
     for pid in pids:
@@ -491,8 +493,8 @@ class Reports:
 
 class UsageWatch:
     """A thread that samples the usage of this process's descendants until `close`. The attribute
-    `seen` is the last reading of these processes. The argument `step` is a function that returns
-    the step that the program printed last. Raises ConfigError.
+    `seen` has what was last read about these processes. The argument `step` is a function that
+    returns the step that the program printed last. Raises ConfigError.
     """
 
     def __init__(
@@ -540,7 +542,7 @@ class UsageWatch:
             self._keep_stacks_of = since
 
     def digest(self) -> str:
-        """Return a summary of the samples so far that fits into the exit report."""
+        """Return a summary of the samples so far, short enough for the exit report."""
         return self._digest.text() if self._digest else ""
 
     def end(self) -> None:

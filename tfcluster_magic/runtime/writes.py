@@ -42,8 +42,8 @@ WALK_EVERY = 4
 ENTRIES = 4000
 DEPTH = 4
 MOST_LINKS = 64
-# For copies from a pod's own disk: the number of bytes after which one search copies no further
-# file, and the maximum bytes of all copies together.
+# Limits of the copies from a pod's own disk. When a search has copied COPY_PER_LOOK bytes, it
+# copies no further file; COPY_IN_ALL is the maximum for all copies together.
 COPY_PER_LOOK = 16 << 20
 COPY_IN_ALL = 512 << 20
 SETTLED = 2.0
@@ -206,9 +206,9 @@ class EarlierCheckpoints:
         """Return a tuple: the folder of a checkpoint that the program opened, the name of this
         checkpoint, and the number of steps by which the newest checkpoint in the folder is newer.
 
-        Folder and name are empty if the program opened no checkpoint. They are also empty if it has
-        trained since: if a folder now has a checkpoint that is newer than the opened one by more
-        than `spare_steps`.
+        Folder and name are empty if the program opened no checkpoint. They are also empty if the
+        program has trained since then. It has trained if a folder now has a checkpoint that is
+        newer than the opened one by more than `spare_steps`.
         """
         self.note_opened()
         found = ("", "", 0)
@@ -230,8 +230,9 @@ _FIGURE = re.compile(rb"loss|acc", re.IGNORECASE)
 
 def printed_training(tail: bytes, last: int, spare: int) -> bool:
     """Return whether `tail`, the end of the output, shows training after the checkpoint of step
-    `last`: an epoch, a progress bar, a step above `last` + `spare`, or a step below `last` with a
-    loss or accuracy, because a new training has begun.
+    `last`. Signs of training are an epoch, a progress bar, and a step above `last` + `spare`. A
+    step below `last` is a sign if its line also has a loss or an accuracy: then a new training has
+    begun.
     """
     if _TRAINED.search(tail):
         return True
@@ -301,7 +302,7 @@ class WriteWatch:
         loop: the event loop, which calls `say` and `told`.
         say: prints a line to the log.
         told: called for each folder outside of the run's folder in which results are found; the
-            arguments are the folder, and whether it will be lost.
+            arguments are the folder, and whether it will be lost with the pod.
         earlier: the checkpoints that existed before the program started.
     """
 
@@ -434,8 +435,8 @@ class WriteWatch:
             return False
 
     def _is_new_event_file(self, entry: os.DirEntry[str]) -> bool:
-        """Return whether this program created the event file, whose name has the time in seconds,
-        the host and usually the process id.
+        """Return whether this program created the event file. Time, host and process id are taken
+        from the file's name; some names have no process id.
         """
         match = _EVENTS.search(entry.name)
         if match is None or int(match.group(1)) < int(self._began) - 1 or not self._is_new(entry):
@@ -445,8 +446,9 @@ class WriteWatch:
         if rest.startswith(host + "."):
             number = rest[len(host) + 1 :].split(".")[0]
             if number.isdigit() and int(number) not in self._pids:
-                # The process is not one of ours. If it still runs, it belongs to another run in the
-                # same folder; otherwise, it may have ended before we saw it.
+                # The process that created the file is not known as one of ours. If it still runs,
+                # it belongs to another run in the same folder. If it has ended, it may be one of
+                # ours that ended before we saw it.
                 return not os.path.exists(f"/proc/{number}")
         return True
 
@@ -482,8 +484,8 @@ class WriteWatch:
         os.replace(partial, os.path.join(place, f"{self._config.task}.json"))
 
     def _place_of(self, folder: str) -> str:
-        """Return the folder for the links to, or copies of, the files in `folder`. It is below
-        `written` in the run's folder, at most two levels deep.
+        """Return the folder for the files in `folder`: for links to them, or for copies of them.
+        The returned folder is below `written` in the run's folder, at most two levels deep.
         """
         inside = os.path.relpath(folder, self._folder)
         parts = [each for each in inside.split(os.sep) if each not in (".", "")]

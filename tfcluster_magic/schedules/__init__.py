@@ -1,8 +1,9 @@
 """Schedules: launches that recur, with the result of each due time.
 
-The package defines the data of schedules, with bounds and defaults, and the decisions about them.
-A schedule has rules (`ScheduleRules`), a launch, and a status with one `Occurrence` for each due
-time. `due` decides what is next; it does no input or output. Times are seconds since 1970.
+The package defines the data of schedules, with bounds and defaults, and the decisions about them. A
+schedule has rules (`ScheduleRules`), a launch, and a status with one `Occurrence` for each due
+time. The function `due` decides which launches are due next; it does no input or output. Times are
+seconds since 1970.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ class OccurrenceKind(str, enum.Enum):
 
 
 class OccurrenceState(str, enum.Enum):
-    """The state of a due time. The last six are settled and never change."""
+    """The state of a due time. From `SUCCEEDED` on, the states are settled and never change."""
 
     WAITING = "Waiting"
     LAUNCHING = "Launching"

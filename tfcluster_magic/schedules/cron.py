@@ -82,7 +82,7 @@ class CronTimes:
             return
 
     def next(self, at: float) -> float | None:
-        """Return the first due time after `at`."""
+        """Return the first due time after `at`; None if there is none."""
         return next(self.after(at), None)
 
     def last(self, after: float, until: float) -> float | None:

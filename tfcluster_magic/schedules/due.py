@@ -58,8 +58,8 @@ FindSchedule = Callable[[str], Schedule | None]
 
 @dataclass(frozen=True)
 class ScheduleTurn:
-    """The decision: the new status, the launches, the runs to stop, and the time of the next
-    call.
+    """The decision of `due` about one schedule: its new status, the occurrences to launch, the runs
+    to stop, and the time of the next call.
     """
 
     status: ScheduleStatus
@@ -74,7 +74,7 @@ class ScheduleTurn:
 
 @dataclass
 class _Work:
-    """A decision under construction."""
+    """The state of one call of `due`: what it was given, and the parts of its decision so far."""
 
     rules: ScheduleRules
     times: CronTimes
@@ -130,7 +130,8 @@ def due(
         status: the current status of the schedule, to which `settle` has added the outcomes of
             runs.
         now: the machine's time, which may jump.
-        find: returns the schedule with this name of the same owner; None if there is none.
+        find: a function that takes a name and returns the schedule with this name that belongs to
+            the owner of these rules; None if there is none.
 
     Returns:
         The decision. `ScheduleTurn.launch` also has the occurrences that an earlier call returned,
@@ -225,9 +226,9 @@ def _take(work: _Work, new: Occurrence) -> None:
 
 
 def _miss(work: _Work, last: float | None, *, catch: bool) -> None:
-    """Record the due times from the cursor to `last` as one occurrence, for the due time `last`. It
-    is caught up if `catch` is true and the deadline allows it, else missed. The earlier due times
-    are only counted.
+    """Record the due times from the cursor to `last` as one occurrence, for the due time `last`.
+    This occurrence is to be caught up if `catch` is true and the deadline allows it; else it is
+    missed. Of the earlier due times, the occurrence keeps only the number.
     """
     if last is None:
         return
@@ -313,8 +314,8 @@ def _launch_waiting(work: _Work) -> None:
 
 
 def _is_settled_by_others(work: _Work, new: Occurrence) -> bool:
-    """Settle an occurrence as skipped if another occurrence, or another schedule, means that it
-    must not run. Return whether it was settled.
+    """Settle an occurrence as skipped if it must not run because of another occurrence or another
+    schedule. Return whether it was settled.
     """
     rules = work.rules
     waits, is_lost = _wait_for_schedules(work, new)
@@ -425,8 +426,8 @@ def _before(work: _Work, new: Occurrence) -> Occurrence | None:
 
 
 def _obstacle(work: _Work, new: Occurrence) -> Message | None:
-    """Return what a launch waits for; None if it may begin. With `Overlap.REPLACE`, also add to
-    `work.stop` the earlier runs that the launch replaces.
+    """Return a message that says what the launch of `new` waits for; None if it may begin. With
+    `Overlap.REPLACE`, also add to `work.stop` the earlier runs that the launch replaces.
     """
     rules = work.rules
     if (waits := _wait_for_schedules(work, new)[0]) is not None:
@@ -542,8 +543,8 @@ def settle(
 def launched(
     status: ScheduleStatus, occurrence: Occurrence, run: str, now: float, *, created: bool
 ) -> ScheduleStatus:
-    """Return the status in which `occurrence` has the run `run`. `created` is false if this run is
-    still to be created.
+    """Return the status, updated with `run` as the name of the run of `occurrence`. `created` is
+    false if this run is still to be created.
     """
     state = State.RUNNING if created else State.LAUNCHING
     return _with(status, replace(occurrence, state=state, run=run, changed_at=now))

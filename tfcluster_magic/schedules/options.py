@@ -1,6 +1,6 @@
 """The table of a schedule's options, used for the command line, the form and the messages.
 
-Bounds and defaults are in `ScheduleRules`; this module reads typed values.
+Bounds and defaults are in `ScheduleRules`; this module parses the values that users type.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class ScheduleOption:
         return _FIELDS.get(self.key, "")
 
     def read(self, typed: object) -> object:
-        """Return the value of a typed text; other values are returned unchanged. Raises
-        ValueError.
+        """Return the value that a typed text stands for. A value that is not a text is returned
+        unchanged. Raises ValueError.
         """
         if self.kind is ScheduleKind.DURATIONS:
             each = [typed] if isinstance(typed, (str, float, int)) else list(_sequence(typed))
@@ -211,8 +211,8 @@ RULE_OPTIONS: Mapping[str, ScheduleOption] = {
 
 
 def schedule_argv(name: str | None, said: Mapping[str, Any], launch: Sequence[str]) -> list[str]:
-    """Return the arguments of the command `schedule create`; `said` are the options of the schedule
-    by key, and `launch` is what `launch_argv` returns.
+    """Return the arguments of the command `schedule create`. The dictionary `said` has the options
+    of the schedule by key; the list `launch` is what `launch_argv` returns.
     """
     words = ["schedule", "create", *([name] if name else [])]
     for option in SCHEDULE_OPTIONS:

@@ -133,13 +133,13 @@ class TFClusterHandler(GuardedHandler, APIHandler):
 
 def guarded(method: Callable[..., Any], action: str | None = None) -> Callable[..., Any]:
     """Decorate a method so that it serves only signed-in users (else 401) whom the Authorizer
-    allows (else 403). By default, `action` follows from the request's method.
+    allows (else 403). By default, the request's HTTP method determines `action`.
     """
     checked = authenticated(_authorized(method, action))
 
     @wraps(method)
     async def spoken(self: GuardedHandler, *args: Any, **words: Any) -> None:
-        # Older versions of Jupyter Server do not start the service.
+        # Start the service here too, because older versions of Jupyter Server do not start it.
         self.service.start()
         with self.in_language():
             answered = checked(self, *args, **words)
@@ -151,7 +151,7 @@ def guarded(method: Callable[..., Any], action: str | None = None) -> Callable[.
 
 
 async def is_allowed(handler: JupyterHandler, action: str) -> bool:
-    """Return whether the server's Authorizer allows the user to `read` or `write`."""
+    """Return whether the server's Authorizer allows the user the `action`, `read` or `write`."""
     allowed = handler.authorizer.is_authorized(handler, handler.current_user, action, RESOURCE)
     return bool(await ensure_async(allowed))
 
@@ -164,7 +164,9 @@ def abort_connection(handler: JupyterHandler) -> None:
 
 
 guarded_read = partial(guarded, action="read")
-"""`guarded` for methods that only read, whatever the request's method is."""
+"""A variant of `guarded` for Python methods that only read, whatever the HTTP method of the request
+is.
+"""
 
 
 def _authorized(method: Callable[..., Any], action: str | None) -> Callable[..., Any]:

@@ -40,7 +40,8 @@ from .service import Service, browsed_file, browsed_path, files_root
 from .worker import LAUNCH_WITHIN
 
 if TYPE_CHECKING:
-    from ..launch.planning import DryRun  # imported only for the manager's first plan
+    # At run time, this module is imported only when the manager plans its first launch.
+    from ..launch.planning import DryRun
 
 _LOCAL_PROVISIONERS = ("", "local-provisioner")
 _SERVER_PYTHONS = (
@@ -76,7 +77,7 @@ async def list_kernels(service: Service) -> list[Kernel]:
 
 
 def default_kernel(serverapp: Any) -> str:
-    """Return the kernel of new notebooks."""
+    """Return the name of the kernel that new notebooks get by default."""
     return str(serverapp.kernel_manager.default_kernel_name)
 
 
@@ -224,7 +225,9 @@ class LaunchRoute(TFClusterHandler):
         return ResolvedLaunch(program, words, tuple(problems))
 
     def argv(self, asked: ResolvedLaunch, body: LaunchBody, name: str | None) -> list[str]:
-        """Return the arguments of the launch, as a user types them in its folder."""
+        """Return the arguments of the launch, as a user would type them in the folder
+        `asked.folder`.
+        """
         return launch_argv(
             asked.program or body.program or None,
             body.arguments,
@@ -394,11 +397,15 @@ class FormHandler(TFClusterHandler):
         return None
 
     def _program_words(self, cluster: TFCluster) -> tuple[dict[str, Any], list[str]]:
-        """Return the launch without its options, and notes about what it does not include."""
+        """Return the form's values for a launch like this run, without its options; and notes about
+        what these values do not include.
+        """
         name, program = cluster.metadata.name, cluster.spec.program
         words: dict[str, Any] = {"name": cluster.metadata.cluster}
         notes = []
-        if cluster.active:  # until the run ends, its cluster's name is taken
+        if cluster.active:
+            # The new run cannot have this name, because the cluster's name is taken until the
+            # active run ends.
             del words["name"]
             notes.append(
                 _("{name} is still active, so the new run gets another name.").format(name=name)

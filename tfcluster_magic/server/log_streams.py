@@ -1,8 +1,8 @@
 """Streams of logs to browsers, read in threads and sent in batches of bounded size.
 
 Batches are sent in the order in which they were read, and are read only as fast as the browser
-receives them. Each stream has a thread, because a read blocks while a volume hangs. The number of
-threads is limited; a hanging thread counts until it returns.
+receives them. Each stream has a thread, because a read blocks while a volume hangs. At most
+`MOST_STREAMS` streams are open at a time; one whose thread hangs counts until the thread returns.
 """
 
 from __future__ import annotations
@@ -277,8 +277,8 @@ class Search:
     @staticmethod
     def _shown(line: LogLine) -> str:
         text = line.text[:MOST_SEARCHED]
-        # Remove control characters only from lines that have any, because this takes longer than
-        # the search.
+        # Remove control characters only from lines that have any, because removing them takes
+        # longer than the search.
         return text if text.isprintable() else strip_controls(last_overwrite(text))
 
     def _counts(self, shown: str) -> bool:

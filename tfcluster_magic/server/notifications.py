@@ -1,6 +1,6 @@
 """Routes of notifications: each calls one method of `manager.notifications`.
 
-Rules are returned as `PublicRule`s, and neither they nor problems contain secrets.
+Rules are returned as `PublicRule`s. No answer contains a secret, and no error message does.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class NotificationRoute(TFClusterHandler):
     """The base class of the routes of notifications."""
 
     async def verbs(self) -> NotificationVerbs:
-        """Return `manager.notifications`. It is read in a thread, because the first access imports
-        many modules.
+        """Return `manager.notifications`. The attribute is read in a thread, because the first
+        access imports many modules.
         """
         return await self.call(lambda: self.service.manager.notifications)
 
@@ -120,7 +120,9 @@ class NotificationHistoryHandler(NotificationRoute):
 
     @guarded
     async def get(self) -> None:
-        """Answer with the states of messages, newest first; with `run`, only of that run."""
+        """Answer with the states of messages, newest first; with `?run=`, only those about this
+        run.
+        """
         run = self.get_query_argument("run", None)
         found = await self.call((await self.verbs()).history, run)
         self.reply({"deliveries": msgspec.to_builtins(list(found))})

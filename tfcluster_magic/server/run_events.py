@@ -125,7 +125,7 @@ class RunEvents:
                 self._plan(name)
 
     def _plan(self, name: str) -> None:
-        """Send a run's state now, or its newest state once the rate limit allows."""
+        """Send a run's state now, or its newest state as soon as the rate limit allows it."""
         assert self._loop is not None
         pace = max(EVERY, len(self._waiting) / MOST_A_SECOND)
         wait = self._told_at.get(name, -pace) + pace - self._loop.time()

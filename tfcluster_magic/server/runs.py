@@ -81,8 +81,8 @@ class RunsHandler(TFClusterHandler):
 
     @guarded
     async def get(self) -> None:
-        """Answer with the runs, newest first, and the number of the last event that they
-        include.
+        """Answer with the runs, newest first, and the number of the last event whose change they
+        already include.
         """
         events, every = self.service.run_events, self.flag("all")
         at, sequence = time.time(), events.sequence
@@ -186,8 +186,8 @@ class UsageHandler(TFClusterHandler):
 
     @guarded
     async def get(self, ref: str) -> None:
-        """Answer with what each task of a run uses, with the samples of the tasks that are named,
-        and on request with graphs of all tasks.
+        """Answer with the usage of each task of a run. The answer also has the samples of the tasks
+        that the query names, and, if the query requests them, graphs of all tasks.
         """
         manager, tasks = self.service.manager, tuple(self.get_query_arguments("task"))
         points, graphs = self._points("points"), self._points("graphs")

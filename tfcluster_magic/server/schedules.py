@@ -107,7 +107,7 @@ def schedule_view(schedule: Schedule, most: int = MOST_OCCURRENCES) -> dict[str,
         try:
             times = CronTimes(schedule.rules.cron, schedule.rules.time_zone)
             coming = [*islice(times.after(time.time()), NEXT)]
-        except InvalidRequest:  # a zone that the system no longer has
+        except InvalidRequest:  # the system no longer has this time zone
             coming = []
     return {"schedule": told, "next": coming}
 
@@ -122,8 +122,8 @@ class ScheduleRoute(LaunchRoute):
     """The base class of schedule routes; some of their request bodies describe a launch."""
 
     async def verbs(self) -> ScheduleVerbs:
-        """Return `manager.schedules`. It is read in a thread, because the first access imports many
-        modules.
+        """Return `manager.schedules`. The attribute is read in a thread, because the first access
+        imports many modules.
         """
         return await self.call(lambda: self.service.manager.schedules)
 
@@ -341,7 +341,7 @@ class ScheduleVerbHandler(ScheduleRoute):
 
     @guarded
     async def post(self, name: str) -> None:
-        """Carry out the action, and answer with the changed schedule."""
+        """Apply the verb to a schedule, and answer with the changed schedule."""
         words = await self._words(self.read(SCHEDULE_VERBS[self._verb]))
         method = getattr(await self.verbs(), self._verb.replace("-", "_"))
         done = await self.call(method, name, within=LAUNCH_WITHIN, **words)

@@ -114,7 +114,7 @@ REMOVE_OUTPUT_WITHIN = 60.0
 
 
 class Removals:
-    """The removals of one server; used only from its loop."""
+    """The removals of runs that one server carries out; used only from the server's event loop."""
 
     def __init__(
         self,
@@ -198,8 +198,8 @@ class Service:
         return ClusterManager(parent=self.serverapp)
 
     async def backend(self) -> Backend:
-        """Return the backend. It is chosen in a thread, because the choice may need a request over
-        the network.
+        """Return the backend. The manager chooses the backend in a thread, because the choice may
+        need a request over the network.
         """
         return await self.worker.call(self._backend)
 

@@ -1,8 +1,9 @@
 """Routes of TensorBoards, and the pages of each board below this server.
 
-Only signed-in, authorised users reach a board. It never receives a cookie, a token or the client's
-address. Bodies are streamed in both directions. Loading a page starts its board if it idled out or
-died; if it does not start, the page says why. Only `ServerBoards` knows where a board listens.
+Only signed-in, authorised users reach a board. A board never receives a cookie, a token or the
+client's address. Bodies are streamed in both directions. If a board has died, or has ended because
+it was idle, loading its page starts it again; if it does not start, the page says why. Only
+`ServerBoards` knows where a board listens.
 """
 
 from __future__ import annotations
@@ -316,7 +317,8 @@ class BoardPage(GuardedHandler):
             self._boards.lost(its_id)
             if again or self.request.method == "POST":
                 raise
-            # The board was killed after it had received the request.
+            # The board was killed after it had received the request: start it and repeat the
+            # request.
             self._forward = await self._sent(await self._reach(its_id))
             await self._answer(its_id, again=True)
             return
@@ -421,7 +423,7 @@ class BoardHandler(TFClusterHandler):
 
     @guarded
     async def delete(self, its_id: str) -> None:
-        """Stop a board; its page starts it again."""
+        """Stop a board; loading its page starts it again."""
         await self.service.boards.stop(its_id)
         self.set_status(204)
         self.finish()

@@ -62,8 +62,8 @@ class ServerBoards:
     async def open(
         self, refs: tuple[str, ...], folder: str | None, *, wait: bool = True
     ) -> tuple[View, bool]:
-        """Return the view of these runs, of the folder, or of all runs if both are missing; and
-        whether its board is running.
+        """Return a view, and whether its board is running. The view shows these runs or this
+        folder; if both are missing, it shows all runs.
 
         Without `wait`, a board that does not run is only started.
 
@@ -76,7 +76,8 @@ class ServerBoards:
         view = await self._worker.call(self._view, refs, folder)
         if not wait and await self.running_board(view.id) is None:
             self.begin(view.id)
-            # Without event files, the board answers with a page of our own, not with TensorBoard's.
+            # Without event files, the board will answer with a page of our own, so do not show
+            # TensorBoard's page.
             if await self._worker.call(has_event_files, view.folder):
                 self._early.add(view.id)
             return view, False

@@ -33,7 +33,7 @@ NUMBER_RULE = Message("UseFiniteNumber")
 
 
 def non_finite_numbers(data: object, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield path and text of numbers in JSON-like data that are NaN, infinite or too large for a
+    """Yield (path, text) for each number in JSON-like data that is NaN, infinite or too large for a
     float.
     """
     todo = [(path, data)]
@@ -73,7 +73,9 @@ def format_gpus(count: float) -> str:
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of a duration: "1h30m" gives 5400.0, "45" 45.0. Raises ValueError."""
+    """Return the number of seconds of a duration: "1h30m" gives 5400.0, and "45" gives 45.0. Raises
+    ValueError.
+    """
     parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
     whole = "".join(number + unit for number, unit in parts) == text.strip()
     if not parts or not whole or (len(parts) > 1 and any(not unit for _number, unit in parts)):

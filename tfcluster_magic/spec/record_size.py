@@ -82,7 +82,9 @@ _LONG = r"[<>&\x00-\x07\x0b\x0e-\x1f\x{2028}\x{2029}]"
 
 
 def stored_bytes_in_cel(text: str) -> str:
-    """Return a CEL expression that counts like `stored_bytes`; `text` is a CEL expression, too."""
+    """Return a CEL expression that counts bytes as `stored_bytes` does. `text` is itself a CEL
+    expression.
+    """
     escaped, long = (f"size({text}.findAll(r'{each}'))" for each in (_ESCAPED, _LONG))
     return f"size(bytes({text})) + {escaped} + 4 * {long}"
 
@@ -157,7 +159,7 @@ PAYLOAD = (
 
 
 def payload_sizes(spec: Spec) -> dict[str, int]:
-    """Return the bytes of each field of the table by its path, if above 0."""
+    """Return the bytes of each field of the table, by its path; empty fields are left out."""
     found = ((each.path, _size(each, _value(spec, each.names))) for each in PAYLOAD)
     return {path: size for path, size in found if size}
 

@@ -163,7 +163,9 @@ def _read_cores(said: Any) -> Any:
 
 
 def _read_memory(said: Any) -> Any:
-    """Return memory in the models' form, which has the suffixes that users write."""
+    """Return an amount of memory as the models write it: with a suffix that users write, such as
+    `2Gi`, or in bytes.
+    """
     if isinstance(said, str) and re.fullmatch(MEMORY_PATTERN[:-1], said):
         return said
     count = parse_quantity(said)
@@ -268,7 +270,9 @@ _MESSAGE_DECIMALS = {
 
 
 def _write_days(days: Any) -> Any:
-    """Return a list with an object for each day: its date, and the milliseconds by task type."""
+    """Return a list with an object for each day. The object has the date, and the milliseconds for
+    which tasks reserved resources, by task type.
+    """
     return [
         {
             "date": day,
@@ -310,7 +314,9 @@ def _days_schema(node: Schema) -> Schema:
 
 
 def by_task_type(node: Schema) -> Schema:
-    """Return the schema of a map by task type as an object whose fields are the task types."""
+    """Convert the schema of a map by task type; return the schema of an object whose fields are the
+    task types.
+    """
     value = node["additionalProperties"]
     made = {key: each for key, each in node.items() if key != "additionalProperties"}
     told = value.get("description", "")
@@ -421,8 +427,8 @@ def forms(kind: type[Model]) -> Mapping[str, Form]:
 
 
 FORMS = "resource_forms"
-"""Class variable of a model with the forms of those fields whose names do not determine their
-form.
+"""Name of the class variable in which a model lists the forms of some fields: of those whose names
+do not determine their form.
 """
 
 
@@ -509,9 +515,9 @@ def _plan(kind: type[Model]) -> _Plan:
 
 
 def _nested(annotation: Any) -> tuple[Callable[[Convert], Convert], type[Model]] | None:
-    """Return how to convert a field that holds a model, or a list or map of models. Return a
-    function that receives the conversion of one model and returns the conversion of the whole
-    field; and the type of the model. Return None for any other field.
+    """Return two things for a field that holds a model, or a list or map of models: a function that
+    receives the conversion of one model and returns the conversion of the whole field; and the type
+    of the model. Return None for any other field.
     """
     annotation = _leaf(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Model):

@@ -156,8 +156,8 @@ MOST_CORES = 1024
 PROGRAM_PATH_PATTERN = r"^[^\x00-\x1f]+$"
 PROGRAM_URL_PATTERN = r"^https?://[!-~]+$"
 PAYLOAD_BYTES = 64 * 1024
-"""Maximum bytes of environment, arguments and the program inside a record together; see
-`record_size`.
+"""Maximum bytes that the environment, the arguments and a program stored in the record may have
+together; see `record_size`.
 """
 MOST_FILES = 1000
 """Maximum files of a program inside the record; larger programs are in the workspace."""
@@ -526,7 +526,9 @@ class Lifecycle(Model, frozen=True):
 
 
 STOP_LENGTH, ASKER_LENGTH = 1000, 300
-"""Maximum characters of a stop's reason, and of the name of the person who asked for it."""
+"""A pair: the maximum characters of a stop's reason, and those of the name of the person who
+requested the stop.
+"""
 
 
 class AwaitedOutcome(str, enum.Enum):

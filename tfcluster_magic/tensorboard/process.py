@@ -72,8 +72,8 @@ class _RegistryFile(Model, frozen=True):
 
 
 def read_file(path: Path, kind: type[T]) -> T | None:
-    """Return a registry file as a `kind`; None if there is no valid one. Folder names may be
-    non-UTF-8.
+    """Return a registry file as a `kind`; None if there is no valid one. `json` parses the file,
+    because msgspec refuses the names of folders that are not valid UTF-8.
     """
     try:
         return msgspec.convert(json.loads(state_files.read_bytes(path)), kind)
@@ -88,7 +88,9 @@ def registry_folder(state_dir: str | os.PathLike[str] | None) -> Path:
 
 
 def read_board(path: Path) -> Board | None:
-    """Return the board in this registry file, if its process lives."""
+    """Return the board in this registry file; None if the file is not valid, or the board's process
+    has ended.
+    """
     facts = read_file(path, _RegistryFile)
     if facts is None or not _PREFIX.fullmatch(facts.prefix) or "\0" in facts.folder:
         return None  # the file does not exist or is not a registry file
@@ -112,7 +114,7 @@ class RegistryEntry:
         return self._stem.with_suffix(f".{suffix}")
 
     def living(self) -> Board | None:
-        """Return the board of this entry, if its process lives."""
+        """Return the board of this entry; None if it has none, or the board's process has ended."""
         return read_board(self.file("json"))
 
     @contextlib.contextmanager
@@ -221,16 +223,17 @@ def open(  # noqa: A001 - callers write `tensorboard.open`
     start_timeout: float = START_TIMEOUT,
     until: int | None = None,
 ) -> Board:
-    """Return the TensorBoard on `folder`: the running one, or a new one (about one second).
+    """Return the TensorBoard on `folder`: the running one, or a new one, which takes about a
+    second.
 
-    The folder may be empty: runs appear as they are written. `log_root` and folders below it are
-    created if missing; None stands for the environment's log folder. An `exact` folder is refused
-    if it, or a parent of it, has become a link. The board keeps showing this folder, even if its
-    path later leads to another folder. The page displays `shown` as the location of the data. While
-    there is no event file, the page says so and names the folders in `looked_at`. `idle_timeout`
-    (seconds above 0), `shown` and `until` apply only to a new board. A new board ends when the
-    process with the pid `until` ends. If `until` is None and the caller runs in a kernel, the board
-    ends when the notebook server ends.
+    The folder may be empty: the board shows each run as soon as the run writes event files.
+    `log_root` and folders below it are created if missing; None stands for the environment's log
+    folder. An `exact` folder is refused if it, or a parent of it, has become a link. The board
+    keeps showing this folder, even if its path later leads to another folder. The page displays
+    `shown` as the location of the data. While there is no event file, the page says so and names
+    the folders in `looked_at`. `idle_timeout` (seconds above 0), `shown` and `until` apply only to
+    a new board. A new board ends when the process with the pid `until` ends. If `until` is None and
+    the caller runs in a kernel, the board ends when the notebook server ends.
 
     Raises:
         NotFound: the folder does not exist or cannot be read.
@@ -323,7 +326,7 @@ def _until(pid: int | None) -> tuple[int, str] | None:
 
 
 def _is_in_folder(board: Board, folder: str) -> bool:
-    """Return whether the board's working directory is still the folder at that path."""
+    """Return whether the board's working directory is still the folder at the path `folder`."""
     try:
         return os.path.samefile(f"/proc/{board.pid}/cwd", folder)
     except OSError:

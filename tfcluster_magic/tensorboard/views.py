@@ -31,8 +31,8 @@ from . import process
 from .process import Board, read_file, registry_folder
 
 MOST_VIEWS = 200
-"""Maximum views that are stored: the most recently used ones. The tab of an older view must be
-opened anew.
+"""Maximum number of stored views; only the most recently used ones are kept. After a view was
+removed, its tab must be opened anew.
 """
 _ID = re.compile(r"[0-9a-f]{16}")
 
@@ -230,7 +230,9 @@ class TensorBoards:
         )
 
     def looked_at(self, view: View) -> list[str]:
-        """Return the folders of a view as users know them; for runs, the targets of the links."""
+        """Return the folders of a view as users know them; for a view of runs, the targets of its
+        links.
+        """
         if not view.runs:
             return [view.folder]
         return [os.path.realpath(os.path.join(view.folder, name)) for name in view.runs]

@@ -26,16 +26,16 @@ from .samples import Attempt, Interval
 from .stacks import Standstill
 
 START = 10.0
-"""Seconds after the start of a task that do not count, because the task imports modules and loads
-data.
+"""The first seconds of a task that do not count, because the task imports modules and loads data in
+them.
 """
 LEAST = 20.0
 """Minimum seconds with all workers at work; with fewer there is no advice."""
 NEWEST = 300.0
 """For an active run, only samples from the last `NEWEST` seconds count."""
 LONG = 600.0
-"""Minimum age in seconds of the tasks of a run that has not succeeded, from which their peak memory
-is assumed to be all the memory that they need.
+"""Age in seconds from which the memory peak of a task is assumed to be all the memory that the task
+needs. In a run that has succeeded, tasks of any age count.
 """
 
 BUSY, WAITING = 0.7, 0.5
@@ -43,7 +43,7 @@ BUSY, WAITING = 0.7, 0.5
 and as waiting if it uses at most the second.
 """
 NETWORK = 40 << 20
-"""Threshold in bytes per second from which the network may limit a parameter server."""
+"""Bytes per second from which the network may be what limits a parameter server."""
 INPUT = 256 << 10
 """Threshold in bytes per second from which a waiting worker counts as waiting for input."""
 OUTSIDE = 0.2
@@ -51,8 +51,8 @@ OUTSIDE = 0.2
 sent by another task.
 """
 SLOW, APART = 0.7, 2.5
-"""Thresholds: a worker is slow at or below this fraction of the others' step rate; tasks are
-unequal if they differ by this factor.
+"""Thresholds: a worker is slow if its step rate is at most the fraction SLOW of the others' rate;
+tasks are unequal if they differ at least by the factor APART.
 """
 FEWER, AS_FAST = 0.67, 0.85
 """Thresholds: an earlier run was about as fast if it had at most the first fraction of the workers,
@@ -68,13 +68,14 @@ MOST_FACTOR = 2.0
 """Maximum factor by which advice raises a number."""
 GPU_IDLE = 0.1
 STILL, STILL_NETWORK, STILL_DISK = 0.02, 16 << 10, 64 << 10
-"""A task counts as idle if its usage is at most this: the fraction of a core and of a GPU, the
-bytes that it receives and sends per second, and the bytes that it reads from disk per second. The
-limit for reads is not 0, because even an idle task may read pages of its memory from disk.
+"""Thresholds: a task counts as idle if it uses at most the fraction STILL of a core and of a GPU,
+receives and sends at most STILL_NETWORK bytes per second, and reads at most STILL_DISK bytes per
+second from disk. STILL_DISK is not 0, because even an idle task may read pages of its memory from
+disk.
 """
 ENDING = 10.0
-"""If a program works for at most this many seconds between a standstill and its end, neither the
-standstill nor this last work counts.
+"""Maximum seconds of last work that are ignored. If a program stands still, then works for at most
+this long and ends, neither the standstill nor this last work counts.
 """
 HANGS = 60.0
 """Seconds after which a task that does nothing counts as hanging."""

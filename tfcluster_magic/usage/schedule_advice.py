@@ -124,7 +124,9 @@ def with_advice(own: Spec, advised: Iterable[AdvisedOption]) -> Spec:
 
 
 def changes(advised: Iterable[AdvisedOption]) -> Message:
-    """Return a message that lists the options of a run that advice changed."""
+    """Return a message that lists the changes that advice made to the options of a run, and the
+    earlier runs on which the advice is based.
+    """
     every = [*advised]
     told = [each.change for each in every]
     runs = list(dict.fromkeys(each.run for each in every))
@@ -132,7 +134,7 @@ def changes(advised: Iterable[AdvisedOption]) -> Message:
 
 
 def refusal(advised: Iterable[AdvisedOption], why: Message | str) -> Message:
-    """Return the message that a run was launched without the advice, because of `why`."""
+    """Return a message that says that a run was launched without the advice, and why."""
     told = [each.change for each in advised]
     return Message("ScheduleAdviceRefused", {"changes": told, "why": why})
 
@@ -154,8 +156,8 @@ def _text(spec: Spec, option: Option) -> str:
 
 
 def _within_bounds(option: Option, own: str, value: object) -> str | None:
-    """Return the value that is nearest to `value`, but differs from the schedule's own value `own`
-    by at most `FACTOR`, as a user types it. Return None if `own` is empty or 0, or if one of the
+    """Return `value`, limited to between `own` / `FACTOR` and `own` * `FACTOR`, as a user types it.
+    `own` is the schedule's own value. Return None if `own` is empty or 0, or if one of the two
     values cannot be parsed.
     """
     try:

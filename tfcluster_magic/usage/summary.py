@@ -236,7 +236,9 @@ class Series(Model, frozen=True, omit_defaults=False):
 
 
 def series(attempts: Sequence[Attempt], points: int | None = None) -> Series:
-    """Return the samples of a task as columns, merged to about `points` of them."""
+    """Return the samples of a task as columns. With `points`, samples are merged so that each
+    column has about this many values.
+    """
     groups = [(a.number, group) for a, group in _grouped(attempts, points)]
     every = [(number, group[-1], _rates(group)) for number, group in groups]
     return Series(
@@ -270,7 +272,9 @@ _GIB, _MIB = 1 << 30, 1 << 20
 
 
 def memory_words(used: float, asked: float | None) -> str:
-    """Return `2.1 of 8 GiB`, `300 MiB of 2 GiB`, `40 MiB`."""
+    """Return used and requested memory as text: `2.1 of 8 GiB`, `300 MiB of 2 GiB`. If the request
+    is not known, the text is only the used memory: `40 MiB`.
+    """
     size, unit = _size_unit(used)
     if asked is None:
         return f"{_short(used / size)} {unit}"
@@ -289,7 +293,7 @@ def _size_unit(amount: float) -> tuple[int, str]:
 
 
 def _cores(number: float) -> str:
-    """Return `1.3`, `0.02`: below one core, with two decimals."""
+    """Return a number of cores as text: `1.3`; below one core, with two decimals: `0.02`."""
     return _short(number) if number >= 1 else f"{number:.2f}".rstrip("0").removesuffix(".")
 
 

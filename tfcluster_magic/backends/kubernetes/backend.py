@@ -159,7 +159,9 @@ REFUSAL_PATIENCE = 10.0
 seconds after a restart.
 """
 REPORT_OUTAGE_AFTER = 3.0
-"""Seconds after which a watch of all runs reports that the server does not answer."""
+"""Seconds for which the server must have been silent before a watch of all runs reports that it
+does not answer.
+"""
 
 ReadRecord = Callable[[Object], TFCluster | None]
 
@@ -217,8 +219,9 @@ def _updates(
     """Yield the updates of an informer; yield `None` when no update is available.
 
     Raises:
-        TFClusterError: the server was down for longer than `patience(True)` seconds, or refused
-            requests for longer than `patience(False)` seconds.
+        TFClusterError: the server did not answer, or refused requests, for too long. The function
+        `patience` returns how many seconds are allowed: `patience(True)` if the server does not
+        answer, `patience(False)` if it refuses.
     """
     updates: queue.SimpleQueue[CacheUpdate] = queue.SimpleQueue()
     informer = Informer(

@@ -11,8 +11,9 @@ This module polls and does not use streams (`follow=true`). For each of 600 task
 need a thread and a connection in this process, and two connections in the API server. Also, a
 stream that died with its node looks like a quiet task. A poll costs the API server about 2 ms. If
 each of 500 users follows four tasks, there are 250 polls a second while the tasks are quiet, and
-2000 if all tasks print all the time. Polling each task every 0.4 s would take 5000 polls in both
-cases. If 600 tasks print, lines are up to 15 s late; if few tasks print, up to 1 s.
+2000 if all tasks print all the time. If each task were polled every 0.4 s, there would be 5000
+polls a second in both cases. If 600 tasks print, lines are up to 15 s late; if few tasks print, up
+to 1 s.
 """
 
 from __future__ import annotations
@@ -78,8 +79,9 @@ class PollSchedule:
         turn.at, turn.pause, turn.woken = 0.0, 0.0, turn.pending
 
     def answered(self, task: int, now: float, found: bool, behind: bool) -> None:
-        """Record the answer of a task: `found` says whether the answer had lines, and `behind`
-        whether the task has more lines, so that it is polled again without a pause.
+        """Record that a poll of a task was answered. `found` is whether the answer had lines. If
+        `behind` is true, the task's log has more lines, and the task is polled again without a
+        pause.
         """
         turn = self._turns[task]
         turn.pending = False
@@ -157,7 +159,9 @@ REPORT_AFTER = 3.0
 """Maximum seconds without an answer from a task; after this time the first notice names the task.
 """
 REPORT_AGAIN_AFTER = 30.0
-"""Minimum seconds between two notices; new unreadable tasks cause the second one."""
+"""Minimum seconds between two notices. The second notice comes only if further tasks have become
+unreadable.
+"""
 OWN_PREFIX = "tfcluster: "
 """Prefix of lines that TFCluster itself adds to the output; the runtime in the tasks uses this
 prefix, too.
@@ -219,8 +223,8 @@ HEARTBEAT = 0.3
 _TICK = 0.1
 CONNECTIONS = 16
 _PART = 1 << 20
-"""Maximum bytes of a task's log that are read at once; then these lines are yielded before the next
-part is read.
+"""Maximum bytes of a task's log that are read at once. The lines of one such part are yielded
+before the next part is read.
 """
 REFUSAL_PATIENCE = 10.0
 """Maximum seconds to wait for a server that refuses requests, as servers do for some seconds after
@@ -228,7 +232,7 @@ a restart.
 """
 
 QUICK = 2.0
-"""Threshold in seconds. If the last read of a log fails sooner, the cause was probably a broken
+"""If the last read of a log fails within this many seconds, the cause was probably a broken
 connection, and the log is read once more.
 """
 FINAL_PHASES = {phase.value for phase in Phase if phase.is_final}
@@ -446,7 +450,9 @@ class RunLogs:
         )
 
     def _rest(self, log: PodLog, lines: Sequence[LogLine]) -> Iterator[LogLine]:
-        """Yield the `lines` of a task that were read first, and then the task's remaining lines."""
+        """Yield all lines of a task: first `lines`, which were already read, and then the rest of
+        the log.
+        """
         yield from lines
         while log.behind:
             yield from log.read(_PART)

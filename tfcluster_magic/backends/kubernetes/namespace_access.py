@@ -167,7 +167,9 @@ _OBJECTS_OF_RUNS = (
     ("networking.k8s.io", "networkpolicies"),
     ("batch", "jobs"),
 )
-"""API group and plural name of the kinds of a run's objects."""
+"""The kinds of Kubernetes objects that a run consists of, each as a pair: API group and plural
+name.
+"""
 
 
 def not_creatable(api: Api, namespace: str) -> list[str]:
@@ -184,8 +186,9 @@ def not_creatable(api: Api, namespace: str) -> list[str]:
 CHECK_INTERVAL = 4.0
 """Seconds between two checks whether the operator answers."""
 CHECK_INTERVAL_WHEN_UNKNOWN = 60.0
-"""Seconds between two checks if the operator's state stays unknown: this account may not read the
-Lease, or the operator did not publish the Lease's place, and none is at the usual place.
+"""Seconds between two checks if the operator's state cannot be found out. This is so if this
+account may not read the operator's Lease. It is also so if the operator did not publish where its
+Lease is, and there is no Lease at the usual place.
 """
 DAY = 86400.0
 
@@ -238,7 +241,8 @@ class OperatorStatus:
         else:
             if not silent:
                 self._away = None
-            elif self._away is None:  # keep the first result: later ones may differ by 1 s
+            # Later checks may compute a time that differs by 1 s, so the first one is kept.
+            elif self._away is None:
                 self._away = time.time() - silent, self._place
         self._not_before = time.monotonic() + rest
 
@@ -285,7 +289,9 @@ def output_folder(here: bool, cluster: TFCluster) -> Path | None:
 
 
 def why_not_mounted(here: bool, folder: str) -> str | None:
-    """Return why `folder` on the cluster's volumes cannot be read here; None if it can."""
+    """Return the reason why this process cannot read `folder`, a folder on the volumes of the
+    cluster; None if it can.
+    """
     top = folder.strip(os.sep).partition(os.sep)[0]
     if here and top and os.path.isdir(os.sep + top):
         return None

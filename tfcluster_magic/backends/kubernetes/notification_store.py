@@ -31,7 +31,9 @@ T = TypeVar("T")
 TRIES = 10
 """Maximum attempts to write the Secret while others change it."""
 ANSWER_SECONDS = 60.0
-"""Maximum seconds that a test waits for the notifier; one attempt takes at most 20."""
+"""Maximum seconds that a test waits for the notifier's answer. The notifier needs at most 20
+seconds for one attempt to send a message.
+"""
 POLL_SECONDS = 0.3
 """Seconds between two reads of the Secret during a test, because the account may not watch it."""
 

@@ -96,8 +96,8 @@ _FEW = 5
 N lines that count, N plus this number of lines are requested first.
 """
 _MARGIN = 5.0
-"""Seconds before the marked line from which lines are requested again, so that none is missed if
-the node's clock steps back by less.
+"""Requests for new lines begin this many seconds before the time of the marked line. So no line is
+missed if the node's clock steps back by less than that.
 """
 _KEPT = 20
 _REST = ""
@@ -217,9 +217,10 @@ class PodLog:
         self._given, self._sought = 0, True
 
     def _last_of(self, pod: PodLogState, count: int) -> tuple[list[StampedLine], int, int]:
-        """Return three results: lines from the end of a pod's log; the index in them at which the
-        last `count` lines for which `counts` is true begin; and how many such lines there are,
-        which is less than `count` if the log has fewer.
+        """Request lines from the end of a pod's log until they contain `count` lines that count
+        (lines for which `counts` is true). Return the lines, the index of the first line to show,
+        and how many of the lines from this index on count. That number is smaller than `count` if
+        the log has fewer such lines.
         """
         asked = count + _FEW
         while True:
@@ -233,8 +234,9 @@ class PodLog:
             asked *= 4
 
     def read(self, most: int | None = None, last: bool = False) -> Iterator[LogLine]:
-        """Yield every new line; stop after `most` bytes and set `behind`. With `last`, also yield
-        the last line of the copy in /log if its newline is missing.
+        """Yield every new line. Stop after `most` bytes, and then set `behind` to True to say that
+        there are more lines. With `last`, also yield the last line of the copy in /log if its
+        newline is missing.
         """
         if self._copy is not None:
             yield from self._rest

@@ -104,8 +104,8 @@ class KubernetesSchedules(Schedules):
             raise self._explained(error, name) from None
 
     def _launch(self, launch: ScheduledLaunch) -> ScheduledLaunch:
-        """Return a launch completed with the image of its tasks. Raises InvalidRequest if its
-        program is not a snapshot.
+        """Return the launch of a schedule with the image in which its tasks will run. Raises
+        InvalidRequest if the schedule tracks its program instead of launching a snapshot.
         """
         if launch.track:
             raise InvalidRequest([self.track_problem()], _("the schedule was refused"))

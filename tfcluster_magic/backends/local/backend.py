@@ -106,13 +106,17 @@ def watch_all_runs(
 
 
 class RunChanges:
-    """The runs that a watch has reported, with the stamps that their files had at that time."""
+    """The runs that a watch has reported. Each is stored with the stamps that its files had when it
+    was reported, so that later changes are noticed.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[Stamps, RunFolder, TFCluster]] = {}
 
     def changed(self, folder: RunFolder) -> TFCluster | None:
-        """Return the run if it is new or has changed."""
+        """Return the run in `folder` if it is new or has changed since it was reported; otherwise
+        return None.
+        """
         key, stamp = str(folder.path), _stamps(folder)
         last, _, before = self._seen.get(key, (None, None, None))
         if before is None or last != stamp:
@@ -127,12 +131,14 @@ class RunChanges:
         return cluster if cluster != before else None
 
     def is_released(self, folder: RunFolder) -> bool:
-        """Return whether the reported run had released its resources."""
+        """Return whether the run in `folder` had released all its resources when it was last
+        reported.
+        """
         seen = self._seen.get(str(folder.path))
         return seen is not None and seen[2].status.released_at is not None
 
     def missing(self, current: Iterable[RunFolder]) -> list[str]:
-        """Return the names of reported runs that were deleted since then."""
+        """Return the names of the runs that were reported earlier and that are deleted now."""
         there = {str(folder.path) for folder in current}
         gone = [
             key
@@ -498,8 +504,9 @@ def _is_same(found: ScheduledRun | None, wanted: ScheduledRun | None) -> bool:
 
 
 def _terminate(folder: RunFolder, cluster: TFCluster) -> bool:
-    """Signal the supervisor of a run if it does not read its pipe; return whether there is a
-    supervisor. A starting supervisor gets no signal: it will find the stop request on disk.
+    """Send SIGTERM to a supervisor that does not read its pipe, and return whether a supervisor
+    exists. If the run is still queued, return False without a signal: its supervisor will find the
+    stop request on disk.
     """
     if cluster.status.phase is Phase.QUEUED:
         return False

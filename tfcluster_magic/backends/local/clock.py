@@ -75,8 +75,8 @@ LONGEST_SLEEP = 60.0
 have been set.
 """
 _PATIENCE = 5.0
-"""Seconds after which a run is read even if none of its files changed, because its supervisor may
-have died.
+"""Maximum seconds between two readings of a run's files. They are read even if none has changed,
+because the run's supervisor may have died.
 """
 _MOST_NAMES = 1000
 
@@ -125,8 +125,8 @@ class Clock:
             self._events.renew()
 
     def look(self) -> float | None:
-        """Handle each schedule; return the time of the next check; None if there is nothing to
-        do.
+        """Do the work that is due for each schedule and for notifications. Return the time of the
+        next check; None if there are no schedules and no notification rules.
         """
         wakes, schedules = [], []
         for folder in self._schedules.folders():
@@ -275,8 +275,9 @@ def _stamps(folder: RunFolder) -> tuple[state_files.Stamp | None, ...]:
 
 
 def carry_out(schedules: LocalSchedules, name: str, stop: tuple[str, ...], now: Now) -> None:
-    """Stop the runs in `stop`, evaluate the usage of the last run, and launch the runs that a
-    schedule's status requests. Only one process does so at a time.
+    """Do the pending work of the schedule `name`: stop the runs in `stop`, evaluate the usage of
+    the last run, and launch the runs of all due times whose state in the schedule's status is
+    LAUNCHING. Only one process at a time does this for a schedule.
     """
     from .backend import LocalBackend  # a launch imports much that the clock process does not need
 
@@ -351,7 +352,7 @@ def _launch(
     for _name in range(_MOST_NAMES):
         if not run:
             run = names.run_name(cluster, backend.next_number(cluster))
-            note(lambda status: launched(status, occurrence, run, now(), created=False))  # noqa: B023 - `note` calls it at once
+            note(lambda status: launched(status, occurrence, run, now(), created=False))  # noqa: B023 - `note` calls the lambda before `run` changes
         try:
             occurrence = replace(occurrence, advice=_create(backend, schedule, occurrence, run))
         except NameTaken:  # another launch took the name first
@@ -367,8 +368,10 @@ def _launch(
 def _create(
     backend: LocalBackend, schedule: Schedule, occurrence: Occurrence, run: str
 ) -> Message | None:
-    """Create the run of a due time, without the advice if a launch with it would be refused. Return
-    what advice changed, or why it changed nothing. Raises the errors of a launch.
+    """Create the run for one due time of a schedule. If the launch is refused with the advice about
+    resources, create the run without the advice. Return a message that lists the options that the
+    advice has changed, or that says why the advice was not applied. Return None if there was
+    nothing to change. Raises the errors of a launch.
     """
     from ...usage import schedule_advice
 
@@ -395,11 +398,12 @@ def _create(
 
 @contextlib.contextmanager
 def _own_launch(schedule: Schedule) -> Iterator[ScheduledLaunch]:
-    """Yield a schedule's launch without advice. If the schedule tracks its program (`track`), the
-    launch is made again from the current files; otherwise it uses the stored snapshot.
+    """Yield what a schedule launches, without any advice about resources. If the schedule tracks
+    its program (`track`), the program is read again from its current files. Otherwise the stored
+    snapshot of the program is used.
 
     Raises:
-        InvalidRequest: the files are no longer a valid launch.
+        InvalidRequest: the current files can no longer be launched.
     """
     from ...launch.planning import request_launch
     from ...program import snapshots
@@ -426,7 +430,7 @@ def _request(
     run: str,
     advised: tuple[AdvisedOption, ...],
 ) -> LaunchRequest:
-    """Return the launch request of a due time.
+    """Return the request that launches the run `run` for one due time of a schedule.
 
     Raises:
         InvalidRequest: the launch is invalid after its placeholders were filled in.

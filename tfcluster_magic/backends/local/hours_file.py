@@ -78,8 +78,8 @@ class HoursFile:
     def account_of(
         self, runs: Iterable[tuple[str, ledger.AccountedRun]], now: float, said: Limits | None
     ) -> ledger.HoursAccount:
-        """Return the hours as `account` does, from `runs`: pairs of a uid and a run whose usage is
-        already known.
+        """Return the same as `account`, but compute it from `runs` instead of from records. Each
+        item of `runs` is a pair: the uid of a run, and the run's usage.
         """
         (group, most), kept = group_and_budget(said), self._read()
         open_runs = (

@@ -237,7 +237,7 @@ class Launch:
         spec: Spec,
         free_gpus: Sequence[str] | None,
     ) -> None:
-        """Write everything that the tasks need."""
+        """Write the files and create the folders that the run's tasks need."""
         folder.tasks.mkdir(mode=0o700)
         folder.write_uid(metadata.uid)
         folder.reserve()
@@ -282,7 +282,9 @@ class Launch:
         return created
 
     def undo(self, folder: RunFolder) -> None:
-        """Remove what a launch created; output folders only if they are empty."""
+        """Remove the run's folder that a launch created, and the run's output folder if it is
+        empty.
+        """
         self.store.undo(folder, self.log_dir)
 
     def _output(self, folder: RunFolder) -> Path:

@@ -92,7 +92,7 @@ def gather_facts(
 
 
 def _resume_warnings(folder: Path | None) -> list[str]:
-    """Return a warning if the run to resume has left nothing to resume from."""
+    """Return a warning if the run that is to be resumed has left no checkpoints in `folder`."""
     if folder is None or not folder.is_dir() or _has_checkpoints(folder):
         return []
     text = _(
@@ -144,7 +144,9 @@ def host_warnings(log_dir: Path) -> list[str]:
 
 
 def why_not_writable(folder: Path) -> str | None:
-    """Return why `folder`, which may not exist yet, is not writable; None if it is."""
+    """Return the reason why files cannot be written to `folder`; None if they can. The folder need
+    not exist yet.
+    """
     there = _nearest_existing(folder)
     if not there.is_dir():
         return _("{there} is not a folder").format(there=there)

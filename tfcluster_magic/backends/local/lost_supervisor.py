@@ -79,8 +79,8 @@ def _with_supervisor(folder: RunFolder, cluster: TFCluster) -> TFCluster:
 
 def with_full_disks(folder: RunFolder, status: Status, *, full: bool = False) -> Status:
     """Add warnings to a status if the disk of the records or of the output is full. `full` is
-    whether a write to the disk of the records has failed; then the disk counts as full even if it
-    reports free space, as with a quota.
+    whether a write to the disk of the records has failed. In this case the disk counts as full even
+    if it reports free space, as a disk with a quota does.
     """
     places = {folder.path, Path(status.paths.get("output") or folder.path)}
     mounts = {state_files.mount_point(place) for place in places if state_files.is_full(place)}

@@ -230,9 +230,9 @@ class MemoryGuard:
         self._ended: dict[str, int] = {}
 
     def admit(self, task: str) -> Path | None:
-        """Prepare the start of a task. Return the file to which the task's process writes its pid;
-        None if the task gets no control group: it has no limit, or the supervisor itself watches
-        its memory.
+        """Prepare the start of a task. Return the file to which the task's process must write its
+        pid in order to join a control group. Return None if the task gets no control group, because
+        it has no memory limit or because the supervisor itself watches its memory.
         """
         self._ended.pop(task, None)
         if task not in self._limits or self._parent is None:

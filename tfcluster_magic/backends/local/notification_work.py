@@ -32,11 +32,11 @@ from .notification_store import DeliveryFile, LocalNotifications, rules_file
 from .run_store import RunFolder, Store
 
 LOOK_INTERVAL = 1.0
-"""Minimum seconds between two checks of active runs, and between the starts of two processes that
-send the messages of the same rule.
+"""Minimum seconds between two checks of active runs. It is also the minimum time between the starts
+of two processes that send the messages of the same rule.
 """
 _PATIENCE = 5.0
-"""Seconds after which an active run is read even if none of its files changed."""
+"""Maximum seconds between two readings of an active run's files, even if none has changed."""
 _BUDGET_INTERVAL = 60.0
 """Seconds between two checks of the used hours."""
 _MOST_OF_LOG = 16 * 1024
@@ -80,7 +80,8 @@ class NotificationWatch:
         the next check (None if there are no rules).
         """
         changed = self._read_rules()
-        if not self._rules and not changed:  # if rules were removed, drop their messages below
+        # If the last rule was removed just now, continue: its pending messages must be dropped.
+        if not self._rules and not changed:
             return [], None
         wakes = [float("inf")]
         events = [event for each in schedules for event in occasions.schedule_events(each)]
@@ -169,8 +170,8 @@ class NotificationWatch:
             return Deliveries()
 
     def _printed(self, event: NotableEvent) -> Printed:
-        """Return the last lines of output of the event's run, from the run's record, else from a
-        log.
+        """Return the name of a task and the last lines that it printed, for the run of the event.
+        The lines come from the event if it has any, else from the log of the chief or of worker-0.
         """
         if event.lines or not event.uid:
             return event.task, event.lines
@@ -228,7 +229,8 @@ def send_due(state_dir: Path, name: str, now: Now) -> None:
         signal.alarm(int(TIMEOUT * 2))
         try:
             _send(file, delivery, rule, notifications, now)
-        except (OSError, _TooLong):  # the disk is full, or the alarm came late
+        # the disk is full, or the alarm came only after the attempt to send
+        except (OSError, _TooLong):
             continue
         finally:
             signal.alarm(0)
@@ -250,7 +252,9 @@ def _send(
     notifications: LocalNotifications,
     now: Now,
 ) -> None:
-    """Send one message; store the attempt before, and its result afterwards. Raises OSError."""
+    """Send one message. Store the attempt before the message is sent, and the result afterwards.
+    Raises OSError.
+    """
     key, problem = delivery.key, ""
     begun = file.change(lambda before: attempts.begin(before, key, now()))
     # the rule of the message was removed

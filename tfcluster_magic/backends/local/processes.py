@@ -92,8 +92,9 @@ def run_of(pid: int) -> str:
 
 
 def uids_of(tasks: Path) -> set[str]:
-    """Return the uids of the runs that have tasks which write their exit status to the folder
-    `tasks`. Used if the record of a run is unreadable, and therefore its uid is unknown.
+    """Find the processes of tasks that write their exit status to the folder `tasks`, and return
+    the uids of their runs. Call this if the record of a run is unreadable and its uid is therefore
+    unknown.
     """
     place = _EXIT_VARIABLE + os.fsencode(tasks) + b"/"
     found: set[str] = set()
@@ -186,15 +187,15 @@ def end_all(
 
 
 def pss(pids: Iterable[int]) -> int:
-    """Return the memory of these processes in bytes, with shared pages divided among their
-    users.
+    """Return the memory of these processes in bytes (PSS). A page that several processes share is
+    divided among them.
     """
     return sum(_memory_of(pid, "smaps_rollup", b"Pss:") for pid in pids)
 
 
 def rss(pids: Iterable[int]) -> int:
-    """Return the memory of these processes in bytes, with shared pages counted once for each
-    process. It is never less than `pss`, and cheap to read.
+    """Return the memory of these processes in bytes (RSS). A page that several processes share is
+    counted once for each of them. The result is never less than that of `pss`, and cheaper to read.
     """
     total = 0
     page = os.sysconf("SC_PAGE_SIZE")

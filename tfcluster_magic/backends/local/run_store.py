@@ -423,8 +423,8 @@ def _run_folder(runs_dir: Path, cluster: str, run: int) -> RunFolder:
 
 
 BESIDE_PROGRAM = "beside-program"
-"""Folder in a run's output for files that its program wrote into the program's own folder; kept
-when the run is deleted.
+"""Name of a folder in a run's output. When the run is deleted, the files that its program wrote
+into the program's own folder are kept in this folder.
 """
 
 
@@ -521,7 +521,8 @@ class Store:
             keep_written(folder.program, Path(output, BESIDE_PROGRAM))
         kept = cluster is None or self.hours.record(cluster, self.uids)
         self._take_away(folder)
-        if cluster is not None and not kept:  # the disk was full, but the removal has freed space
+        # The disk was full, so the hours were not recorded; the removal has freed space for them.
+        if cluster is not None and not kept:
             self.hours.record(cluster, self.uids)
 
     def _take_away(self, folder: RunFolder) -> None:
@@ -546,7 +547,9 @@ class Store:
         return {uid for folder in self.folders() for uid in folder.uids()}
 
     def undo(self, folder: RunFolder, log_dir: Path) -> None:
-        """Remove what a launch created; the output folder only if it is empty."""
+        """Remove the run's folder that a launch created, and the run's output folder if it is
+        empty.
+        """
         # The output folder is removed first: a sweep could not find it later without the run's
         # folder.
         state_files.remove_empty(log_dir / folder.path.parent.name / folder.path.name)

@@ -124,7 +124,7 @@ class LocalSchedules(Schedules):
         return ScheduleFolder(self.path / name)
 
     def folders(self) -> list[ScheduleFolder]:
-        """Return every folder that may be a schedule, by name."""
+        """Return every folder that may hold a schedule, sorted by name."""
         try:
             found = sorted(os.listdir(self.path))
         except OSError:

@@ -82,7 +82,7 @@ class FolderIntegrity:
             return
         for file, (stamp, content) in self._contents.items():
             if state_files.stamp(file) != stamp:
-                with contextlib.suppress(OSError):  # the write fails: try again next time
+                with contextlib.suppress(OSError):  # if the write fails, the next call tries again
                     state_files.write(file, content, spares=self._folder.spares)
                     self._contents[file] = state_files.stamp(file), content
         with contextlib.suppress(OSError):
@@ -98,7 +98,7 @@ class FolderIntegrity:
         except OSError:
             return
         fresh = self._folder.lock()
-        if fresh is not None:  # otherwise a process that reads the run holds it
+        if fresh is not None:  # if it is None, a process that reads the run has the lock
             lost_supervisor.write_boot_id(fresh)
             os.close(self._lock_fd)
             self._lock_fd = fresh
@@ -276,25 +276,27 @@ TERMINATED = mark(
 )
 REMOVED = mark("its record was removed")
 PATROL_INTERVAL = 5.0
-"""Seconds after which the supervisor takes a turn even if nothing happened. A turn then finds that
-the run's folder was removed, or that a client wrote a stop request and died: no event reports this.
-The interval also limits the supervisor's sleep, because Linux refuses timeouts of several weeks.
+"""Maximum seconds between two turns of the supervisor, even if nothing happens. No event reports
+that the run's folder was removed, or that a client wrote a stop request and died before it woke the
+supervisor; only such a turn finds this. The interval also limits the supervisor's sleep, because
+Linux refuses timeouts of several weeks.
 """
 
 
 WAIT_INTERVAL = 1.0
-"""Seconds after which the supervisor takes a turn while the run waits for other runs or for
-resources, because no event reports changes of other runs or of resources.
+"""Maximum seconds between two turns of the supervisor while the run waits for other runs or for
+resources. The supervisor must check them, because no event reports their changes.
 """
 
 
 def _start_queue(folder: RunFolder, cluster: TFCluster) -> StartQueue | None:
-    """Return the place in the start queue of a run that waits for others; None for every other
-    run.
+    """If the run waits for other runs (`after`), return its place in the start queue; otherwise
+    return None.
     """
     if not cluster.spec.after:
         return None
-    # imports the checks of free resources; other supervisors stay small
+    # This module imports the checks of free resources. Supervisors of other runs do not need them
+    # and stay small.
     from .start_queue import StartQueue
 
     return StartQueue(folder, cluster)
@@ -381,8 +383,8 @@ class Supervisor:
         return decision
 
     def _wait(self) -> Decision:
-        """Decide on a run that waits for other runs and then for resources. Once the resources are
-        free, reserve them.
+        """Decide what to do with a run that waits for other runs and then for resources. When the
+        resources are free, reserve them.
         """
         assert self._queue is not None
         left = open_dependencies(self._spec, self._status.awaited)

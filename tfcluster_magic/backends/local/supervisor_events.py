@@ -104,8 +104,8 @@ class SupervisorEvents:
             self._selector.register(fd, selectors.EVENT_READ)
 
     def _open(self) -> int:
-        """Open the pipe by which other processes wake the supervisor, and rename anything else in
-        its place. Raises OSError.
+        """Open the pipe by which other processes wake the supervisor. If the path of the pipe has
+        something else, such as a regular file, rename that first. Raises OSError.
         """
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISFIFO(os.lstat(self._path).st_mode):

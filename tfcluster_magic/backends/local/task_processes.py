@@ -75,9 +75,9 @@ def _bind_port() -> socket.socket:
 
 # -- one task --------------------------------------------------------------------------------------
 # A task runs in a session of its own, dies with the supervisor (parent-death signal), leaves no
-# core file, has none of the notebook server's credentials, and writes to its log file, or nowhere
-# if this file cannot be opened. This module calls fork itself: that is safe, because the supervisor
-# has one thread, and `subprocess` would take more memory than this code.
+# core file, and has none of the notebook server's credentials. Its output goes to its log file; if
+# this file cannot be opened, the output is lost. This module calls fork itself: that is safe,
+# because the supervisor has one thread, and `subprocess` would take more memory than this code.
 
 PRIVATE_PREFIXES = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
 RUN_VARIABLES = frozenset(
@@ -216,7 +216,7 @@ def _exec_task(
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.setsid()
         if _prctl is not None:
-            # until task.py sets its own parent-death signal
+            # This signal applies until task.py sets its own parent-death signal.
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)  # the supervisor died before the signal was set up
@@ -329,7 +329,8 @@ class TaskGroup:
         limits = _memory_limits(spec)
         parent = memory_limits.find_parent() if limits else None
         if parent is not None:
-            # tells the clean-up after a crash of this process where the control groups are
+            # If this process crashes, the process that cleans up finds the control groups by this
+            # file.
             state_files.write(folder.cgroup_file, os.fsencode(parent.path))
         self._memory = MemoryGuard(uid, limits, parent)
         self._next_memory_check: float | None = None
@@ -360,8 +361,8 @@ class TaskGroup:
 
     @property
     def cores(self) -> dict[str, float]:
-        """Number of cores that count as reserved, in the ledger of hours, for a task that requested
-        no CPU. The keys are the task types without a CPU request.
+        """The task types that requested no CPU, each with the number of cores that the ledger of
+        hours counts for one of its tasks.
         """
         asked = {t: self._spec.replicas.of(t).resources.cpu for t in self._spec.replicas.counts}
         return {t.value: DEFAULT_CORES for t, cpu in asked.items() if not cpu}

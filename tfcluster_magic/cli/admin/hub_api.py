@@ -345,8 +345,8 @@ def complete_names(
     ctx: click.Context, incomplete: str, path: str, state: str, *, active: bool = False
 ) -> list[CompletionItem]:
     """Return completions OWNER/NAME for the rows that the API returns at `path` (with `active`, for
-    the active rows). The help of each is the value of the field whose name is `state`. Return none
-    if the hub does not answer.
+    the active rows). The help text of each completion is the value of the row's field whose name is
+    `state`. If the hub does not answer, there are no completions.
     """
     try:
         hub = HubAPI.of(ctx.params.get("hub"), ctx.params.get("token_file"))
@@ -376,8 +376,8 @@ def _owner_and_name(reference: str, otherwise: str) -> tuple[str, str]:
 
 
 def tell_results(terminal: Terminal, told: dict[str, Any], form: str, done: str) -> None:
-    """Print the result of a change for each object; `done` is the sentence about an object `{name}`
-    that was changed.
+    """Print the result of a change for each object. `done` is the sentence to print for an object
+    that was changed; `{name}` in this sentence is replaced by the object's name.
     """
     if form != "table":
         terminal.emit(document(told, form))

@@ -51,9 +51,9 @@ RUN = 3
 """Maximum number of neighbouring characters that do not yet count as a sequence."""
 BESIDE = 4
 """Minimum number of characters that a password must have if each sequence in it counts as one
-character. A password that contains a name needs this many letters besides the name, or twice as
-many characters of any kind besides the name; a common word needs twice as many digits and signs
-around it.
+character. A password that contains the name of the account or the product needs this many letters
+besides the name, or twice this many characters of any kind besides the name. A password that is a
+common word with digits and signs around it needs twice this many digits and signs.
 """
 
 
@@ -73,7 +73,9 @@ def password_rules(*, admin: bool) -> dict[str, object]:
 
 
 def password_problem(password: str, name: str = "", *, admin: bool = False) -> str | None:
-    """Return why this password is refused for the account of this name; None if it is accepted."""
+    """Return the reason why this password is refused for the account `name`; None if it is
+    accepted.
+    """
     if admin and len(password) < SHORTEST_OF_ADMIN:
         text = _(
             "An administrator's password has at least {least} characters: choose a longer one."
@@ -352,7 +354,8 @@ class AccountStore:
         """Store `password`, a hash from `hash_password`, in the account of a link, and invalidate
         the link's code.
 
-        The hub then ends all access to the account; until that is done, `resets` has the account.
+        The hub then ends all sessions and tokens of the account. Until the hub has done so,
+        `resets` contains the account.
 
         Returns:
             The account's name, and whether the link makes it an administrator's account.
@@ -369,8 +372,8 @@ class AccountStore:
     def set_password(self, name: str, password: str, *, instead_of: str | None = None) -> None:
         """Store a new password hash from `hash_password`; the account's link stops working.
 
-        The hub then ends all access to the account, as it does after `redeem`. `instead_of` is the
-        stored hash that was checked; the account must still have it.
+        The hub then ends all sessions and tokens of the account, as it does after `redeem`.
+        `instead_of` is the stored hash that was checked; the account must still have it.
 
         Raises:
             PasswordReplaced: the account has another hash.
@@ -389,8 +392,8 @@ class AccountStore:
             return file.accounts.pop(name, None) is not None
 
     def dismiss(self, name: str, *, with_data: bool = False) -> bool:
-        """Delete an account, and have the hub delete its user later. If an account of the same name
-        is created before that, it is not deleted with the user.
+        """Delete an account, and have the hub delete its user later. If a new account of the same
+        name is created before the hub has done so, the new account is not deleted.
 
         Returns:
             False if there is no such account and the hub is not deleting its user either.

@@ -251,7 +251,9 @@ def _on_this_machine() -> bool:
 
 
 def _done(place: tuple[Path, str | None], waits: Callable[[], bool]) -> bool:
-    """Wait while `waits` returns True and a hub is running; return False if that takes too long."""
+    """Wait until `waits` returns False or no hub is running. Return False if that takes longer than
+    `PATIENCE` seconds, else True.
+    """
     deadline = time.monotonic() + PATIENCE
     while waits() and is_open(place[0] / DATABASE):
         if time.monotonic() > deadline:

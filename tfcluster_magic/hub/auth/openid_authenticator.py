@@ -1,4 +1,4 @@
-"""Sign-in at an OpenID Connect provider, by oauthenticator with our own messages.
+"""Sign-in at an OpenID Connect provider, with oauthenticator and our own error messages.
 
 After a refusal, an error or a missing claim, the user sees the reason and is not signed in.
 oauthenticator handles the protocol, its `state` parameter and PKCE.

@@ -44,7 +44,7 @@ class _Page(BaseHandler):
 
     def set_default_headers(self) -> None:
         super().set_default_headers()
-        self.set_header("Referrer-Policy", "no-referrer")  # the address may contain a code
+        self.set_header("Referrer-Policy", "no-referrer")  # the address may contain a link's code
         self.set_header("Cache-Control", "no-store")
 
     async def show(self, template: str, status: int = 200, **words: object) -> None:
@@ -114,8 +114,8 @@ class SetPassword(_Page):
         return self.typed(name, admin=admin)
 
     async def _of(self, code: str) -> tuple[str, bool]:
-        """Return the account of the link, and whether the account is or becomes an
-        administrator's.
+        """Return the account of the link with this code, and whether the account is an
+        administrator's or becomes one by the link.
         """
         name, admin = await self.authenticator.in_thread(self.authenticator.store.invited, code)
         return name, admin or self.authenticator.administers(self.db, name)
@@ -237,14 +237,15 @@ class AccountsAPI(APIHandler):
 
 
 class LinksAPI(APIHandler):
-    """Creates links for the console, which writes the audit log."""
+    """Creates links for the console. The audit log is not written here, but by the console."""
 
     @needs_scope("admin:users")
     async def post(self) -> None:
-        """Answer the body {"names": [NAME], "reset": false} with {"links": {NAME: link}, "hours"}.
+        """Create a link for each account in the body {"names": [NAME], "reset": false}.
 
-        If a name is refused, no link is made. Without `reset`, accounts that have a password keep
-        it and get no link.
+        Answer with {"links": {NAME: link}, "hours"}; "hours" says how long the links are valid. If
+        a name is refused, no link is made. Without `reset`, accounts that have a password keep it
+        and get no link.
         """
         asks = self.current_user
         by_console = isinstance(asks, orm.Service) and asks.name == CONSOLE

@@ -1,7 +1,7 @@
 """JupyterHub's authenticator for the hub's own accounts.
 
-Passwords are compared in threads, in queues that do not delay each other; `guess_limits` counts the
-tries.
+Threads compare the passwords. They have separate queues, so that no queue delays another.
+`guess_limits` counts the tries.
 """
 
 from __future__ import annotations
@@ -246,8 +246,8 @@ class AccountsAuthenticator(Authenticator):
         super().delete_user(user)
 
     def get_handlers(self, app: Any) -> list[tuple[str, type]]:
-        """Return the handlers of our pages, and begin to carry out the recorded removals and
-        resets.
+        """Return the handlers of our pages, and begin to carry out the recorded removals of users
+        and resets of passwords.
         """
         self.revoking = revocation.Revocation(app, self.store)
         self.revoking.begin()  # before the hub answers any request
@@ -295,12 +295,14 @@ def _cookie(name: str) -> str:
 
 
 def _version(stored: str | None) -> str:
-    """Return a digest of a stored hash. It shows only whether the password is still the same."""
+    """Return a digest of a stored hash. It serves only to see whether the password has been
+    replaced.
+    """
     return hashlib.sha256((stored or "").encode()).hexdigest()[:16]
 
 
 def too_many(seconds: float) -> str:
-    """Return the message that says when to try again."""
+    """Return the message after too many wrong passwords; it says when to try again."""
     minutes = ceil(seconds / 60)
     again = ngettext("in a minute", "in {minutes} minutes", minutes).format(minutes=minutes)
     return _(

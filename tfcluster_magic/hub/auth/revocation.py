@@ -63,7 +63,7 @@ class Revocation:
                 for name in await asyncio.to_thread(self._store.resets):
                     await self.reset(name)
             except Exception:
-                # Go on: a retry may succeed once the file is repaired or the proxy is back.
+                # Go on: a retry may succeed after the file is repaired or the proxy is back.
                 self._app.log.exception("Removals and resets failed; trying again")
 
     async def reset(self, name: str) -> None:
@@ -122,8 +122,8 @@ def end_sessions(db: Any, name: str) -> None:
 def _own_token(user: Any, spawner: Any) -> int | None:
     """Return the id of the token that a notebook was started with.
 
-    The hub marks this token only by its note. Users can copy the note to their own tokens, but
-    those are newer than the notebook's start.
+    Only the note of a token says that the hub created it for a notebook. Users can give their own
+    tokens the same note, but those tokens are newer than the notebook's start.
     """
     if spawner.server is None or spawner.started is None:
         return None

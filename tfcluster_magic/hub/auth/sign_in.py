@@ -154,7 +154,9 @@ class AllowList:
         self.path = path
 
     def names(self) -> set[str]:
-        """Return all names. Raises TFClusterError if the file cannot be read."""
+        """Return the names of all imported users. Raises TFClusterError if the file cannot be
+        read.
+        """
         try:
             return state_files.load(self.path, set[str], exact=True)
         except FileNotFoundError:
@@ -164,12 +166,12 @@ class AllowList:
             raise TFClusterError(text.format(file=self.path, why=error)) from None
 
     def add(self, *names: str) -> None:
-        """Add names. Raises TFClusterError or OSError."""
+        """Add names to the file. Raises TFClusterError or OSError."""
         with self._change() as found:
             found.update(names)
 
     def remove(self, name: str) -> None:
-        """Remove a name. Raises TFClusterError or OSError."""
+        """Remove a name from the file. Raises TFClusterError or OSError."""
         if name in self.names():
             with self._change() as found:
                 found.discard(name)

@@ -117,8 +117,10 @@ def why_no_notebook(name: str, owner: str) -> str:
 
 
 def readable(person: Person, within: float = WITHIN) -> bool:
-    """Return whether this account can run the programs installed here. Return True if the check
-    takes too long: the machine may be busy, and the start of the notebook reports a real problem.
+    """Return whether this account can run the programs installed here.
+
+    Return True if the check takes too long, because the machine may only be busy. If there is a
+    real problem, the start of the notebook reports it.
     """
     try:
         done = subprocess.run(

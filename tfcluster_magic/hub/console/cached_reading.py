@@ -33,8 +33,8 @@ class CachedReading(Generic[T]):
         fresh: seconds for which a reading is current.
         old: age in seconds; if the cached reading is older, callers wait until a new one is
             complete.
-        patience: seconds that callers wait for a new reading if the cached one is not current, but
-            younger than `old`; after that they get the cached one.
+        patience: maximum seconds that a caller waits for a new reading if the cached one is not
+            current, but younger than `old`. After this time, the caller gets the cached one.
         keep: seconds after which a reading is dropped; None keeps it.
     """
 
@@ -103,8 +103,8 @@ class CachedReading(Generic[T]):
         return bool(self._kept) and self._at > self._changed_at
 
     def expire(self) -> None:
-        """Mark the reading as outdated: the next caller waits for a reading that begins from now
-        on.
+        """Mark the reading as outdated: the next caller waits for a reading that begins after this
+        call.
         """
         self._at, self._changed_at = float("-inf"), time.monotonic()
         self._task = None

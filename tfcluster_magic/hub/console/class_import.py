@@ -115,8 +115,11 @@ of a batch.
 
 
 class ImportedLine(Model, frozen=True, omit_defaults=False):
-    """The result or the plan of a line. `steps` has some of `account`, `user`, `allowed`, `group`
-    and `namespace`; it is empty if nothing is missing. `link` sets the password of a new account.
+    """The result or the plan of a line.
+
+    `steps` names what the import creates or adds for the line: some of `account`, `user`,
+    `allowed`, `group` and `namespace`. It is empty if everything exists already. `link` is where
+    the user of a new account sets the password.
     """
 
     line: int
@@ -274,7 +277,8 @@ class ClassImport:
         if names := [plan.name for plan in _with(plans, "allowed")]:
             await self._hub.allow(names)
         names = [plan.name for plan in _with(plans, "account")]
-        # The last step, because the hub returns a link only once: a later failure would lose it.
+        # Create the links last: the hub returns a link only once, and if a later step failed, the
+        # link would be lost.
         links = await self._hub.links(names) if names else {}
         return [
             replace(plan, link=browser_link(links[plan.name], self._address))

@@ -34,8 +34,8 @@ PAGE = 50
 """Maximum number of users in one page. The hub answers no other request while it writes a page."""
 WITHIN = 20.0
 FRESH, OLD, PATIENCE = 2.0, 10.0, 0.05
-"""Seconds for which a listing is current; seconds for which it is used while the hub is slow; and
-seconds that callers wait for a new listing before they get the old one.
+"""Times in seconds. A listing is current until its age is FRESH. Until its age is OLD, callers get
+it if a new one takes longer than PATIENCE.
 """
 _PAGES = "application/jupyterhub-pagination+json"
 
@@ -138,8 +138,8 @@ class HubUsers:
     async def links(self, names: Collection[str], *, reset: bool = False) -> dict[str, str]:
         """Return links that set the passwords of these accounts, by name; create missing accounts.
 
-        After an error, no link is made. An account that has a password keeps it and gets no link;
-        with `reset`, it gets a link, and the password stops working.
+        If the hub refuses one of the names, it makes no link. An account that has a password keeps
+        it and gets no link; with `reset`, it gets a link, and the password stops working.
         """
         made = await self.ask("POST", "accounts/links", {"names": list(names), "reset": reset})
         self.expire()

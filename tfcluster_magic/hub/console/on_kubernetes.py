@@ -1,8 +1,8 @@
 """The console on Kubernetes: the site's policy, probes, and serving.
 
 This module is separate from `__main__`, because the Kubernetes client is optional. The console
-itself writes only the ConfigMap of overrides: the hub creates namespaces, and tenancy applies the
-overrides.
+itself writes only the ConfigMap of overrides, which the service `tenancy` then applies. To create a
+namespace, the console asks the hub.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class KubernetesSitePolicy:
         home: the hub's namespace.
         prefix: prefix of users' namespaces.
         hub: the hub's API.
-        seen: returns the names of all tenants' namespaces that exist.
+        seen: returns the names of all existing namespaces of tenants.
     """
 
     has_claims = True
@@ -132,8 +132,8 @@ HOME = "tfcluster-hub"
 HUB = "TFCLUSTER_CONSOLE_HUB"
 """Variable with the hub's address, without the base path."""
 BEAT, LATE = 1.0, 30.0
-"""Interval of the event loop's heartbeat, and the age of the last heartbeat at which the probe
-fails, in seconds.
+"""A pair of times in seconds: the interval between heartbeats of the event loop, and the age of
+the last heartbeat at which the probe fails.
 """
 
 log = logging.getLogger("tfcluster")

@@ -1,9 +1,9 @@
-"""The program of an archive's pod: sends a user's volume claims, as a tar.gz file, to a client that
-knows the pod's token.
+"""The program that runs in the pod of an archive, and sends the data of a user.
 
-The program writes no files and opens no connections. It sends the data once and then ends; it also
-ends if no client comes. The answer is sent in chunks; its last chunk shows that the archive is
-complete.
+The pod mounts the user's volume claims. The program sends them as a tar.gz file to a client that
+knows the pod's token. It writes no files and opens no connections. It sends the data
+once and then ends; it also ends if no client comes. The answer is sent in chunks; its last chunk
+shows that the archive is complete.
 
     POST /   Authorization: token …   {"records": {name: text}, "missed": {name: why}}
 """
@@ -22,7 +22,9 @@ from pathlib import Path
 
 from .packer import pack
 
-PORT = 8889  # equals `tenancy.namespace_objects.ARCHIVE_PORT`; its import would load a lot
+# The same port as `tenancy.namespace_objects.ARCHIVE_PORT`. It is repeated here, because an import
+# of that module would load many others.
+PORT = 8889
 TOKEN = "TFCLUSTER_ARCHIVE_TOKEN"  # noqa: S105 - the name of an environment variable
 MOUNT = Path("/archive")
 """Folder whose subfolders are the mounted claims; each has the name of its claim."""

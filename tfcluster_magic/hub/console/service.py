@@ -2,8 +2,8 @@
 
 The service's token has only the scopes that the console's pages need, and gives no access to files.
 Only administrators may open the pages. A console that fails to start must not stop the hub. The hub
-therefore has two services for the console: an external service, which the hub does not start, has
-the console's address; a service without an address runs the console's process.
+therefore has two services for the console. One has the console's address, and is external, that is,
+the hub does not start it. The other has no address, and runs the console's process.
 """
 
 from __future__ import annotations
@@ -92,13 +92,15 @@ def configure(c: Config, *, port: int, owner: str, state: Path) -> None:
 
 
 def register(c: Config, *, url: str, token: str, timeout: int) -> None:
-    """Register the console in the hub; a starting hub waits `timeout` seconds for it."""
+    """Register the console in the hub. A hub that starts waits up to `timeout` seconds until the
+    console answers.
+    """
     service = {
         "name": CONSOLE,
         "url": url,
         "api_token": token,
         "oauth_no_confirm": True,  # no confirmation page, because the console is part of the hub
-        "display": False,  # not in the hub's list of services: the hub's pages link to it
+        "display": False,  # not in the list of services, because pages link to it
         "timeout": timeout,
     }
     c.JupyterHub.services.append(service)
@@ -126,7 +128,8 @@ def run_as_service(environ: MutableMapping[str, str]) -> None:
     """Make JupyterHub's classes in this process act as the service that `register` registered."""
     base = environ.setdefault("JUPYTERHUB_BASE_URL", base_url(environ))
     for name in [each for each in environ if each.startswith("JUPYTERHUB_OAUTH_")]:
-        del environ[name]  # set by the hub for PROCESS, the service that started this process
+        # The hub set this variable for PROCESS, the service that started this process.
+        del environ[name]
     environ["JUPYTERHUB_OAUTH_ACCESS_SCOPES"] = json.dumps([ACCESS])
     environ["JUPYTERHUB_SERVICE_NAME"] = CONSOLE
     environ["JUPYTERHUB_SERVICE_PREFIX"] = service_prefix(base)

@@ -57,8 +57,8 @@ class Filter(Generic[R]):
         name: the parameter.
         fits: whether a row matches the given values.
         choices: the allowed values; empty for any.
-        many: whether the parameter takes several values: separated by commas, or as a repeated
-            parameter.
+        many: whether the parameter takes several values. A request separates the values by
+            commas, or repeats the parameter.
         counted: returns the choice to which a row belongs. If it is set, a page has a count for
             each choice: the number of rows that belong to the choice and match the other filters.
     """
@@ -104,8 +104,8 @@ class Table(Generic[R]):
     """One table.
 
     Args:
-        columns: its columns.
-        filters: its filters; `counted` is set in at most one of them.
+        columns: the columns of the table.
+        filters: the filters of the table; `counted` is set in at most one of them.
         usual: the default sort column, with a leading `-` for descending.
         order: returns the key by which rows that are equal in the sort column are ordered.
     """
@@ -161,7 +161,7 @@ class Table(Generic[R]):
         )
 
     def page(self, rows: Sequence[R], query: Query) -> TablePage[R]:
-        """Return the page of a query."""
+        """Return the page of `rows` for which the query asks."""
         fits = [row for row in rows if not query.text or query.text in self._text(row)]
         counted: Filter[R] | None = None
         for each in self.filters:
@@ -489,7 +489,9 @@ def _storage_row(owner: str, volume: FolderUsage) -> StorageRow:
 
 
 def storage_page(every: Sequence[StorageRow], query: Query) -> dict[str, Any]:
-    """Return the page of a query, with counts of all rows and of nearly full ones."""
+    """Return the page of folders for which the query asks, with the number of all folders and the
+    number of nearly full ones.
+    """
     page = STORAGE.page(every, query)
     nearly_full = sum(row.share >= WARN_FROM for row in every)
     return {"items": page.items, "total": page.total, "all": page.all, "full": nearly_full}

@@ -151,7 +151,7 @@ class Tenant:
 async def ensure_namespace(
     reader: HubApi, tenant: Tenant, tell: Callable[[str], None], seconds: float
 ) -> None:
-    """Return once the namespace exists, belongs to this user and is provisioned.
+    """Create the user's namespace if it is missing, and wait until it is provisioned.
 
     `tell` is called with each message about what the start waits for. `seconds` limits the time to
     wait for tenancy.
@@ -261,7 +261,7 @@ class PrepareAPI(APIHandler):
 
     @needs_scope("admin:users")
     async def post(self, name: str) -> None:
-        """Answer with {"name"} once the namespace exists."""
+        """Create the namespace if it does not exist, then answer with {"name"}."""
         user = self.find_user(name)
         if user is None:
             raise web.HTTPError(404)

@@ -1,7 +1,8 @@
 """Messages that tell a user why their notebook's pod does not start and what to do. Pure.
 
-Kubernetes' messages are parsed as for tasks (`kube.status.pod_problems`). The wording is for a user
-who chose a size and an image on a page instead of typing options.
+Kubernetes' messages are parsed by the code that parses them for tasks
+(`kube.status.pod_problems`). The wording is for a user who chose a size and an image on a page
+instead of typing options.
 """
 
 from __future__ import annotations

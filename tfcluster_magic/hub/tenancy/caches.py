@@ -94,8 +94,9 @@ def must_grow(wanted: Object, found: Object) -> bool:
 
 
 def is_wrongly_pending(wanted: Object, found: Object, classes: Collection[str]) -> bool:
-    """Return whether a claim waits for a class or volume that is no longer wanted. False for a
-    claim with a volume: only its user may give up the data in it.
+    """Return whether a claim waits for a class or volume that is no longer wanted.
+
+    Return False for a claim that already has a volume: only its user may give up the data in it.
     """
     if found.get("phase") not in (None, "", "Pending"):
         return False
@@ -155,7 +156,7 @@ class TenancyCaches(InformerGroup):
     addresses.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         home: the hub's namespace.
         wake: called with the name of a namespace in which something has changed.
         wake_all: called after a change that affects all namespaces.

@@ -58,7 +58,9 @@ class RecordsLoad:
     budget: int = 0
 
     def warning(self) -> str:
-        """Return a warning in English for the log and the ConfigMap; empty if all is well."""
+        """Return a warning in English for the log and the ConfigMap; empty if the TFClusters of all
+        users fit into the budget.
+        """
         if self.unbounded:
             return (
                 f"{self.unbounded} of {self.users} users may have any number of TFClusters, which "
@@ -88,7 +90,7 @@ class Tenancy:
     """All tenants of one hub.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         home: the hub's namespace.
         prefix: prefix of tenants' namespaces.
         hub: URL and token of the hub's API; if the URL is empty, there are no groups.
@@ -333,7 +335,7 @@ class Tenancy:
         problems: list[str],
         of_group: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
-        """Write problems and state on the namespace if they have changed.
+        """Write the problems and the state into annotations of the namespace if they have changed.
 
         `digest` is the digest of the objects that were provisioned. If it is empty, the digest on
         the namespace stays. If it is None, the digest on the namespace is removed, so that a

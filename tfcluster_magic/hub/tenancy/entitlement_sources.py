@@ -33,7 +33,7 @@ class AcceptedPolicy:
     """The policy in force.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         home: the hub's namespace.
         changed: called when another policy comes into force.
     """
@@ -139,7 +139,7 @@ class OverridesFollower:
     """The overrides of one hub.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         home: the hub's namespace.
         changed: called with each user whose override has changed.
     """
@@ -228,8 +228,8 @@ def _of_config_map(found: Object | None) -> dict[str, Override]:
     return read_overrides(str(((found or {}).get("data") or {}).get(OVERRIDES_KEY, "")))
 
 
-# -- groups, from the hub's API. All groups are read in pages: to ask for one user's groups, a
-# service would need the right to read users. Ref:
+# -- groups, from the hub's API. The groups of all users are read, in pages, although one user's
+# groups might be enough: to read only those, a service would need the right to read users. Ref:
 # https://jupyterhub.readthedocs.io/en/stable/reference/rest-api.html (GET /groups)
 
 GROUPS_SECONDS = 10.0
@@ -270,14 +270,14 @@ class Membership(BackgroundThread):
     def ask(self, since: float) -> float:
         """Read the groups for a user who was first seen at `since`, in monotonic seconds.
 
-        Return 0 once a reading that began after `since` has ended, even if it failed: the known
-        groups then apply. Until then, return the seconds to wait before the next call.
+        Return 0 if a reading that began after `since` has ended, even if it failed: the known
+        groups then apply. Otherwise return the seconds to wait before the next call.
         """
         if not self._url:
             return 0.0
         with self._lock:
-            # If the last reading failed, wait longer before the next one: a request that hangs
-            # delays the namespace of this user.
+            # If the last reading failed, wait longer before the next one, because this user's
+            # namespace has to wait until a request that hangs has ended.
             pause = GROUPS_SECONDS if self.problem else NEW_USER_SECONDS
             rest = self._began + pause - time.monotonic()
             if self._began >= since:

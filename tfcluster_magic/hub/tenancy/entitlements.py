@@ -237,8 +237,8 @@ class Image(Model, frozen=True):
 ETCD_BUDGET = "256Mi"
 """Maximum bytes of etcd for TFClusters: an eighth of etcd's default of 2 GiB.
 
-etcd keeps old versions for some minutes and holds other objects too. The operator reads all
-TFClusters when it starts: 256Mi in less than five seconds.
+The rest is for other objects, and for old versions of objects, which etcd keeps for some minutes.
+The operator reads all TFClusters when it starts; it reads 256Mi in less than five seconds.
 """
 
 

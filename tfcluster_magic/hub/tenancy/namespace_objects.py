@@ -1,9 +1,9 @@
 """The name of a tenant's namespace, and the objects in it. Pure.
 
-The same entitlement and cluster give the same objects, in the order of their creation, each from a
-template in `templates/tenancy`. Fields that the API server would fill in with defaults are
-written out, so that each object can be compared with the object in the cluster. This module creates
-nothing in the cluster.
+The entitlement of a tenant and the properties of the cluster determine the objects. They are
+returned in the order of their creation, and each is made from a template in `templates/tenancy`.
+Fields that the API server would fill in with defaults are written out, so that each object can be
+compared with the object in the cluster. This module creates nothing in the cluster.
 
     ServiceAccounts   notebook, and default for tasks; with the pull secrets of their images
     LimitRange        limits of one container

@@ -56,7 +56,7 @@ def provision(
     server refused.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the tenant's namespace.
         wanted: the objects as they should be.
         there: our objects that exist in the namespace now.
@@ -85,7 +85,7 @@ def provision(
             problems += _tried(
                 lambda key=key, found=found: _discard(api, namespace, key, found), key
             )
-            continue  # a later call creates it again, once it is gone
+            continue  # a later call creates it again, after it is gone
         problems += _tried(
             lambda each=each, found=found: _put_right(api, namespace, each, found), key
         )

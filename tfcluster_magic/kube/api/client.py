@@ -191,9 +191,10 @@ class Api:
         shape: Shape = WHOLE_SHAPE,
         **query: object,
     ) -> Listing:
-        """Return all objects as of one moment. They are read in pages of some megabytes, and only
-        the results of `keep` stay in memory. Raises ApiError. Status 410 means that the server no
-        longer has the rest of the list; the caller must then read the whole list again.
+        """Return all objects of a collection, as they were at one moment. They are read in pages of
+        some megabytes, and only the results of `keep` stay in memory. Raises ApiError. Status 410
+        means that the server no longer has the rest of the list; the caller must then read the
+        whole list again.
         """
         items: list[Object] = []
         limit = min(FIRST_PAGE, PAGE)
@@ -267,8 +268,8 @@ class Api:
         """Yield changes after `version` until the server ends the watch after WATCH_SECONDS.
 
         Raises:
-            ApiError: status 410: the version is too old, so list again; status 0: the watch went
-                silent.
+            ApiError: the status is 410 if `version` is too old, so that the caller must list the
+                objects again, and 0 if the server sent nothing for too long.
         """
         asked = {
             "watch": "1",

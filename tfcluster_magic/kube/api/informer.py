@@ -21,7 +21,10 @@ from .client import Api, ApiError, Object, StreamCloser, WatchEvent
 from .decoding import WHOLE_SHAPE, Shape
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
-"""Maximum seconds before the first retry and before any later one; half of the time is random."""
+"""A pair of times in seconds: the maximum pause before the first retry, which doubles with each
+further retry, and the limit up to which it doubles. A pause is half of the maximum or more, at
+random.
+"""
 SHORT_LIVED = 1.0
 """A watch shorter than this many seconds counts as an error: API servers close watches under load,
 and the next watch would start at once.
@@ -81,14 +84,14 @@ class Informer:
     """A cache of the objects at `where`.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         where: path of a collection, such as `client.path("pods")`.
         shape: the fields to decode; all others are skipped.
         selector: label selector; empty for all objects.
         fields: field selector such as `metadata.name=digits-2`; empty for all objects.
         trim: returns what to keep of an object; called once for each version of an object.
         group: returns the key under which `of` finds an object, such as its run.
-        optional: no warning if the cluster lacks this kind.
+        optional: whether the cluster may lack this kind; then its absence causes no warning.
         changed: called on the informer's thread with each change; its errors are logged.
     """
 
@@ -151,7 +154,7 @@ class Informer:
             return list(self._objects.values())
 
     def of(self, group: Hashable) -> list[Object]:
-        """Return the objects for which the function `group` of this informer returned `group`."""
+        """Return the objects for which the constructor's `group` function returned this value."""
         with self._lock:
             return list(self._groups.get(group, {}).values())
 

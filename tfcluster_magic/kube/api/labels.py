@@ -128,8 +128,8 @@ def host_name(run: str, task_type: TaskType, index: int) -> str:
 
 
 def run_labels(run: str, uid: str, task_type: TaskType | None = None) -> dict[str, str]:
-    """Return the labels of an object of a run. If the uid is empty, the labels are for a manifest
-    that is printed for kubectl.
+    """Return the labels of an object of a run. Pass an empty `uid` for an object in a manifest that
+    is printed for kubectl: the run has no uid yet.
     """
     found = {
         "app.kubernetes.io/name": "tfcluster",

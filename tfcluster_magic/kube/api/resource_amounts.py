@@ -29,7 +29,7 @@ def parse_quantity(said: object) -> float:
     return _number(str(said))
 
 
-@lru_cache(4096)  # hundreds of pods and nodes share a few texts
+@lru_cache(4096)  # hundreds of pods and nodes have the same few quantities
 def _number(said: str) -> float:
     return float(resource_form.parse_quantity(said.strip()))
 

@@ -4,8 +4,8 @@ A leader stops acting before anybody else may begin: it gives up `DEADLINE` seco
 its last renewal, five seconds before the Lease is free. A delayed write is refused if another
 process has written in the meantime. A process that ends normally releases the Lease. A process that
 restarts with the same identity (a container in its pod) continues to hold the Lease. Clocks of
-different machines are never compared: a Lease is free when it stayed unchanged for its whole
-duration.
+different machines are never compared: a Lease is free after a process has seen it unchanged for its
+whole duration.
 
 Every signed-in account may read the operator's Lease. If the Lease is older than `SILENT_AFTER`, no
 operator is alive. Its age is the difference of two times by the API server's clock: the last write
@@ -35,7 +35,9 @@ LEASE_KEY = "lease"
 place.
 """
 SILENT_AFTER = 15.0
-"""Age in seconds of a Lease whose holder has certainly stopped acting: DEADLINE and a margin."""
+"""If a Lease is older than this many seconds, its holder has certainly stopped acting. The number
+is DEADLINE and a margin.
+"""
 AGE_SECONDS = 3.0
 
 
@@ -85,7 +87,7 @@ class Leader:
     """This process as a candidate in the election.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         namespace: the namespace of the Lease.
         identity: the identity of this process; a restarted container keeps it.
         lost: called when the process must stop acting; the function must end the process.
@@ -167,7 +169,7 @@ class Leader:
         while not self._ending.wait(RENEW_SECONDS):
             try:
                 ours = self._try()
-            except Exception as error:  # noqa: BLE001 - any error means: not renewed
+            except Exception as error:  # noqa: BLE001 - the Lease is then not renewed
                 log.warning("the Lease is not renewed: %s", _error_text(error))
                 ours = self.leads()
             if not ours or not self.leads():

@@ -1,7 +1,7 @@
 """The process around a controller: command line, log, metrics, probes, start and end.
 
-The controller acts only once all caches are filled and the Lease is acquired. Obstacles are logged
-once and shown at /readyz. On SIGTERM the controller finishes the work in progress and
+The controller acts only after all caches have been filled and the Lease acquired. Obstacles are
+logged once and shown at /readyz. On SIGTERM the controller finishes the work in progress and
 releases the Lease.
 
 Ref: https://kubernetes.io/docs/reference/using-api/health-checks/ Ref:
@@ -86,7 +86,7 @@ class NumberCollector(Collector):
         self._numbers, self._texts = numbers, texts
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all numbers."""
+        """Yield a metric for each number."""
         return number_metrics(self._numbers, self._texts)
 
 
@@ -116,7 +116,7 @@ class ProbeServer:
     def __init__(self, port: int, answers: dict[str, Callable[[], ProbeAnswer]]) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                """Answer a known path, else 404."""
+                """Answer requests for the known paths; answer any other with 404."""
                 ask = answers.get(self.path.partition("?")[0])
                 well, text = ask() if ask is not None else (False, "there is nothing here")
                 content = (text + "\n").encode()
@@ -149,7 +149,7 @@ class ProbeServer:
 # The command line, and the exit codes.
 
 FAILURE, LOST_LEASE = 1, 3
-"""Exit codes: the process could not start; it lost the Lease."""
+"""A pair of exit codes: of a process that could not start, and of one that lost the Lease."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -197,7 +197,7 @@ class RunnableController(Protocol):
 
     @property
     def synced(self) -> bool:
-        """Whether all objects were listed once."""
+        """Whether every cache has its first list of objects."""
 
     @property
     def alive(self) -> bool:
@@ -212,7 +212,7 @@ class ControllerProcess:
     """The process of a controller, with its election, probes and metrics.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         leader: the candidate in the election.
         controller: what to run.
         port: the port of the probes; 0 takes a free one. A port in use raises OSError.

@@ -1,10 +1,10 @@
 """A work queue of keys, and its worker threads.
 
 A key is queued once and handled by one worker at a time. A key that is added while it is handled is
-queued once more afterwards. Keys belong to shares, such as namespaces, which are served in turn, so
-a busy share delays no other. Workers act only while this process leads. A key that changes all the
-time is slowed down. A failed turn is reported, retried with growing pauses, and delays no other
-key. Nothing is stored on disk.
+queued once more afterwards. Each key belongs to a group of keys, called its share, such as the keys
+of one namespace. The shares are served in turn, so that a busy share delays no other. Workers act
+only while this process leads. A key that changes all the time is slowed down. A failed turn is
+reported, retried with growing pauses, and delays no other key. Nothing is stored on disk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class WorkQueue(Generic[K]):
 
     Args:
         share: returns the share of a key.
-        most: limit of keys of one share that are handled at the same time; 0 means no limit.
+        most: maximum number of keys of one share that workers handle at the same time; 0 means no
+            limit.
     """
 
     def __init__(self, share: Callable[[K], Hashable] = lambda _key: None, most: int = 0) -> None:
@@ -64,8 +65,8 @@ class WorkQueue(Generic[K]):
             self._changed.notify()
 
     def get(self) -> K | None:
-        """Return the next key as soon as there is one; None once the queue is closed. The key
-        belongs to this worker until `done`.
+        """Return the next key as soon as there is one; return None when the queue is closed. The
+        key belongs to this worker until `done`.
         """
         with self._changed:
             while not self._closed:
@@ -172,18 +173,19 @@ WORKERS = 8
 MOST_OF_ONE = WORKERS - 2
 """Maximum workers for one share at a time; the others are for other shares."""
 SHARE, LONGEST_REST = 0.05, 0.3
-"""Maximum fraction of a core that the turns of one constantly changing key use, and the longest
-pause in seconds that this limit puts between two turns of the key. While a run's hundreds of pods
-start, the pauses let one turn handle many changes.
+"""A pair that limits the turns of one constantly changing key. The turns take at most the fraction
+SHARE of a core. To keep to that, the key waits between two turns, but never longer than
+LONGEST_REST seconds. While a run's hundreds of pods start, one turn then handles many changes.
 """
 CHANGING, LONGEST_OF_MANY = 50.0, 1.0
-"""Maximum turns per second of all constantly changing keys together, and the longest pause in
-seconds that this limit puts between two turns of one key.
+"""A pair that limits the turns of all constantly changing keys together. They take at most CHANGING
+turns per second. To keep to that, each key waits between two of its turns, but never longer than
+LONGEST_OF_MANY seconds.
 """
 
 
 def rest_seconds(used: float, others: int) -> float:
-    """Return the pause of a key after a turn that took this many seconds of CPU time. `others` is
+    """Return the pause of a key after a turn that took `used` seconds of CPU time. `others` is
     the number of other resting keys (`WorkQueue.resting`).
     """
     of_many = min(LONGEST_OF_MANY, others / CHANGING)

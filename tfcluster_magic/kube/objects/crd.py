@@ -163,9 +163,9 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
 
 
-# CEL rules, most of them about several fields, with the messages of `launch.validation`. The models
-# bound every list and map that a rule iterates over: the API server estimates the highest cost of a
-# rule and refuses schemas above its limit.
+# CEL rules, most of them about several fields, with the messages of `launch.validation`. Every
+# list and map that a rule iterates over has a maximum size in the models. Without it, the API
+# server would estimate too high a cost of the rule, and refuse the schema.
 
 _MANY = ("volumes", "secrets")
 
@@ -306,7 +306,8 @@ def _texts(where: str, row: PayloadField) -> Iterator[str]:
 
 def _as_text(where: str, part: PayloadField) -> str:
     """Return a CEL expression that joins a part of an object into one text. In a map, each
-    separator is as long as the characters that JSON adds around a text.
+    separator is as long as the characters that JSON adds around a text, so that the length of the
+    result is about the length of the JSON.
     """
     if part.kind is Texts.ONE:
         return where

@@ -56,8 +56,8 @@ from ..api.client import Object, foreign_finalizers, is_deleted
 from ..api.decoding import epoch_seconds
 from ..api.labels import GROUP, PORT, RUN_PATTERN, host_name
 
-# msgspec inspects a type at its first use, and msgspec 0.22 crashes when two threads do that at
-# once.
+# Use the type now, while only one thread runs: msgspec inspects a type at its first use, and
+# msgspec 0.22 crashes when two threads do that at the same time.
 msgspec.json.Decoder(TFCluster)
 
 LOG_PATH = "/log"
@@ -253,7 +253,7 @@ _LONGEST_WORD = 100
 
 
 def write_stop(stop: Stop) -> Object:
-    """Return the merge patch of the spec that stops a run."""
+    """Return the change of a run's spec, as a merge patch, that stops the run."""
     return {"stop": resource_form.write(Stop, msgspec.to_builtins(stop))}
 
 
@@ -298,8 +298,8 @@ def _written(status: Status, generation: int, before: Mapping[str, Any], words: 
 # decides about the run stays.
 
 _FEW, _SHORT, _LINE, _SENTENCES = 10, 80, 200, 1000
-"""Limits in a shortened status: the number of events; characters of a text, of a first line and of
-the message.
+"""Limits in a shortened status. The first is the number of events and of warnings. The others are
+numbers of characters: of a text, of the first line of a message, and of the whole message.
 """
 
 

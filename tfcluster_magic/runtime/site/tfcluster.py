@@ -87,7 +87,9 @@ class _Report:
             time.sleep(_PACE)
 
     def finish(self):
-        """Write the last call when the interpreter ends; wait at most two seconds for a volume."""
+        """Write the arguments of the last call when the interpreter ends. Wait at most two seconds,
+        because the volume may hang.
+        """
         last = threading.Thread(target=self.write, daemon=True)
         last.start()
         last.join(2.0)
@@ -104,7 +106,8 @@ class _Report:
             try:
                 self.replace(self.content(*newest))
             except Exception:
-                # A full disk, or a missing volume: training matters more than its progress.
+                # The disk is full, or the volume is missing. The error is ignored, because training
+                # matters more than its progress reports.
                 pass
 
     def content(self, at, step, total, metrics):

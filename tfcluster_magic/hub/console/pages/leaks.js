@@ -27,7 +27,9 @@ async function lookForLeaks() {
       make('li', `${owner}: ${detail}`)
     );
     const none =
-      found.length + missed.length ? [] : [make('li', t('There are no leaks.'))];
+      found.length + missed.length
+        ? []
+        : [make('li', t('There are no leaks.'))];
     at('leaks').replaceChildren(...found, ...missed, ...none);
   } catch (error) {
     at('leaks').replaceChildren(make('li', error.message));

@@ -89,7 +89,7 @@ class ConsoleOAuth(HubOAuth):
 
     @default("base_url")
     def _own_prefix(self) -> str:
-        # Read late: `service.run_as_service` sets the variable after this import.
+        # Read the variable only now: `service.run_as_service` sets it after this module's import.
         return os.environ["JUPYTERHUB_SERVICE_PREFIX"]
 
     async def _check_hub_authorization(

@@ -1,7 +1,7 @@
 """The interface of a site of the console: everyone's runs, schedules, logs, hours, storage, leaks.
 
-The types of the results say who owns what. They do not depend on how a site finds that out. Every
-method ends within a bounded time. Results also name the data that could not be read.
+The results have the same types on every kind of site, and they name the owner of each object. They
+also name the data that could not be read. Every method ends within a bounded time.
 """
 
 from __future__ import annotations
@@ -215,8 +215,8 @@ class Site(Protocol):
 # -- rows
 
 LONGEST, MOST_MESSAGE, MOST_CODED, MOST_NAMES = 100, 1000, 4000, 40
-"""Maximum number of characters of a text, of a message, and of the message's codes; and maximum
-number of names of nodes or tasks in a row.
+"""Limits of a row. The first three are numbers of characters: of a text, of a message, and of the
+message's codes. The last is a number of names of nodes or tasks.
 """
 
 

@@ -1,9 +1,10 @@
 """A Kubernetes cluster as a site of the console: runs, schedules, hours, storage, archives.
 
 One list and one watch for each kind fill a cache (`kube/api/informer`), so that listing runs and
-schedules makes no request. Everything else asks the API server. A change names the uid of its
-object, so that it affects no other object of the same name. Requests have timeouts and threads of
-their own; while a request hangs, pages show the data that was read before.
+schedules makes no request. Everything else asks the API server. Each request for a change
+contains the uid of the object, so that it cannot change another object of the same name. Requests
+have timeouts and threads of their own; while a request hangs, pages show the data that was read
+before.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ class KubernetesSite:
     """The site of a Kubernetes cluster.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         home: the hub's namespace.
         prefix: prefix of users' namespaces.
         names: returns the names of all hub users.
@@ -406,8 +407,10 @@ class KubernetesSite:
             raise BackendUnavailable(text.format(**words)) from None
 
     def _published(self, namespace: str) -> Options | None:
-        """Return the launch options that the operator published in a namespace; if they cannot be
-        read, the options that were read last from any namespace.
+        """Return the launch options that the operator published in a namespace.
+
+        If they cannot be read, return the options that the last successful reading found, in
+        any namespace; None if there was no such reading.
         """
         where = path("configmaps", namespace)
         for found in self._api.every(where, fieldSelector=f"metadata.name={labels.OPTIONS}").items:
@@ -493,9 +496,9 @@ class KubernetesSite:
         return kubernetes_schedules.trim_schedule(found, known, time.time())
 
     def _meant(self, namespace: str, name: str, uid: str, fresh: bool = False) -> Object:
-        """Return the requested run, in the form of `trim_run`; if `fresh`, read it from the API
-        server, not from the cache. Raises NotFound, Conflict if the run does not have `uid`, or
-        ApiError.
+        """Return the run with this name, as `trim_run` trims it. If `fresh` is true, read it from
+        the API server, not from the cache. Raises NotFound, Conflict if the run does not have
+        `uid`, or ApiError.
         """
         found = None if fresh else self.clusters.get(namespace, name)
         if found is None:  # launched a moment ago, or deleted

@@ -145,7 +145,9 @@ def end_message(pod: Object) -> str | None:
 
 
 def refusal(events: Sequence[Object], job_: Mapping[str, Any]) -> str:
-    """Return why Kubernetes creates no pod for a Job, such as a quota; empty if it does."""
+    """Return why Kubernetes failed to create the pod of a Job, for example because of a quota;
+    empty if there was no such failure.
+    """
     mine = [
         one
         for one in startup_problems.events_of(job_, events)
@@ -170,8 +172,8 @@ Tell = Callable[[str], None]
 EVERY = 0.5
 """Seconds between two checks of the pod of an archive."""
 PATIENCE = 300.0
-"""Maximum seconds until the pod of an archive starts, and until the pod of an earlier archive has
-ended.
+"""Maximum seconds to wait until the pod of an archive starts; also the maximum to wait until the
+pod of an earlier archive has ended.
 """
 QUOTA_SECONDS = 30.0
 """Maximum seconds to wait while a quota refuses the pod: a notebook that is ending still uses the

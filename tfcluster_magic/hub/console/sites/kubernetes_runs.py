@@ -1,9 +1,9 @@
-"""Runs of a Kubernetes cluster as rows of the console, and leaks, which belong to no existing run.
+"""Runs of a Kubernetes cluster as rows of the console, and leaks: what runs and users left behind.
 
 Only the fields that a row needs are decoded and kept. A leak is an object with our labels and
-without `ownerReferences`, whose TFCluster does not exist; for this, the API server is asked, not
-the cache. The namespace of a removed user is a leak too. This module only marks such a namespace,
-and tenancy deletes it.
+without `ownerReferences`, whose TFCluster does not exist. Whether the TFCluster exists is read from
+the API server, not from the cache. The namespace of a removed user is a leak too. This module only
+marks such a namespace, and tenancy deletes it.
 
 Ref: https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents
 """
@@ -205,10 +205,10 @@ NAMESPACE = "Namespace"
 
 
 class LeakFinder:
-    """Finds and removes leaks.
+    """Finds and removes leaks: objects of runs that do not exist, and namespaces of removed users.
 
     Args:
-        api: the connection.
+        api: the connection to the API server.
         is_run: returns whether a run with this uid is known.
         owner: returns the owner of objects in a namespace.
     """
@@ -226,7 +226,7 @@ class LeakFinder:
                     yield self._leak(kind, found)
 
     def namespaces(self, namespaces: Collection[Object], users: Collection[str]) -> Iterator[Leak]:
-        """Yield the namespaces of removed users, except of people who have become users again."""
+        """Yield the namespaces of removed users, but not those of people who are users again."""
         for found in namespaces:
             head, owner = found["metadata"], self._owner(found["metadata"]["name"])
             if is_left(found) and owner not in users:

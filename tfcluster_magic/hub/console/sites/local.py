@@ -163,7 +163,7 @@ class ForkServer:
 
 
 class ReaderClient:
-    """The reader of one person; `person` is None for the hub's owner."""
+    """A client of the reader process of one person; `person` is None for the hub's owner."""
 
     def __init__(self, name: str, person: Person | None, fork_server: ForkServer) -> None:
         self.name = name
@@ -265,7 +265,7 @@ class LocalSite:
 
     Args:
         owner: the hub user whose account runs the hub.
-        names: returns the names of all hub users; called only as root.
+        names: returns the names of all hub users; called only if the hub runs as root.
     """
 
     def __init__(self, owner: str, names: UserNames) -> None:

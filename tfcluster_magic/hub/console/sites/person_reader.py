@@ -307,9 +307,10 @@ def answer_requests(asked: BinaryIO, out: BinaryIO) -> None:
 
 
 # -- fork server
-# The fork server loads the modules that all readers need once. Readers of hundreds of people then
-# start within seconds and take a MiB or two each. A reader first switches to its person's account
-# permanently. The fork server kills only readers that it has started and that have not ended.
+# The fork server loads the modules that readers need, once for all readers. Readers of hundreds of
+# people then start within seconds and take a MiB or two each. A reader first switches to its
+# person's account permanently. The fork server kills only readers that it has started and that have
+# not ended.
 
 LONGEST_COMMAND = 256 * 1024
 """Maximum size of a command to the fork server, in bytes; environments are the largest part."""
