@@ -1,8 +1,9 @@
 """Paths on this machine: the state directory and the user's folders.
 
 Paths are absolute and depend only on the environment, so processes with the same environment agree.
-An empty variable counts as unset. This module reads no file, and creates folders only in `private`.
-Its other functions return these paths, where "else" means that the variable before it is unset:
+An empty variable counts as unset. This module reads no file. Only its function `private` creates
+folders. The other functions return these paths, where "else" means that the variable before it is
+unset:
 
   state_dir()   $TFCLUSTER_STATE_DIR, else $XDG_STATE_HOME/tfcluster,
                 else ~/.local/state/tfcluster

@@ -71,7 +71,7 @@ class UsageSampler(BackgroundThread):
                 self._last = None
                 rest = RETRY_WITHOUT_METRICS if error.status in (403, 404) else SAMPLE_PERIOD
                 log.info("no metrics of tasks: %s", error.message or error.reason)
-            except Exception:  # accounting must continue without metrics
+            except Exception:  # the accounting of hours must continue even if there are no metrics
                 self._last = None
                 log.exception("metrics of tasks cannot be read")
 
@@ -82,7 +82,7 @@ class UsageSampler(BackgroundThread):
         told = self._api.every(self._where, labelSelector=OWN_OBJECTS).items
         last, self._last = self._last, now
         if last is None:
-            return  # the first sample has no period
+            return  # the first sample only begins a period
         for each in told:
             self._add(each, min(now - last, 2 * SAMPLE_PERIOD), clock)
 

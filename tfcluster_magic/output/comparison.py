@@ -67,7 +67,9 @@ class Comparison(Model, frozen=True, omit_defaults=False):
 def compare(
     runs: Sequence[tuple[TFCluster, Progress | None]], now: float | None = None
 ) -> Comparison:
-    """Compare `runs`, each with its progress: options, arguments and results."""
+    """Compare the options, arguments and results of `runs`, which has the record and the progress
+    of each run.
+    """
     now = time.time() if now is None else now
     columns = {
         RowGroup.RUN: [_about(cluster, now) for cluster, _progress in runs],
@@ -154,7 +156,8 @@ def _options(specs: Sequence[Spec]) -> list[dict[str, str]]:
     for spec, own in zip(specs, said, strict=True):
         column: dict[str, str] = {}
         for option in used:
-            of_all_tasks = option.path[0] == "*"  # otherwise each task type has its own value
+            # an option of all task types has no single value in the spec
+            of_all_tasks = option.path[0] == "*"
             value = own.get(option.key) or (None if of_all_tasks else field_at(spec, option.path))
             column |= _option_cells(option, value)
         columns.append(column)
@@ -232,7 +235,9 @@ def comparison_table(comparison: Comparison, paint: Paint = PLAIN) -> str:
 
 
 def _all_rows(comparison: Comparison) -> list[ComparedRow]:
-    """Return all rows; the rows made from the heads of the columns come first."""
+    """Return the rows of a table without column heads: first the display name and the state of each
+    run, then the rows of the comparison.
+    """
     heads = [
         {_("Display name"): run.display_name, _("State"): run.phase.value}
         for run in comparison.runs

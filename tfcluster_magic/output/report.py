@@ -144,8 +144,8 @@ def status(
     now: float | None = None,
     most: int | None = None,
 ) -> str:
-    """Return all facts about one run. `notes` are lines about facts that are not in the record,
-    such as the progress, or tasks that print nothing.
+    """Return a text with all facts about one run. `notes` are lines about facts that are not in the
+    record, such as the progress, or tasks that print nothing.
     """
     now = time.time() if now is None else now
     state = cluster.status
@@ -176,7 +176,7 @@ def status(
 
 
 def _advised(cluster: TFCluster) -> Sequence[AdvisedOption]:
-    """Return the options of a schedule's run that were changed by advice on its earlier runs."""
+    """Return the options of a run that were changed by advice on earlier runs of its schedule."""
     scheduled = cluster.metadata.scheduled
     return (scheduled.advised or ()) if scheduled is not None else ()
 
@@ -187,7 +187,8 @@ def advised_words(each: AdvisedOption) -> str:
     """
     try:
         why = str(each.why)
-    except LookupError:  # a newer version wrote it
+    except LookupError:
+        # a newer version of TFCluster wrote a message that this version does not know
         why = each.why.code
     text = _("{change}, because of {run}: {why}")
     return one_line(text.format(change=each.change, run=each.run, why=why))

@@ -1,7 +1,7 @@
 """A run as a page shows it: JSON data, an HTML card, and the MIME bundle of a cell's output.
 
-The JSON form is `IRun` in the Lab extension. It contains no program files, and a list contains only
-the newest event of each run: 200 runs take a few hundred kilobytes.
+The JSON form is `IRun` in the Lab extension. It contains no program files, and in a list, a run has
+only its newest event. So 200 runs take a few hundred kilobytes.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def task_rows(cluster: TFCluster, seen: Sequence[SeenTask]) -> list[dict[str, An
     """Return the tasks of a run as JSON-like data (`ITaskRow`), in reading order.
 
     States come from the record, which lists at most 20 tasks. The state of any other task is the
-    observed one if the record's counts allow it, else None.
+    observed state if it agrees with the record's counts, else None.
     """
     told = {task.name: task for task in cluster.status.attention}
     left = {t.value: unlisted_states(cluster, t.value, told) for t in cluster.spec.replicas.counts}
@@ -112,7 +112,7 @@ def _seen_state(task: SeenTask, left: Mapping[str, Mapping[TaskState, int]]) -> 
     if len(states) == 1:
         return next(iter(states))
     if task.state is TaskState.FAILED and task.state not in states and TaskState.STOPPED in states:
-        return TaskState.STOPPED  # the run stopped the task
+        return TaskState.STOPPED  # the task failed because the run stopped it
     return task.state if task.state in states else None
 
 
@@ -190,7 +190,7 @@ def run_card(cluster: TFCluster, notes: Sequence[str] = (), as_of: float | None 
         lines.append(f"<div>{escape(_of_task(printed.task))}</div>")
         text = escape("\n".join(printed.lines))
         lines.append(f'<pre style="margin:0;padding-left:12px;overflow:auto">{text}</pre>')
-    # the elapsed time is not in a card that is updated live, because it would soon be wrong
+    # a card that is updated live omits the elapsed time, which would soon be wrong
     elapsed, mode = as_of is not None, mode_words(cluster.spec.mode)
     facts = facts_line(cluster, as_of or time.time(), elapsed=elapsed, mode=mode)
     lines.append(f'<div style="opacity:.7">{escape(facts)}</div>')
@@ -267,10 +267,11 @@ def tab_link(url: str, text: str) -> str:
     return f'<a href="{escape(url)}" target="_blank" rel="noopener">{escape(text)}</a>'
 
 
-# The MIME bundle has text and HTML, which state when their facts were read, and JSON, from which
-# the Lab extension draws a live view (`kind` is its type, `at` its time). The JSON omits the
-# program's files. Text and HTML are for readers of a stored notebook without extension and server,
-# for example on nbviewer.
+# The MIME bundle has the run as text, HTML and JSON. Text and HTML are for people who read a stored
+# notebook where the Lab extension and the server are missing, for example on nbviewer; they say
+# when their facts were read. From the JSON, the extension draws a live view. The field `kind` is
+# the type of the data, and `at` is the time at which it was read. The JSON omits the program's
+# files.
 
 MIME_TYPE = "application/vnd.tfcluster.v1+json"
 
@@ -313,8 +314,8 @@ def _kept_text(cluster: TFCluster, notes: Sequence[str], at: float) -> str:
 
 
 def followed_bundle(cluster: TFCluster, tasks: Sequence[str], *, ended: bool) -> dict[str, Any]:
-    """Return the MIME bundle of the heading that a cell shows above the log lines of a run that it
-    follows. `ended` says whether all lines have arrived.
+    """Return the MIME bundle of a heading. A cell that follows a run shows it above the run's log
+    lines. `ended` says whether all lines have arrived.
 
     When a page is opened again, the extension shows further lines unless `ended` is true.
     """

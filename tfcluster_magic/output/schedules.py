@@ -44,7 +44,8 @@ def next_times(schedule: Schedule, now: float, most: int = NEXT_SHOWN) -> list[s
 def _said(words: Message | str | None) -> str:
     try:
         return one_line(str(words or ""))
-    except LookupError:  # a newer version wrote the schedule
+    except LookupError:
+        # a newer version of TFCluster wrote a message that this version does not know
         return words.code if isinstance(words, Message) else ""
 
 
@@ -63,7 +64,7 @@ def state_word(schedule: Schedule, now: float) -> str:
 
 
 def headline(schedule: Schedule, now: float, paint: Paint = PLAIN) -> str:
-    """Return one sentence on a schedule."""
+    """Return a sentence that says whether a schedule works and when it is due next."""
     status = schedule.status
     if status.problem:
         text = _("{name} does not work: {why}")
@@ -115,7 +116,7 @@ _MARKS = {
 
 
 def marks(states: Iterable[OccurrenceState], paint: Paint = PLAIN) -> str:
-    """Return a mark for each of these states."""
+    """Return a symbol for each of these states, such as ● for a success."""
     return "".join(paint.word(_MARKS.get(each, "…"), _COLOURS[each]) for each in states)
 
 
@@ -159,7 +160,8 @@ def _advised(each: Schedule) -> list[str]:
     status, launch = each.status, each.launch
     if not each.rules.advised:
         return []
-    # with --track the options are read anew at the launch
+    # With --track, the launch reads the project's options again, so it is not known yet whether the
+    # advice will still apply to them.
     found = status.advised if launch.track else in_force(launch.spec, status.advised)
     if found:
         return [advised_words(one) for one in found]

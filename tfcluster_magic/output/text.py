@@ -67,8 +67,9 @@ class Paint:
         """Return `text` bold, in a shade of `colour` that is readable on white and on black. The
         colour `dim` is used as it is, and not bold.
 
-        The output of a cell needs no shade, because JupyterLab shows a bold colour in a darker
-        shade. A terminal shows it in a paler one, so a shade of `_READABLE` replaces it.
+        In the output of a cell, the colour itself is used, because JupyterLab shows bold colours
+        darker. A terminal shows bold colours paler, so there a shade of `_READABLE` replaces the
+        colour.
         """
         if not self.enabled or colour == "dim":
             return self(text, colour)

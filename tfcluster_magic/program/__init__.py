@@ -1,4 +1,4 @@
-"""Programs: immutable snapshots of what the user named.
+"""Programs: immutable snapshots of the file, folder, cell or URL that the user named.
 
 Two snapshots of the same files have the same checksum. A program that could not run is refused
 before any task starts. Programs are read, checked, stored and written here, but never imported or
@@ -43,8 +43,8 @@ __all__ = [
 ]
 
 OWN_FOLDER = "."
-"""The working directory in a snapshot that means: a task runs in its own folder with the program's
-files.
+"""The value of a snapshot's working directory with which a task runs in the folder that holds its
+own copy of the program's files.
 """
 
 
@@ -78,7 +78,8 @@ def snapshot(
         python: path of the interpreter for the program, if not this process's own.
         taken_bytes: bytes of the environment variables, for which the record has to have space
             besides the program.
-        entry: the file that starts a folder; by default the first of `sources.ENTRIES`.
+        entry: the file that is run if the source is a folder; by default the first of
+            `sources.ENTRIES` that exists.
 
     Returns:
         The snapshot, and warnings for the user.
@@ -135,7 +136,9 @@ def default_name(source: str | os.PathLike[str], cwd: Path | None = None) -> str
 
 
 def check_url(url: str, sha256: str | None = None) -> None:
-    """Raise InvalidRequest for an unacceptable URL. Sends no request."""
+    """Raise InvalidRequest if the URL of a program, or its checksum, is not acceptable. Sends no
+    request.
+    """
     from . import download
 
     download.split_checksum(url, sha256)
@@ -182,8 +185,9 @@ def _take_snapshot(
     executables = tuple(sorted(path for path, file in read.tree.items() if file.executable))
     flags = tuple(flag.name for flag in findings.flags if not flag.left_out)
     alone = read.kind in (ProgramKind.FILE, ProgramKind.CELL)
-    # A shell script expects its files around it. A Python file runs as the user would run it: in
-    # the current folder, in which its relative paths find data.
+    # A shell script runs in the folder with the program's files, because it expects them there. A
+    # Python file runs in the current folder, as if the user had started it, so that its relative
+    # paths find data.
     working_dir = os.path.abspath(cwd) if alone and read.entrypoint.endswith(".py") else OWN_FOLDER
     texts = (*words, *executables, *flags, read.source, read.entrypoint, working_dir)
     taken_bytes += sum(map(text_bytes, texts))

@@ -54,7 +54,8 @@ def check_entry(path: str, file: File, *, source: object, called: str = "") -> N
 def check_cell(text: str, file: File, first_line: int) -> None:
     """Refuse a cell that is empty, or has a syntax error or notebook-only lines.
 
-    `text` is the cell's body and `file` its file; line numbers are those of `file`.
+    `text` is the body of the cell, and `file` is the file into which the body was written. Messages
+    name the line numbers of `file`.
     """
     magics = _magic_lines(text)
     lines = text.split("\n")
@@ -102,7 +103,8 @@ def undefined_names(path: str, file: File) -> str | None:
     checker.builtin_vars -= {"display", "get_ipython"}
     found: dict[str, int] = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pyflakes parses quoted annotations, which may warn
+        # pyflakes parses quoted annotations, and Python may show warnings about them
+        warnings.simplefilter("ignore")
         module = parse_python(file.content)
         try:
             seen = retry_parsing(lambda: checker.Checker(module, filename=path).messages)
@@ -177,8 +179,8 @@ def _is_installed(name: str, cwd: Path) -> bool:
     """Return whether this interpreter finds `name` outside of its working directory."""
     if name in sys.stdlib_module_names:
         return True
-    # Leave out '' and the working directory at the head of sys.path: a task starts in another
-    # folder, so it does not find the modules that these entries find here.
+    # Leave out '' and the working directory at the head of sys.path. A task starts in another
+    # folder, so it does not find the modules that these two entries find here.
     mine = {"", str(cwd)}
     if given := os.environ.get("PYTHONPATH"):
         mine -= set(given.split(os.pathsep))

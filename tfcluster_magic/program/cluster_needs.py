@@ -1,10 +1,10 @@
-"""Task types that a program needs, found in its code, with the line that shows each.
+"""Task types that a program needs, found in its code, each with the line that shows the need.
 
 A program needs a parameter server if it places variables on a parameter server, a chief if nothing
 trains without a chief, and an evaluator if it has code for evaluators. Only code that runs when the
 program is started counts, and a program that sets up its own cluster needs nothing. This module
-only finds the needs. The planning of a launch turns them into numbers of tasks, unless the user
-sets these.
+only finds the needs. The planning of a launch turns them into numbers of tasks, except where the
+user has set the number of tasks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .tree import Tree
 
 @dataclass(frozen=True)
 class Evidence:
-    """A line of a program that shows that the program needs tasks of one type, such as `ps`.
+    """Evidence that a program needs tasks of one type, such as `ps`: a line of the program.
 
     `code` is the code of the message about the line (`UsesName`, ...), `name` the name in the line,
     and `certain` whether the program cannot train without such a task.
@@ -47,11 +47,11 @@ class Findings:
     """Launch settings found in a program's text.
 
     Attributes:
-        flags: the program's flags, both those that are passed and those that are left out.
+        flags: the program's flags that TFCluster knows, including those that it does not pass.
         wanted: for each type that the program needs besides workers, the line that shows the need.
         replaces_tf_config: file and line that overwrite TF_CONFIG, if any.
-        unclear: a line that uses a strategy with parameter servers, if the program also has one
-            without them.
+        unclear: a line that uses a strategy with parameter servers, if the program also uses a
+            strategy without parameter servers, so that it is unclear what it needs.
         collective: a line that uses a strategy without parameter servers, in a program that needs
             no parameter servers.
     """
@@ -111,9 +111,9 @@ class _Uses:
 
     @property
     def replaces_tf_config(self) -> tuple[str, int] | None:
-        """The file and line that set TF_CONFIG before reading it, so that the program replaces the
-        addresses of the launch. None if no line does this, or if the program gets the addresses by
-        flags.
+        """The file and line that set TF_CONFIG before the program reads it, so that the program
+        replaces the addresses of the launch. None if there is no such line, or if the program gets
+        the addresses by flags.
         """
         if "worker_hosts" in self.flags or "ps_hosts" in self.flags:
             return None
@@ -133,8 +133,9 @@ class _Uses:
 
     def wanted(self) -> tuple[dict[TaskType, Evidence], Evidence | None]:
         """Return the task types that the program needs besides workers, each with the line that
-        shows the need. If the program has strategies both with and without parameter servers,
-        the need is unclear: then also return the line that uses the one with parameter servers.
+        shows the need. If the program has strategies both with and without parameter servers, the
+        need is unclear. Then return no types, but the line that uses the strategy with parameter
+        servers.
         """
         alone = self.serves_alone and not (self.flags or self.reads_tf_config)
         if alone or self.replaces_tf_config:
@@ -301,7 +302,9 @@ def _type_names(node: ast.AST) -> set[str]:
 
 
 def _is_server(node: ast.AST) -> bool:
-    """Return whether the call starts a server whose type the program sets itself."""
+    """Return whether a node is a call that starts a TensorFlow server with a task type that is
+    written in the program.
+    """
     if not isinstance(node, ast.Call) or ast.unparse(node.func).rpartition(".")[2] != "Server":
         return False
     return any(k.arg == "job_name" and _type_names(k.value) for k in node.keywords)
@@ -309,7 +312,8 @@ def _is_server(node: ast.AST) -> bool:
 
 def _passed_over(code: RunningCode) -> set[int]:
     """Return the ids of syntax nodes that do not show what the program needs: accesses to the
-    environment inside an `if` that tests TF_CONFIG, and the tests of `if`s that do nothing.
+    environment inside an `if` that tests TF_CONFIG, and the condition of each `if` whose body does
+    nothing.
     """
     found: set[int] = set()
     for _path, node in code.nodes():

@@ -1,11 +1,11 @@
 """Flags of a program's command line to which TFCluster can give a value.
 
-The flags are found in the code that runs when the program is started (`RunningCode`): in
-definitions of absl and `tf.app.flags`, argparse, optparse, click and getopt, and in prefixes
-compared with `sys.argv`. The flags of a shell script are its `case` patterns and the flags of
-programs to which it passes `"$@"`. A flag is left out if passing it could break a program that runs
-without it: a flag with a default keeps it, and if two parsers read the same arguments, only flags
-that both declare are passed.
+Only code that runs when the program is started (`RunningCode`) is searched for flags. A flag is
+found if it is defined with absl, `tf.app.flags`, argparse, optparse, click or getopt, or if the
+code compares its prefix with `sys.argv`. The flags of a shell script are its `case` patterns and
+the flags of programs to which it passes `"$@"`. A flag is not passed if that could break a program
+that runs without it. So an optional flag keeps its default value unless the default is empty. If
+two parsers read the same arguments, only flags that both declare are passed.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Flag:
 def taken_flags(tree: Tree, entry: str, code: RunningCode) -> tuple[Flag, ...]:
     """Return the known flags of the command line of `entry`: address flags first, then folders.
 
-    `code` is the running code of the program (`code_of`). A `--job_name` or `--task_index` without
-    other address flags is left out, because it often means something else, such as the name of a
-    log.
+    `code` is the running code of the program (`code_of`). If `--job_name` or `--task_index` is the
+    only address flag, it is not passed, because it often means something else, such as the name of
+    a log.
     """
     found = _of_code(code) if entry.endswith(".py") else _of_script(tree, entry)
     by_key: dict[str, Flag] = {}
@@ -276,8 +276,8 @@ _WRITTEN_FOLDERS = ("log_path", "log_dir", "logdir", "output_dir")
 
 
 def _judged(flag: Flag, helps: Sequence[ast.expr]) -> Flag:
-    """Return the flag. It is marked as left out if its help text describes another folder than the
-    one that TFCluster would pass. `helps` are the expressions that contain the help text.
+    """Return the flag, marked as left out if its help text describes another folder than the one
+    that TFCluster would pass. `helps` are the expressions that contain the help text.
     """
     if flag.is_address or flag.key in _WRITTEN_FOLDERS:
         return flag

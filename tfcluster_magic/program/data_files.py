@@ -2,9 +2,10 @@
 reads.
 
 Small files are copied with the program; files that its text names are copied first. A warning lists
-named files that are not copied. These are copied only if the text names them: code, output of
-training (logs, event files, checkpoints), hidden files, and everything in a folder that serves more
-than one program (a home, a temporary folder). Nothing outside of the program's folder is read.
+the files that the text names but that are not copied. Some files are copied only if the text names
+them: code, output of training (logs, event files, checkpoints), hidden files, and all files in a
+folder that serves more than one program (a home, a temporary folder). Nothing outside of the
+program's folder is read.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ class _Mention:
 
 @dataclass(frozen=True)
 class _LeftOut:
-    """A file or folder that is not copied: the reason as a message id, and the size in bytes (0:
-    unknown).
+    """A file or folder that is not copied. `why` is the message id of the reason, and `size` is the
+    size in bytes; 0 if it is unknown.
     """
 
     why: str
@@ -218,8 +219,9 @@ def _path_in(root: Path, text: str) -> str | None:
 def _sizes_of_named(
     root: Path, named: Mapping[str, _Mention], source: object
 ) -> tuple[dict[str, int], dict[str, _LeftOut]]:
-    """Return two dicts by path: the sizes in bytes of the files that the program names, alone or by
-    the name of their folder; and the named files and folders that cannot be copied.
+    """Return two dicts, both by path. The first has the size in bytes of each file that the program
+    names, or whose folder it names. The second has the named files and folders that cannot be
+    copied, with the reasons.
     """
     sizes: dict[str, int] = {}
     left_out: dict[str, _LeftOut] = {}

@@ -64,7 +64,8 @@ def split_checksum(url: str, sha256: str | None) -> tuple[str, str | None]:
     """
     try:
         parts = urllib.parse.urlsplit(url)
-        host, _port = parts.hostname, parts.port  # urllib parses host and port on access
+        # urllib raises ValueError for a wrong host or port only here
+        host, _port = parts.hostname, parts.port
     except ValueError as error:
         raise program_refusal(
             url,
@@ -188,7 +189,8 @@ def _read(url: str, limit_bytes: int, deadline: Deadline, silence: float) -> tup
         if length is not None and len(content) < length:
             raise http.client.IncompleteRead(bytes(content), length - len(content))
         encoded = response.headers.get("Content-Encoding", "identity") != "identity"
-        # Some servers send `Content-Encoding: gzip` for a .tar.gz file that they did not compress.
+        # Some servers send `Content-Encoding: gzip` for a .tar.gz file that they did not compress,
+        # so this header is ignored for such files.
         if encoded and not url.endswith("gz"):
             raise program_refusal(
                 url, _("the server sent it in an encoding that was not asked for")
@@ -261,7 +263,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 class Deadline:
-    """A deadline at which the sockets of a download are shut down: no read can outlast it."""
+    """A deadline at which the sockets of a download are shut down, so that no read lasts longer."""
 
     def __init__(self, seconds: float) -> None:
         self.passed = False
@@ -354,7 +356,8 @@ def unpack_archive(archive: bytes, *, source: object, limit_bytes: int) -> dict[
             tree[path] = File(content, executable)
     except (
         tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError,
-        RuntimeError, NotImplementedError,  # from zipfile: encrypted, unknown compression
+        # zipfile raises these two for an encrypted entry and an unknown compression
+        RuntimeError, NotImplementedError,
     ) as error:  # fmt: skip
         raise program_refusal(
             source, _("the archive cannot be unpacked: {why}").format(why=error)
@@ -395,7 +398,7 @@ class _BoundedStream(io.RawIOBase):
         self._stream, self._left = stream, limit_bytes
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes."""
+        """Return the next bytes. Raises ValueError after more than `limit_bytes`."""
         block = self._stream.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
         self._left -= len(block)
         if self._left < 0:
@@ -404,8 +407,8 @@ class _BoundedStream(io.RawIOBase):
 
 
 def _is_wanted(path: str, kind: str, source: object) -> bool:
-    """Return whether to copy an entry. `kind` is empty for files and folders; for other entries, it
-    says what they are.
+    """Return whether an entry of an archive is copied. `kind` is empty for files and folders; for
+    other entries, which are refused, it says what they are.
     """
     if path in ("", "."):
         return False

@@ -2,8 +2,8 @@
 runtime, and the files that it imports.
 
 The program is never run or imported, and nothing outside of the given folder is read. In doubt,
-`uses_distributed_runtime` returns False: a wrong True would make a run wait for a port that never
-opens.
+`uses_distributed_runtime` returns False, because a wrong True would make a run wait for a port that
+never opens.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ def _last_name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-# The files of a program's folder that the program needs. They are found by its imports, which are
-# followed as by Python: a module adds its file, a package its whole folder, and a shell script the
-# `.py` and `.sh` files that it names.
+# The files of a program's folder that the program needs. They are found by following imports as
+# Python does. An imported module adds its file, and an imported package adds its whole folder. A
+# shell script adds the `.py` and `.sh` files that it names.
 
 _NAMED_FILE = re.compile(r"[\w./-]+\.(?:py|sh)(?![\w.])")
 _NAMED_MODULE = re.compile(r"(?<!\S)-m\s+([A-Za-z_][\w.]*)")
@@ -189,9 +189,10 @@ class ImportedModule:
 class ImportClosure:
     """The files that a program needs from its folder.
 
-    `files` has single files by path, `packages` folders to copy whole, and `missing` the file and
-    line of the import of each top-level module that was not found. `moves_path` says whether the
-    program may change where Python finds modules, for example by `sys.path`.
+    `files` has the single files, by path, and `packages` has the folders of packages, all of whose
+    files are copied. For each imported top-level module that was not found, `missing` has the file
+    and line of the import. `moves_path` says whether the program may change where Python finds
+    modules, for example by `sys.path`.
     """
 
     files: dict[str, File] = field(default_factory=dict)
@@ -287,7 +288,7 @@ def _locate_module(
             break
         elif not folder.has_folder(
             here
-        ):  # a folder without __init__.py is a namespace package: look deeper
+        ):  # a folder without __init__.py is a namespace package, in which the search continues
             break
     return ran, package
 

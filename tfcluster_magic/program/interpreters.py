@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from ..i18n import _
 
 CACHE_SECONDS, CACHE_SECONDS_OF_FAILURE = 60.0, 5.0
-"""Seconds for which an answer is cached; short, because users may install a missing module."""
+"""A pair: the seconds for which an answer is cached, and those for which a failure is cached. Both
+are short, because users may install a missing module.
+"""
 _TIMEOUT = 10.0
 _MARK = "tfcluster-modules:"
 _PROBE = f"""
@@ -80,7 +82,9 @@ def _ask(python: str, names: list[str], environ: Mapping[str, str] | None) -> Mo
         done = subprocess.run(
             [python, "-c", _PROBE, *names],
             env=None if environ is None else dict(environ),
-            cwd="/",  # `-c` also looks for modules in the working directory
+            # with `-c`, Python also finds modules in the working directory, so use one without
+            # modules
+            cwd="/",
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -1,9 +1,9 @@
 """The code of a program that runs when the program is started, found without running it.
 
 The search begins with the started file and follows imports, names and calls through the program's
-own files. It ignores code below a helper's `if __name__ == "__main__"`, functions that nothing
-names, and files that nothing imports. It follows names, not values, so it misses code that is found
-through `getattr` or a registry of strings.
+own files. It ignores functions that nothing names, files that nothing imports, and, in imported
+files, code below `if __name__ == "__main__"`. It follows names, not values, so it misses code that
+is found through `getattr` or a registry of strings.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class RunningCode:
         return iter(self._nodes)
 
     def runs(self, definition: Definition) -> bool:
-        """Return whether code that runs names the function or class `definition`."""
+        """Return whether the name of the function or class `definition` occurs in the code that
+        runs.
+        """
         return id(definition) in self._reached
 
     def definitions(self) -> Iterator[tuple[str, Definition]]:
@@ -125,7 +127,7 @@ class RunningCode:
         self._imported.append((module, at_start))
         if module.is_entry:
             for definition in module.definitions.values():
-                # `@cli.command()`, `@hydra.main()`: a decorator may call the function
+                # a decorator such as `@cli.command()` or `@hydra.main()` may call the function
                 if isinstance(definition, _FUNCTIONS) and definition.decorator_list:
                     self._reach(module, definition)
 
@@ -187,7 +189,7 @@ class RunningCode:
 
     def _file_of(self, root: str, name: str) -> tuple[_Module, str] | None:
         """Return the file of the module in a full name such as `lab.model.build`, and the rest of
-        the name after the module. If several modules match, the longest counts.
+        the name after the module. If several modules match, the one with the longest name counts.
         """
         parts = name.split(".")
         for folder in _roots(root):

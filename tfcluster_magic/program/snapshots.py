@@ -158,13 +158,13 @@ def _checksum_of(kind: ProgramKind | None, tree: Tree) -> str:
 
 
 INLINE_ENTRY = "program.py"
-"""The file name of a program text in the record that has no file name."""
+"""The file name that is used for a program text in the record if the user gave no file name."""
 
 
 def completed(program: Program | None) -> Program | None:
     """Return a program of a hand-written TFCluster with the fields that a snapshot has: `kind` and
-    `source`, and for a program text also its file and checksum. If the user wrote a checksum, it is
-    not compared here, but in `load`.
+    `source`, and for a program text also its file and checksum. A checksum that the user wrote is
+    kept here, and `load` compares it with the program.
     """
     if program is None:
         return None
@@ -247,8 +247,8 @@ def _text_of(content: str) -> str | None:
 
 
 def unpinned_messages(program: Program | None) -> tuple[Message, ...]:
-    """Return the message for a run's status that its program is not a snapshot, so that tasks that
-    start later may run something else. Return no message for a snapshot.
+    """Return a message for a run's status if its program is not a snapshot. It says that tasks that
+    start later may run something else. For a snapshot, return no message.
     """
     if program is None or program.is_pinned:
         return ()
@@ -285,8 +285,9 @@ def materialise(
 
 
 def keep_written(program: Path, target: Path) -> None:
-    """Move the files that a program wrote into the folder of its copy, `program`, to the folder
-    `target`. Snapshot files are read-only, written files are not. Files that cannot be moved stay.
+    """Move files from the folder `program`, which holds a run's copy of its program, to the folder
+    `target`. Only files that the program itself wrote are moved: unlike the files of the snapshot,
+    they are not read-only. Files that cannot be moved stay.
     """
     for below, folders, files in os.walk(program):
         folders[:] = [name for name in folders if not is_ignored(name)]
@@ -349,7 +350,9 @@ def _write_folder(tree: Tree, final: Path, folder_mode: int) -> bool:
             at.parent.mkdir(parents=True, exist_ok=True)
             at.write_bytes(file.content)
             at.chmod(0o555 if file.executable else 0o444)
-        _set_modes(new, folder_mode)  # a task may have another user id on the volume
+        # tasks may have another user id on the volume, so other users must be able to read the
+        # folder
+        _set_modes(new, folder_mode)
         new.rename(final)
     except OSError as error:
         _set_modes(new, 0o700)
@@ -368,7 +371,7 @@ def _set_modes(folder: Path, mode: int) -> None:
 def _put_aside(folder: Path) -> None:
     """Remove the folder of a stored snapshot whose content does not match its name, a checksum."""
     aside = Path(tempfile.mkdtemp(prefix=".old-", dir=folder.parent))
-    with contextlib.suppress(FileNotFoundError):  # another process was faster
+    with contextlib.suppress(FileNotFoundError):  # another process has removed the folder already
         folder.rename(aside / folder.name)
     shutil.rmtree(aside, ignore_errors=True)
 
@@ -427,8 +430,8 @@ def keep_snapshot(
                 shutil.rmtree(final, ignore_errors=True)
             raise
         with suppress(OSError):
-            # The new time shows to other launches that the snapshot is in use: a launch that is
-            # refused removes a snapshot only if it has not changed since that launch stored it.
+            # Another launch that stored this snapshot, and is refused later, removes the snapshot
+            # only if its modification time has not changed. So the new time prevents the removal.
             os.utime(final)
 
 

@@ -1,9 +1,9 @@
 """The four sources of a program: a file, a cell, a folder and a URL. Each is read into a tree of
 files with an entry point.
 
-Only the program itself is copied: a file or cell with the files of its folder that it imports or
-reads, a folder, or a download. This module has the rules for accepted sources and for the file that
-starts a folder. Nothing is stored.
+Only the program itself is copied. For a file or a cell, this includes the files of its folder that
+it imports or reads. This module has the rules for accepted sources, and for which file is run if
+the program is a folder. It stores nothing.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def read(
 
     `python` is the interpreter for the program, if not this process's own. `beside_bytes` is the
     maximum size of a single-file program together with the small files of its folder (`limit_bytes`
-    if None). The modules that the file imports are copied even if they exceed it.
+    if None). The modules that the file imports are copied even if the program then exceeds this
+    size.
 
     Raises:
         InvalidRequest: the program is refused; the error says what is wrong and what is allowed.
@@ -171,9 +172,7 @@ def read_folder(
     python: str | None = None,
     entry: str | None = None,
 ) -> LoadedProgram:
-    """Read a folder with everything in it; `entry` is the file that starts it, if the user named
-    one.
-    """
+    """Read a folder with everything in it; `entry` is the file to run, if the user named one."""
     real = Path(os.path.realpath(path))
     home = Path(os.path.realpath(os.path.expanduser("~")))
     if real == home or real in home.parents:
@@ -232,10 +231,10 @@ def read_url(
 
 
 def find_entry(paths: Iterable[str], source: str) -> str:
-    """Return the file that starts a folder; `paths` are the folder's files.
+    """Return the file to run in a folder that is a program; `paths` are the folder's files.
 
     Raises:
-        InvalidRequest: there is none, or several are possible.
+        InvalidRequest: there is no such file, or several files are possible.
     """
     here = sorted(path for path in paths if "/" not in path)
     for name in ENTRIES:
@@ -296,8 +295,9 @@ def _with_data(
     beside_bytes: int | None,
     unnamed_bytes: int | None = None,
 ) -> tuple[dict[str, File], list[str]]:
-    """Return the small files in the folder of a program, and warnings about named files that are
-    not copied. Unnamed files are copied as long as the whole copy has at most `unnamed_bytes`.
+    """Return the small files in the folder of a program that are copied with it, and warnings about
+    files that the program names but that are not copied. A file that the program does not name is
+    copied only if the whole copy then has at most `unnamed_bytes`.
     """
     most = beside.limit_bytes if beside_bytes is None else min(beside_bytes, beside.limit_bytes)
     used = sum(file_bytes(path, len(file.content)) for path, file in tree.items())
@@ -333,8 +333,8 @@ def _skipped(paths: list[str]) -> list[str]:
 def _close_names(path: Path, cwd: Path) -> str:
     """Return the question whether the user meant another file; "" if there is no likely one. `path`
     does not exist, so the question offers similar names from the folder of `path`. If `cwd` has a
-    file with the last part of the name, the question offers only this file: a user in `examples/`
-    may have typed `examples/train.py`.
+    file with the last part of the name, the question offers only this file, because a user in
+    `examples/` may have typed `examples/train.py`.
     """
     try:
         there = os.listdir(path.parent)

@@ -1,7 +1,7 @@
 """A program as a tree of files: paths, limits, the checksum, and reading a tree from a folder.
 
 Equal programs have equal checksums on every machine, and a checked path is safe to write below any
-folder. Nothing outside of a folder is read: a link that leads out of it is refused, and the message
+folder. Nothing outside of a folder is read. A link that leads out of it is refused, and the message
 names the link. No content is read before the total size is known to be within the limit. Nothing is
 written.
 """

@@ -279,8 +279,8 @@ LOSS_POINTS = 60
 _MAX_TAGS = 256
 _RATE_WINDOW = 30.0  # seconds; long enough for programs that write every 100 steps
 
-# Patterns of validation metrics: of their folder or scope (`validation`, `eval_holdout`,
-# `evaluator-0`), and of their name.
+# Validation metrics are recognised by two patterns: one for their folder or scope (`validation`,
+# `eval_holdout`, `evaluator-0`), and one for their name.
 _VALIDATION_FOLDER = re.compile(
     r"(val|valid|validation|eval|evaluation|evaluator|test|testing|dev|holdout)([-_. \d].*)?$"
 )

@@ -2,7 +2,7 @@
 
 The parser recognises Keras' bars and `Epoch 2/10`, estimators' `loss = 0.3, step = 145`, tqdm's
 bars, `step 145/1000` and similar lines. A line counts as progress only if it has a total, has a
-training metric, or contains nothing except the step: `Step 1: load the data` does not count.
+training metric, or contains nothing except the step. So `Step 1: load the data` does not count.
 Validation metrics are never taken for training metrics.
 
 One read calls `stat` for at most 16 logs. It then reads at most 64 KiB from each of at most 8 logs
@@ -269,14 +269,16 @@ class PrintedTrack:
 
     @property
     def own_step(self) -> int | None:
-        """The number of the task's own last step, not of all tasks; None if its lines have none."""
+        """The number of the last step by the count of the task itself, not the count of all tasks;
+        None if the task's lines have no step.
+        """
         if self.step is None:
             return None
         return self.count if self._own_step is None else self._own_step
 
     @property
     def own_rate(self) -> float | None:
-        """The task's own steps a second; None if its lines show no steps or no rate."""
+        """The steps per second of the task itself; None if its lines show no steps or no rate."""
         if self.step is None:
             return None
         if self._own_step is not None:
@@ -421,8 +423,8 @@ class PrintedLog:
         if cut:
             pieces = pieces[1:]
         told = [piece for piece in pieces if _MAYBE.search(piece)][-_LINES:]
-        # The text after the last line end is used only if it is a progress bar: any other line may
-        # be incomplete.
+        # The text after the last line end is used only if it is a progress bar, because any other
+        # line may be incomplete.
         for text in (each.decode("utf-8", "replace") for each in told):
             if (line := parse_line(text)) is not None:
                 self.track.add(line)
@@ -473,15 +475,17 @@ class PrintedLogs:
         return self._furthest.progress() if self._furthest else None
 
     def rates(self) -> list[float | None]:
-        """Return the steps a second of each log, as of the last reads. A rate is None if it is
-        unknown, or if the task has printed no step lately.
+        """Return the steps per second of the task of each log, according to the last reads. A rate
+        is None if it is unknown, or if the task has printed no step lately.
         """
         since = time.time() - _RATE_WINDOW
         tracks = [log.track for log in self._logs]
         return [each.own_rate if each.at >= since else None for each in tracks]
 
     def counts(self) -> list[int | None]:
-        """Return the last step in each log, as of the last reads; None if a step is unknown."""
+        """Return the last step in each log, according to the last reads; None for a log without a
+        step.
+        """
         return [log.track.own_step for log in self._logs]
 
     def _turn(self) -> list[PrintedLog]:
@@ -515,14 +519,16 @@ class ReportedProgress:
         self._folder = os.path.join(folder, _REPORTS)
 
     def read(self) -> Progress | None:
-        """Return the furthest progress among the reports of the last half minute."""
+        """Return the progress of the task with the most steps, among the reports of the last half
+        minute.
+        """
         found = [each for each in map(self._report, self._names()) if each is not None]
         newest = max((each.at for each in found), default=0.0)
         current = [each for each in found if each.at >= newest - _RATE_WINDOW]
         return max(current, key=lambda each: (each.step, each.at), default=None)
 
     def rates(self) -> dict[str, float]:
-        """Return the steps a second, by task, of the tasks whose programs report them."""
+        """Return the steps per second of each task whose program reports them, by task."""
         told = {name.removesuffix(".json"): self._report(name) for name in self._names()}
         return {
             task: each.steps_per_second
@@ -531,7 +537,7 @@ class ReportedProgress:
         }
 
     def counts(self) -> dict[str, int]:
-        """Return the last step, by task, of each task whose program reports it."""
+        """Return the last step of each task whose program reports it, by task."""
         told = {name.removesuffix(".json"): self._report(name) for name in self._names()}
         return {task: each.step for task, each in told.items() if each}
 

@@ -1,9 +1,9 @@
 """Observation of a running cluster beyond what its record says: its training progress, and tasks
 that are silent.
 
-The observer reads the files that the tasks write (event files, logs, reports) and the totals in the
-program's arguments, and only if this machine sees those files. It raises no errors for their
-content.
+The observer reads the files that the tasks write (event files, logs, reports), if they can be read
+on this machine, and then also the totals in the program's arguments. It raises no errors for the
+content of the files.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ..spec.names import task_name
 from .printed_progress import LOGS_READ, PrintedLogs, ReportedProgress
 from .run_progress import Progress, ProgressReader
 
-# Patterns of the names that users give to the arguments for totals (after `-` is replaced by `_`),
-# and the unit of each total.
+# Patterns of the names that programs give to their arguments for totals, and the unit of each
+# total. In a name, `-` is replaced by `_` before the match.
 _TOTAL_PREFIX = r"((num|nb|n|max|total|global)_?)?((train|training)_?)?"
 _TOTAL_ARGUMENTS = (
     (re.compile(_TOTAL_PREFIX + r"steps_per_epoch$"), "steps_per_epoch"),
@@ -105,7 +105,7 @@ class RunReader:
         self._printed = PrintedLogs(places, totals.steps, totals.epochs)
 
     def step_rates(self) -> dict[str, float]:
-        """Return the steps a second of each task whose reports or printed lines have them."""
+        """Return the steps per second of each task whose reports or printed lines have them."""
         self._printed.read()
         printed = zip(self._tasks, self._printed.rates(), strict=True)
         return {**{task: rate for task, rate in printed if rate}, **self._reported.rates()}
@@ -138,8 +138,8 @@ class Observer:
 
     Args:
         unseen: a function that returns why this machine cannot read a run's output folder; None if
-            it can (`Backend.unseen`). If it cannot, files at the same path on this machine do not
-            belong to the run.
+            it can (`Backend.unseen`). If it cannot, nothing is read, because files at the same path
+            on this machine do not belong to the run.
     """
 
     def __init__(self, unseen: Callable[[str], str | None] = _all_readable) -> None:
@@ -155,8 +155,8 @@ class Observer:
         return found
 
     def step_rates(self, cluster: TFCluster) -> dict[str, float]:
-        """Return the steps a second of each task for which they are known; empty for a run that has
-        ended.
+        """Return the steps per second of each task for which they are known; empty for a run that
+        has ended.
         """
         reader = None if cluster.status.phase.is_final else self._reader(cluster)
         return {} if reader is None else reader.step_rates()

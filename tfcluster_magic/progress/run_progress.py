@@ -216,7 +216,7 @@ class ProgressReader:
         rate = track.per_second or (speaker.written_rate if unit == STEP else None)
         total = self._totals[unit]
         if total is not None and total < track.count:
-            total = None  # the step is above it, so the total must count something else
+            total = None  # the step is above the total, so the total must count something else
         history, loss = _loss_curve([speaker, *sorted(current, key=lambda w: -w.last)], writers)
         return Progress(
             step=track.count,

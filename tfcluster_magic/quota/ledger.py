@@ -50,9 +50,9 @@ def update_usage(
 
     Each span is one task. A task without a start counts no time. The exception is an ended task
     whose start is no longer known although `before` counts it as running: its time is counted from
-    the time of `before`. There are at most as many such tasks as `before` counts. `cores` are the
-    cores that a task of each type requests. `used` are the CPU seconds of ended processes; they are
-    stored only when no task is left, because then they cover all counted time.
+    the time of `before`. This is done for at most as many tasks as `before` counts as running.
+    `cores` are the cores that a task of each type requests. `used` are the CPU seconds of ended
+    processes; they are stored only when no task is left, because then they cover all counted time.
     """
     every, until = list(spans), before.at if before else 0.0
     known = [(kind, since, ended) for kind, since, ended in every if since is not None]
@@ -452,8 +452,8 @@ def _bound_days(days: HoursByDay, now: float) -> HoursByDay:
 def _largest_clusters(
     groups: dict[str, dict[str, Hours]], most: int
 ) -> dict[str, dict[str, Hours]]:
-    """Return the same hours. Only the `most` largest clusters keep their names; the hours of the
-    others are summed for each group under an empty name.
+    """Return the hours in a shorter form: only the `most` largest clusters keep their names, and
+    the hours of the others are summed for each group under an empty name.
     """
     named = [(held.cpu + held.gpu, g, c) for g, cs in groups.items() for c, held in cs.items() if c]
     if len(named) <= most:

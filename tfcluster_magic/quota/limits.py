@@ -1,8 +1,8 @@
 """Limits of one user on this machine, as the hub sets them. Pure.
 
 The hub writes a JSON file for each user and names it in TFCLUSTER_LIMITS; every check of a launch
-reads `Limits` from this file. The limits are no security boundary: a user's account can start any
-process anyway.
+reads `Limits` from this file. The limits are no security boundary, because a user's account can
+start any process anyway.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class OverrideTerm(Model, frozen=True):
 
 class Limits(Model, frozen=True):
     """The content of a user's file of limits (TFCLUSTER_LIMITS). `group` is the group whose limits
-    apply to the user, "" if those for everybody apply.
+    apply to the user; "" if the limits for everybody apply.
     """
 
     group: str = ""

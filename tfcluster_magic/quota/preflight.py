@@ -1,7 +1,7 @@
 """Requests and capacities as numbers, and the verdict on a launch. Pure.
 
-`launch_checks` checks launches. This module has the inputs and outputs of the checks, and the
-messages for too many tasks, which are the same on a machine and on Kubernetes.
+The module `launch_checks` checks launches. This module has the inputs and outputs of these checks.
+It also has the messages about too many tasks, because both backends use them.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def too_many_replicas(
     task_type: TaskType, fits: int, count: int, each: str, less: Clause, free: Clause
 ) -> Problem:
     """Return the problem that there are too many workers or parameter servers. Of `count` requested
-    tasks, only `fits` (at least one) fit. `each` is a text with the request of one task, `free` one
-    with the free amounts, and `less` is another remedy than fewer tasks.
+    tasks, only `fits` (at least one) fit. `each` is a text with the request of one task, and `free`
+    is a text with the free amounts. `less` is a remedy other than fewer tasks.
     """
     code = "ServersFit" if task_type is TaskType.PS else "WorkersFit"
     rule = Message(

@@ -17,8 +17,8 @@ from ..spec.quantities import format_bytes
 WARN_FROM = 0.8
 """A user who has used this fraction of the limit, or more, is warned."""
 OWN_VOLUME_FACTOR = 1.1
-"""Threshold: a volume whose size is at most this many times the limit of a folder (or claim) on it
-is taken to hold only that folder.
+"""A volume counts as the volume of one folder only if its size is at most this many times the limit
+of that folder (or claim).
 """
 FOLDER_NAMES = ("workspace", "data", "log")
 _MOST_NAMED = 3

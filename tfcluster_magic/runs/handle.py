@@ -177,8 +177,8 @@ class Cluster:
 
 
 def detached(name: str, then: str = "") -> str:
-    """Return the line that tells a user who stopped watching a run that it continues. `then`
-    replaces the part that says how the run can be watched and stopped.
+    """Return a line for a user who has stopped watching a run: it says that the run continues.
+    `then` replaces the part that says how the run can be watched and stopped.
     """
     goes_on = _(
         "{name} goes on: `tfcluster logs -f {name}` shows its output, "

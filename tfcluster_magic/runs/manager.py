@@ -2,8 +2,8 @@
 a command, a magic and a route.
 
 Semantics and messages are the same in every interface, and errors are `TFClusterError`s. The
-manager never prints and never touches processes or files of a run: the backend does. Waiting does
-not poll: the backend's `watch` reports changes.
+manager never prints. Only the backend touches the processes and files of a run. Waiting does not
+poll: the backend's `watch` reports changes.
 
     manager = ClusterManager()
     run = manager.launch("train.py", ["--epochs", "3"], workers=2, ps=1)
@@ -92,8 +92,8 @@ MOST_EARLIER = 8
 """Maximum earlier runs whose samples of CPU and memory usage are read."""
 
 SIGHT_TIMEOUT = 5.0
-"""Maximum seconds before a run's record is deleted, to let other runs that wait for the end of this
-run see that it has ended.
+"""Maximum seconds for which the deletion of a run's record is delayed, so that other runs that wait
+for this run see that it has ended.
 """
 
 
@@ -319,7 +319,7 @@ class ClusterManager(LoggingConfigurable):
         Raises:
             InvalidRequest: the request is invalid; every problem is named.
             PreflightRefused: the launch does not fit; the message names the numbers of tasks that
-                would.
+                would fit.
             NameTaken: a run of this name is active.
         """
         said: dict[str, Any] = {"cell": cell, "name": name, "sha256": sha256, **options}
@@ -346,8 +346,9 @@ class ClusterManager(LoggingConfigurable):
     @property
     def _beside_bytes(self) -> int | None:
         """Maximum bytes of a program's file together with the small files in its folder that are
-        copied with it; None if there is no such limit. If this backend accepts only programs that
-        fit into a record, the limit prevents that small files make a program too large.
+        copied with it; None if there is no such limit. There is a limit if this backend accepts
+        only programs that fit into a record: without it, the small files could make a program too
+        large.
         """
         from ..program import INLINE_BYTES
 
@@ -422,7 +423,7 @@ class ClusterManager(LoggingConfigurable):
                 record until it has ended.
             options: as for `launch`.
 
-        Raises: the errors of `launch`, NotFound, those of `advised_options`, and WaitTimeout.
+        Raises: the errors of `launch` and of `advised_options`, NotFound and WaitTimeout.
         """
         old = self.status(ref)
         wish: dict[str, Any] = {"resume": resume, "name": name, "arguments": arguments, **options}
@@ -574,7 +575,7 @@ class ClusterManager(LoggingConfigurable):
         """Wait for a run, at most `timeout` seconds.
 
         A `timeout` of `None` means no limit. The exception is a wait for RELEASED of a run that is
-        stopping: its limit is the grace period and half a minute.
+        stopping: it lasts at most the grace period plus half a minute.
 
         Raises:
             ClusterFailed: the run ended without success. A wait for RELEASED does not raise this.
@@ -713,8 +714,9 @@ class ClusterManager(LoggingConfigurable):
     # -- connecting --------------------------------------------------------------------------------
 
     def reachable(self, ref: str, timeout: float = 60.0) -> TFCluster:
-        """Return the In-Graph run `ref` once its servers accept connections; `timeout` in seconds.
-        Raises Conflict (it runs programs, or has ended), WaitTimeout.
+        """Wait at most `timeout` seconds until the servers of the In-Graph run `ref` accept
+        connections; return the run. Raises Conflict if the run is not In-Graph or has ended, and
+        WaitTimeout.
         """
         return wait_until_reachable(self.backend, self.status(ref), timeout)
 
@@ -756,8 +758,8 @@ class ClusterManager(LoggingConfigurable):
         return ScheduleVerbs(self.backend, self.requested, self._dry_run)
 
     def tensorboard(self, *refs: str) -> Board:
-        """Open TensorBoard on these runs side by side, or on all. Raises the errors of
-        `TensorBoards.view`.
+        """Open TensorBoard on these runs side by side; without `refs`, on all runs. Raises the
+        errors of `TensorBoards.view`.
         """
         return self.boards.open(self.boards.view(*refs))
 

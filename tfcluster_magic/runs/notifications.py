@@ -53,7 +53,7 @@ class NotificationVerbs:
         on: Sequence[str] = (Occasion.FAILED.value,),
         webhook: str | None = None,
         mail: str | None = None,
-        format: str | None = None,  # noqa: A002 - the option's name
+        format: str | None = None,  # noqa: A002 - the option has this name
         secret: str = "",
         clusters: Sequence[str] = (),
         queued_longer_than: float | str | None = None,
@@ -73,7 +73,7 @@ class NotificationVerbs:
             clusters: names of runs; by default all.
             queued_longer_than: seconds, or a text such as `30m`; it adds `queued` to `on`.
             lab: address of JupyterLab for links; by default the hub's.
-            output: whether messages have the last printed lines.
+            output: whether messages include the last lines that a task printed.
 
         Raises:
             InvalidRequest: the rule is invalid; the error has every problem, but no secret.

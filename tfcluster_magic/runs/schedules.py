@@ -173,7 +173,7 @@ class ScheduleVerbs:
         if not name or not names.is_valid(name):
             problems.append(Problem("name", name, names.name_rule(name or "")))
         elif updates and name not in known:
-            store.get(name)  # raises an error that lists the existing schedules
+            store.get(name)  # always raises NotFound, whose message lists the existing schedules
         elif not updates and name in known:
             problems.append(Problem("name", name, str(store.taken(name))))
         elif not updates and len(known) >= MOST_SCHEDULES:
@@ -529,14 +529,14 @@ def _judge_rules(given: Mapping[str, Any]) -> tuple[ScheduleRules | None, list[P
             values[option.field] = read = option.read(value)
             if option.kind not in (ScheduleKind.CRON, ScheduleKind.ZONE):
                 msgspec.convert({"cron": "@daily", option.field: read}, ScheduleRules)
-        except ValueError:  # msgspec's errors are ValueErrors, too
+        except ValueError:  # also catches the errors of msgspec, which are ValueErrors
             problems.append(Problem(option.flag, value, option.allowed))
     if "cron" not in given:
         problems.append(Problem("--cron", None, _("say when, such as `0 2 * * *`")))
     for cron, zone in ((given.get("cron", "@daily"), "UTC"), ("@daily", given["time_zone"])):
         try:
             CronTimes(str(cron), str(zone))
-        except InvalidRequest as error:  # noqa: PERF203 - a wrong time zone is added, too
+        except InvalidRequest as error:  # noqa: PERF203 - report both a wrong cron and a wrong zone
             problems += error.problems
     if problems:
         return None, problems

@@ -1,4 +1,5 @@
-"""A watcher of all runs, for views that stay open: events for pages, and the panel in notebooks.
+"""A watcher of all runs, for views that stay open: the pages that receive events, and the panel in
+notebooks.
 
 All listeners share one watch, and the newest state of each run is available without asking the
 backend. While there are listeners, one daemon thread watches the records and another reads
@@ -176,7 +177,8 @@ class RunWatcher:
                     failures, self._heard_at = 0, time.monotonic()
                     self._set_problem(ended, None)
                     if isinstance(change, Removed):
-                        # with the uid, so that a newer run of the same name stays
+                        # the run is identified by its uid, so that a newer run of the same name is
+                        # not removed
                         self._drop(ended, change.name, seen.get(change.name, ""))
                     elif change is not None:
                         missed.discard(change.metadata.name)

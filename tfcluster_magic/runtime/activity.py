@@ -112,7 +112,7 @@ class Words:
     def _wait(self, line: bytes) -> None:
         found = _PEER.search(line)
         self.peer = b"-".join(found.groups()).decode() if found else self.peer
-        said = line.partition(b"] ")[2] or line  # without the time, which differs in each line
+        said = line.partition(b"] ")[2] or line  # leave out the time, which differs in each line
         self.words = said.decode("utf-8", "replace").strip()[:MOST_WORDS]
         self.repeated += 1
 
@@ -255,7 +255,8 @@ class Activity:
 PATIENCE = 12.0
 # The fraction of a core from which a program counts as computing.
 WORKS = 0.5
-# Seconds between two checks, and before the first one: importing TensorFlow takes longer.
+# LOOK: seconds between two checks. FIRST_LOOK: seconds before the first check, because importing
+# TensorFlow takes longer than that anyway.
 LOOK, FIRST_LOOK = 1.0, 3.0
 MOST_SHARE_AT_START = 0.02
 

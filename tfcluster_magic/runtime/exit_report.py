@@ -50,8 +50,8 @@ class OomWatch:
         created.
 
         Call this after all processes of the task have ended. If other processes still run in the
-        cgroup then, other tasks share the cgroup, and the answer is False: the killed process may
-        have been theirs.
+        cgroup then, other tasks share the cgroup. Then the answer is False, because the killed
+        process may have been theirs.
         """
         return any(_is_own_cgroup(path) for path in self._risen())
 
@@ -169,7 +169,7 @@ class ChildExit:
 
 
 def exit_cause(child: ChildExit, memory: OomWatch) -> tuple[str, str]:
-    """Return why a child ended that was not stopped, as a pair (cause, detail)."""
+    """Return why a child ended, as a pair (cause, detail), if it was not stopped on request."""
     by = child.killed_by
     # A shell may exit with 0 although its command was killed for memory, so the exit code of a
     # shell does not count. Any other program that lost a process and exits with 0 has handled the
@@ -189,7 +189,7 @@ def exit_cause(child: ChildExit, memory: OomWatch) -> tuple[str, str]:
 
 
 def stop_cause(child: ChildExit) -> tuple[str, str]:
-    """Return how a child ended that was stopped on request, as a pair (cause, detail)."""
+    """Return how a child ended after a request to stop, as a pair (cause, detail)."""
     if child.signal == signal.SIGKILL:
         return "Stopped", "it did not end within the grace period and was killed"
     return "Stopped", ""
@@ -219,11 +219,11 @@ def task_exit(
 
 
 def exit_status(cause: str, child: ChildExit) -> int:
-    """Return the exit status with which this process ends, PID 1 of the task: the child's code, or
-    128 + the child's signal.
+    """Return the exit status with which this process, PID 1 of the task, ends. It is the child's
+    code, or 128 + the child's signal.
 
     After a stop, the status is 128 + SIGTERM (or SIGKILL if the child was killed), even if the
-    child's code is 0: with status 0, a Job would count the task as done and not start it again.
+    child's code is 0. With status 0, a Job would count the task as done and not start it again.
     """
     if cause == "Stopped" and child.signal != signal.SIGKILL:
         return SHELL_SIGNAL + signal.SIGTERM
@@ -246,9 +246,9 @@ def _signal_name(number: int | None) -> str:
 
 MESSAGE_BYTES = 4000
 TERMINATION_FILE = "/dev/termination-log"
-# A report that is too long loses the oldest of its `lastLines` until FEW_LINES are left. Then the
-# longest line is shortened, again and again. Once even the longest has fewer than MIN_CHARS
-# characters, the oldest lines are dropped again.
+# A report that is too long loses the oldest of its `lastLines` until FEW_LINES are left. If it is
+# still too long, the longest line is shortened, repeatedly. When no line has MIN_CHARS characters
+# any more, the oldest lines are dropped instead.
 FEW_LINES = 8
 MIN_CHARS = 40
 
@@ -328,7 +328,8 @@ def _replace_file(path: str, data: bytes) -> None:
             file.write(data)
         os.replace(temporary, path)
     except OSError:
-        # A mount point, as in a container, cannot be replaced: write to it instead.
+        # In a container, the file may be a mount point, which cannot be replaced: write to it
+        # instead.
         try:
             with open(path, "wb", buffering=0) as file:
                 file.write(data)

@@ -109,7 +109,7 @@ def _environment(pid: str) -> list[bytes]:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return file.read().split(b"\0")
     except OSError:
-        # The process has ended, or belongs to another user, so it is none of this run.
+        # The process has ended, or belongs to another user, so it does not belong to this run.
         return []
 
 

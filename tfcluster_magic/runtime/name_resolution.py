@@ -3,7 +3,7 @@
 CoreDNS also caches the answer that a name does not exist yet, for each name and record type. With
 its usual setting `cache 30`, this answer is repeated for half a minute. So each query asks for a
 different unassigned record type. The answer is always empty, but its code says whether the name
-exists. The address is asked for only once the name exists. Standard library only, Python 3.8
+exists. The address is asked for only after the name exists. Standard library only, Python 3.8
 syntax.
 
 Ref: https://www.rfc-editor.org/rfc/rfc1035 section 4.1, the format of a message
@@ -23,15 +23,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Seconds after which a program starts even if names that it does not need are missing: these names
-# may belong to tasks that have ended already.
+# Seconds after which a program starts even if names that it does not need are missing, because
+# these names may belong to tasks that have ended already.
 GO_ON = 30.0
 # Seconds before a message about missing names is printed. On Kubernetes, names appear when the last
 # task has an address, or ten seconds after the first task has one (`operator/reconcile/`).
 NAMES_QUIET_SECONDS = 12.0
 SAMPLE = 32
 """Number of names in a random sample. The query for the common parent name (see `UnresolvedNames`)
-is sent only once all names of the sample exist. In a smaller cluster, the sample contains all
+is sent only after all names of the sample exist. In a smaller cluster, the sample contains all
 names.
 """
 
@@ -39,8 +39,8 @@ names.
 def wait_for_names(
     hosts: list[str], needed: list[str], patience: float, say: Callable[[str], None]
 ) -> None:
-    """Return once every host has an address. After GO_ON seconds, it is enough that the needed
-    hosts have addresses and the common parent name exists.
+    """Wait until every host has an address. After GO_ON seconds, wait only until the needed hosts
+    have addresses and the common parent name exists.
 
     Raises ConfigError, with the hosts that have no address, after `patience` seconds.
     """
@@ -70,7 +70,7 @@ def wait_for_names(
         if tells:
             say(f"waiting for the address of {names.shown}")
             told = True
-        # A name server has no event to wait for.
+        # A name server does not notify about new names, so ask again after a pause.
         time.sleep(min(2.0, max(0.1, waited / 5)))
 
 
@@ -191,7 +191,7 @@ def name_exists(name: str) -> bool | None:
         if code == SILENCE:
             if _asks_again(server):
                 return False
-            _understood[server] = False  # otherwise the query for each name would time out
+            _understood[server] = False  # do not query this server again: each query would time out
         elif code != NO_ERROR:
             return None
         else:

@@ -39,8 +39,8 @@ TIMES_RECORD = struct.Struct(">QQ")
 # Pieces of output printed within this many milliseconds share one record.
 TIMES_STEP = 10
 MOST_RECORDS = 128 * 1024  # 2 MiB
-# Seconds until a failing file is tried again: the first delay, which doubles each time, and the
-# longest delay.
+# A pair of delays in seconds before a failing file is tried again: the first delay, which doubles
+# after each failure, and the maximum.
 RETRY_SECONDS = (2.0, 60.0)
 
 
@@ -67,7 +67,7 @@ class LineTimes:
         log was truncated to `offset`.
         """
         if self._unknown is None:
-            # If the clock was set back, the difference is negative.
+            # The difference is negative if the clock was set back; then a new record is written.
             if offset >= self._end and 0 <= stamp - self._stamp < TIMES_STEP:
                 return
         elif time.monotonic() < self._next_try:
@@ -131,11 +131,14 @@ class LineTimes:
         self._count = low
 
     def _thin(self) -> None:
-        """Replace the file by one with at most three quarters of `MOST_RECORDS`."""
+        """Replace the file by a thinned one, which has at most three quarters of `MOST_RECORDS`
+        records.
+        """
         size = TIMES_RECORD.size
         with open(self._path, "rb") as file:
             data = file.read(self._count * size)
-        # Another process may have cut the file, even within a record.
+        # Another process may have cut the file, even within a record, so ignore a partial last
+        # record.
         records = list(TIMES_RECORD.iter_unpack(data[: len(data) // size * size]))
         newest = len(records) - MOST_RECORDS // 4
         kept = thinned(records[:newest], MOST_RECORDS // 2) + records[newest:]
@@ -153,7 +156,7 @@ class LineTimes:
         size = TIMES_RECORD.size
         data = os.pread(self._fd, size, record * size)
         if len(data) < size:
-            raise OSError  # another process cut the file
+            raise OSError  # another process has cut the file
         offset: int = TIMES_RECORD.unpack(data)[0]
         return offset
 
@@ -165,8 +168,8 @@ def thinned(records: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
     pairs = zip(records, records[1:])
     span = sum(max(0, b - a) for (_, a), (_, b) in pairs if a and b)
     # The length of an interval is a power of two milliseconds. So each interval of an earlier
-    # thinning lies within one new interval, and repeated thinning loses no more accuracy than
-    # the newest thinning alone.
+    # thinning lies within one interval of this thinning, and the result is as accurate as if the
+    # records had been thinned only once.
     least = (span // most).bit_length()
     kept = records
     for power in range(least, least + 8):
@@ -389,8 +392,8 @@ PAGE = 4096
 class Output:
     """The read end of the child's pipe, and the stdout of this process.
 
-    `copied` is called with the reason when the copy stops, and with "" when the copy resumes, but
-    only the first time each. `heard` is called with each piece of the child's output.
+    `copied` is called with the reason when the copy stops for the first time, and with "" when it
+    resumes for the first time. `heard` is called with each piece of the child's output.
     """
 
     def __init__(
@@ -446,7 +449,7 @@ class Output:
 
     def drain(self, seconds: float) -> None:
         """Forward what the pipe still holds, and wait at most `seconds` for stdout to take it. Does
-        not wait for the end of the pipe: another process may hold its write end.
+        not wait for the end of the pipe, because another process may hold its write end.
         """
         until = time.monotonic() + seconds
         while self._read() and time.monotonic() < until:
@@ -529,7 +532,8 @@ class Output:
                 count = os.write(STDOUT, self._pending[: self._piece])
                 self._pending = self._pending[count:]
                 if self._times is not None:
-                    # The file is opened for appending, so its position is its end.
+                    # The file is opened for appending, so its position after the write is the end
+                    # of this piece.
                     self._times.note(os.lseek(STDOUT, 0, os.SEEK_CUR) - count, now_ms())
             except BlockingIOError:
                 return
@@ -539,7 +543,7 @@ class Output:
                 self._pending = b""
 
     def _tell_copy(self) -> None:
-        """Report that the copy of the log has stopped or resumed, but only the first time each."""
+        """Report the first stop of the copy of the log, and the first time that it resumes."""
         first = self._copy.first
         if first and not self._told:
             self._tell(first, f"was stopped: {first}; training goes on")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from process import EventLoop
 
-# Maximum seconds to wait for the addresses of host names, and for the end of the copy of
+# Maximum seconds of two waits: for the addresses of host names, and for another task to copy the
 # checkpoints.
 PATIENCE = 600.0
 QUIET_SECONDS = 2.0
@@ -157,7 +157,7 @@ OWNER_MARK = OWN_PREFIX + "run-"
 
 
 def claim_folder(folder: str, uid: str) -> None:
-    """Claim the folder for this run. Raises OSError, or ConfigError if the folder belongs to
+    """Claim the folder for the run `uid`. Raises OSError, or ConfigError if the folder belongs to
     another run.
     """
     own = OWNER_MARK + uid
@@ -191,7 +191,7 @@ def bring_files(program: str, missing: str, folder: str, say: Callable[[str], No
     """
     count = 0
     for below, folders, files in os.walk(program, followlinks=True):
-        # A ConfigMap's files are links to a folder `..data`.
+        # Leave out folders such as `..data`, to which the files of a ConfigMap are links.
         folders[:] = sorted(each for each in folders if not each.startswith(".."))
         for name in sorted(each for each in files if not each.endswith(CODE)):
             target = os.path.join(folder, os.path.relpath(os.path.join(below, name), program))
@@ -278,7 +278,7 @@ def _copy_files(old: str, new: str) -> int:
 
 def _point_index_to_copies(index: str, folder: str) -> None:
     # TensorFlow writes absolute paths into the index. With these paths, the new run would restore
-    # from the old folder, and fail once the old folder is deleted.
+    # from the old folder, and fail after the old folder is deleted.
     with open(index, encoding="utf-8", errors="surrogateescape") as file:
         lines = file.read().split("\n")
     for number, line in enumerate(lines):

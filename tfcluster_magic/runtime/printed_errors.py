@@ -1,4 +1,5 @@
-"""Search for errors in a program's output: each error's message, and the line of the user's code.
+"""Search for errors in a program's output. For each error, its message and the line of the user's
+code are found.
 
 The end of the output is kept in memory. Patterns recognize tracebacks (chained, grouped, or one
 inside the message of another), text that TensorFlow and Keras add to messages, crashes of native
@@ -23,8 +24,8 @@ MAX_LINES = 20
 MAX_CHARS = 500
 MAX_ERROR = 300
 # A shell script may succeed although a command failed, because a pipe hid the exit code. This is
-# assumed if at most this many lines follow the last error: they may belong to the error's message,
-# or be the script's last lines. After more lines, the script has continued on purpose.
+# assumed if at most this many lines follow the last error, because they may belong to the error's
+# message, or be the script's last lines. After more lines, the script has continued on purpose.
 MORE_LINES = 3
 # Maximum bytes kept of an error that a thread or a child process printed long before the end.
 ASIDE_BYTES = 8 * 1024
@@ -277,7 +278,8 @@ def _cause_of_end(errors: list[PrintedError], crashed: bool) -> PrintedError | N
     ends = [each for each in errors if each.kind in (MAIN, CRASH)]
     if crashed and (crashes := [each for each in ends if each.kind == CRASH]):
         first = crashes[0]
-        # Native code may also crash when the program ends after an exception: return the exception.
+        # Native code may also crash when the program ends after an exception. Then return the
+        # exception.
         before = [each for each in ends if each.kind == MAIN and each.end >= first.start - 1]
         return before[0] if before and before[0].start < first.start else first
     why = [each for each in errors if each.kind == CANCELLED]
@@ -357,7 +359,8 @@ def _plain(
         read.origin = last.origin or last.error
         read.start, read.kind = last.start, last.kind
         if read.origin == read.error:
-            # A process pool, for example, raises a worker's error again: the first place counts.
+            # A process pool, for example, raises the error of a worker again. Then the place of the
+            # first traceback counts, because there the error occurred.
             read.place = last.place or read.place
     return read
 
@@ -410,8 +413,8 @@ def _group(lines: list[str], number: int, folder: str) -> PrintedError:
     return read
 
 
-# Text that TensorFlow and Keras add to a message: whole lines (DECORATION), parts of lines
-# (ATTACHED to STATUS_CODE), and the beginning of text below the message (REST).
+# Text that TensorFlow and Keras add to a message. DECORATION matches whole lines, REST the
+# beginning of text below the message, and the patterns between them match parts of lines.
 DECORATION = re.compile(
     r"Graph execution error:?$|Detected at node|<stack traces unavailable>$|Node: '"
     r"|\d+ root error\(s\) found|\d+ (?:successful operations|derived errors ignored)"
@@ -435,7 +438,8 @@ REST = re.compile(
 
 
 def describe(raw: list[str]) -> str:
-    """Return the name and the message of an exception, without added text.
+    """Return the name and the message of an exception, without the text that TensorFlow and Keras
+    add.
 
     An example is `InvalidArgumentError: indices[0] = 5 is not in [0, 3)`.
     """

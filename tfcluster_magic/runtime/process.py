@@ -80,7 +80,7 @@ def _become(
         os.setsid()
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
-            # The parent ended before prctl(), so the kernel will send no signal.
+            # The parent ended before prctl(), so the kernel will send no signal: end now.
             os._exit(1)
         signal.set_wakeup_fd(-1)
         for number in range(1, signal.NSIG):
@@ -175,8 +175,8 @@ def reap() -> tuple[list[tuple[int, int]], bool]:
 
 def kill_tree(child: int, wakeup: int, limit: float = 5.0) -> list[tuple[int, int]]:
     """Kill descendants until none is left, for at most `limit` seconds; return the exits that were
-    collected. Orphans become children of this process (adopt_orphans), so once it has no child, it
-    has no descendant. `wakeup` is a descriptor that is readable after SIGCHLD.
+    collected. Orphans become children of this process (adopt_orphans), so when it has no child
+    left, it has no descendant either. `wakeup` is a descriptor that is readable after SIGCHLD.
     """
     until = time.monotonic() + limit
     poll = select.poll()

@@ -262,21 +262,21 @@ def _key(cluster: TFCluster) -> Key:
 # has an IP address, or after a second in which no pod got an address. It is deleted when the run is
 # asked to stop. Kubernetes rewrites all addresses of a Service each time a pod gets or loses its
 # address: for 600 tasks that start and stop together, this was a third of the control plane's work
-# for a launch; for 50 users with ten tasks each, an eighth. No task needs the names earlier: a
-# program starts when the tasks that it needs have their names, and the lookup avoids negative
-# caching (`runtime/name_resolution.py`). Ref:
+# for a launch; for 50 users with ten tasks each, an eighth. No task needs the DNS names earlier: a
+# program starts when the tasks that it needs have their names, and their lookup avoids cached
+# answers that a name does not exist (`runtime/name_resolution.py`). Ref:
 # https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/
 
 ADDRESS_PAUSE = 1.0
-"""If no further task has got an IP address for this many seconds, the Service is created, although
-some tasks have no address yet: they may be waiting for resources for a long time.
+"""If no further task has got an IP address for this many seconds, the Service is created even if
+some tasks have no address yet, because these tasks may be waiting for resources for a long time.
 """
 ADDRESS_WAIT = 10.0
 """Maximum seconds from the first address to the creation of the Service."""
 
 
 class ServiceCreation:
-    """The Service of one run; `clock` returns monotonic seconds."""
+    """Creates and deletes the Service of one run; `clock` returns monotonic seconds."""
 
     def __init__(self, creator: ObjectCreator, clock: Callable[[], float] = time.monotonic) -> None:
         self._creator, self._clock = creator, clock

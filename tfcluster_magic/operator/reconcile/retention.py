@@ -1,8 +1,9 @@
 """Removal of the leftovers of ended, orphaned and invalid runs.
 
 Objects are deleted an hour after the end of their run. A record is deleted after `keepFor`, or
-earlier if its namespace would reach its limit of records. A record is deleted by uid, so that a
-newer run of its name stays. Jobs of ended, orphaned and invalid runs are suspended.
+earlier if its namespace would reach its limit of records. The deletion of a record names its uid,
+so that a newer run with the same name is not deleted. A Job that is still active after the end of
+its run is suspended.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ OBJECTS_STAY = 3540.0
 which Kubernetes deletes the Jobs, because existing Jobs show the operator that objects are left.
 """
 SPREAD = 3600.0
-"""Seconds over which a new operator spreads its search for leftovers of runs without Jobs."""
+"""An operator searches once for leftovers of each run without Jobs, at a random time within this
+many seconds after it has first seen the run, so that a new operator does not search for those of
+all runs at once.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -68,14 +72,14 @@ def apply_retention(context: ReconcileContext, key: Key, found: Object) -> float
     return min(stays - passed, _remove_leftovers(context, key, head["uid"]))
 
 
-# Free places for records in namespaces whose quota limits the number of records: the oldest records
-# of ended runs are deleted before the quota refuses a launch.
+# In a namespace whose quota limits the number of records, the oldest records of ended runs are
+# deleted in advance, so that the quota refuses no launch.
 
 SPARE = 0.1
 """Fraction of the maximum number of records that is kept free for simultaneous launches."""
 SEEN_AFTER = 600.0
 """Seconds after the end of a run for which its record is kept, so that users can read it. If less
-than half of `SPARE` is free, the record may be deleted earlier.
+than half of the fraction `SPARE` is free, the record may be deleted earlier.
 """
 MOST_AT_ONCE = 20
 """Maximum number of records that one turn deletes, so that the turns of other runs need not wait
@@ -138,7 +142,7 @@ def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
     deleted.
 
     Return the seconds until the search for leftovers is due. An operator searches once for each
-    run, at a random time in the hour after it sees the run first (`SPREAD`).
+    run, at a random time in the hour (`SPREAD`) after it has first seen the run.
     """
     now = context.clock()
     due = context.cleanup_at.setdefault(uid, now + random.uniform(0.0, SPREAD))
@@ -146,7 +150,7 @@ def _remove_leftovers(context: ReconcileContext, key: Key, uid: str) -> float:
         return due - now
     context.cleanup_at[uid] = math.inf
     name = labels.files_name(key[1], uid)
-    # if the ConfigMap is gone, nothing is left: it is created first and deleted last
+    # the ConfigMap is created first and deleted last, so if it is gone, nothing is left
     if find_owned(context.api, key, "ConfigMap", name, uid) is not None:
         log.info("%s/%s: what it had beside its Jobs is deleted", *key)
         _remove_objects(context, key, uid)
@@ -164,7 +168,8 @@ def _tell_generation(context: ReconcileContext, found: Object) -> None:
         whole = find_object(context.api, path("tfclusters", head["namespace"], head["name"]))
         if whole is None or whole["metadata"]["uid"] != head["uid"]:
             return
-        status = custom_resource.read_status(whole)  # the cache has only a part of an ended run
+        # `whole`, because the cache has only a part of each ended run
+        status = custom_resource.read_status(whole)
         StatusWriter(context.api, whole, context.metrics, context.write_limit).write(status, status)
 
 
@@ -193,15 +198,17 @@ def _remove_objects(context: ReconcileContext, key: Key, uid: str) -> None:
         return  # the record is gone or belongs to a newer run
     try:
         ObjectCreator(context.api, context.policy_of).remove(custom_resource.read(whole))
-    except TFClusterError as error:  # an altered record; its objects are deleted with it
+    except TFClusterError as error:
+        # A client has altered the record, so its objects cannot be found. Kubernetes deletes them
+        # together with the record.
         log.warning("%s/%s: what is left of it cannot be told: %s", *key, error)
 
 
 # Orphans: leftovers of runs whose record was deleted. Kubernetes deletes a record's objects
-# together with the record, except if the deletion uses the orphan policy: then the objects have no
-# owner, and tasks would run for ever. Orphans are found by their Jobs, which have no owner. Before
-# a deletion, the API is asked whether the run is really gone, and only objects with the run's name
-# and uid are deleted. The run's data stays. Ref:
+# together with the record, except if the deletion uses the orphan policy. Then the objects have no
+# owner any more, and without this code the tasks would run for ever. Orphans are found by their
+# Jobs, which have no owner. Before a deletion, the API is asked whether the run is really gone, and
+# only objects with the run's name and uid are deleted. The output of the run is not deleted. Ref:
 # https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents
 
 

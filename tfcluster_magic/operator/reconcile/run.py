@@ -47,7 +47,7 @@ class RunReconciler:
     """
 
     def __init__(self, context: ReconcileContext, found: Object) -> None:
-        """Read the record. Raises InvalidRequest if it is not a valid run."""
+        """Read the run from the record `found`. Raises InvalidRequest if it is not valid."""
         cluster = with_capped_durations(custom_resource.read(found), context.policy)
         self._context = context
         self.uid = cluster.metadata.uid
@@ -84,7 +84,9 @@ class RunReconciler:
         """
         self._refresh(found)
         if self._status.released_at is not None:
-            return None  # `found` does not show the end yet; its update causes a turn
+            # `found` does not show the end of the run yet; when the cache shows it, the run gets a
+            # turn
+            return None
         now = self._context.clock()
         observed = self._observed_run()
         verdict = self._verdict(observed, held=bool(awaited_names(found)))
@@ -134,7 +136,7 @@ class RunReconciler:
         return ObservedRun(cluster, own.pods, jobs, self._context.pod_groups.of(cluster))
 
     def _verdict(self, observed: ObservedRun, *, held: bool) -> Verdict | None:
-        """Return whether the run may begin; None once it has begun or must stop.
+        """Return whether the run may begin; None if it has begun already or must stop.
 
         `held` is true if the run waits for other runs according to the cached record. The cached
         record counts even if the newer status says otherwise, because the launch queue uses it,
@@ -223,7 +225,7 @@ class RunReconciler:
         return self._creator.missing_types(self._cluster, observed.jobs)
 
     def _completed(self, gone: Sequence[TaskType], now: float) -> dict[TaskType, Object]:
-        """Return the missing Jobs whose tasks all succeeded."""
+        """Return the Jobs that no longer exist although all their tasks succeeded, by task type."""
         unseen = 0.0 if self._seen.intersection(gone) else self._context.unwatched()
         found = job_control.completed_jobs(
             self._cluster, self._status, gone, unseen=unseen, now=now

@@ -5,8 +5,8 @@ First the name of a due time's run is written into the status; the write fails i
 changed the schedule since it was read. Then the run is created under this name. After a crash, the
 next operator creates the run unless a run with this name and the labels of the due time exists. So
 even two simultaneous operators launch only one run for a due time. A run that this process created,
-or that its watch has seen, is not created again if the user deletes it immediately. Only in one
-case is a run created twice: the operator is killed after it has created the run and before it has
+or that its watch has seen, is not created again if the user deletes it immediately. A run is
+created twice only if three things happen: the operator creates the run, it is killed before it has
 recorded the creation, and the run is deleted before the next operator starts. A schedule takes a
 turn only at its due times, when one of its runs ends, and when the schedule or a schedule that it
 waits for changes.
@@ -83,8 +83,8 @@ clock may be set to another time.
 AGAIN = 0.05
 """Seconds until a turn is repeated after another client changed the schedule."""
 NAME_TRIES = 5
-"""Maximum number of names that one turn tries for a run; a name is taken if a user launched a run
-under it.
+"""Maximum number of names that one turn tries for a run, because a user may have launched a run
+with the name that comes next.
 """
 _REPLACED = "its schedule replaces it by the run of a later due time"
 _FINAL = {phase.value for phase in Phase if phase.is_final}
@@ -118,9 +118,9 @@ class ScheduleController:
         pods: the cache of the pods of all tasks.
         leads: returns whether this process is the leader, which alone may act.
         last_number: returns the highest number of a deleted run, by namespace and name.
-        why_not: called with a namespace, a spec and the spec with advised options. Returns the
-            reason why the second spec would be refused or have to wait, but not the first; None if
-            there is no such reason.
+        why_not: called with a namespace, a spec, and the same spec with the advised options. If a
+            run with the advised options would be refused or have to wait, and a run without them
+            would not, it returns the reason; otherwise None.
         clock: the clock of the schedules.
     """
 
@@ -182,7 +182,7 @@ class ScheduleController:
         self.turns.start()
 
     def end(self, seconds: float) -> None:
-        """Stop acting; turns in progress have this number of seconds to finish."""
+        """Stop the watch and the turns; turns in progress have `seconds` to finish."""
         self.cache.stop()
         self.turns.stop(seconds)
 
@@ -229,8 +229,8 @@ class ScheduleController:
                 self._awaiting.setdefault((key[0], name), set()).add(key)
 
     def _newest(self, key: Key) -> Object | None:
-        """Return the newest known state of a schedule: the cached state, or the state after our own
-        write.
+        """Return the newest known state of a schedule: the cached state, or the state that we have
+        written if the cache does not have it yet.
         """
         cached, own = self.cache.get(*key), self._own.get(key)
         if own is not None and cached is not None:
@@ -304,11 +304,12 @@ class ScheduleController:
         idle = self._idle.get(key)
         if idle is not None and idle[0] == version and not has_ended:
             _version, then, wake_at = idle
-            if then <= now < wake_at:  # `then <= now` is false if the clock was set back
+            # if the clock was set back, `then <= now` is false, and the turn is taken
+            if then <= now < wake_at:
                 return self._rest(wake_at)
         self._idle.pop(key, None)  # if this turn fails, the next turn must not be skipped
         found = schedule_resource.whole(cached)
-        # This turn reads each other schedule once.
+        # The cache of `find` ensures that this turn reads each of the other schedules only once.
         find = functools.cache(lambda name: self._find(key[0], name))
         schedule = self._checked(key, schedule_resource.read(found, now), find)
         if schedule.status.problem:
@@ -318,8 +319,8 @@ class ScheduleController:
         return self._follow(key, found, schedule, now, find)
 
     def _checked(self, key: Key, schedule: Schedule, find: FindSchedule) -> Schedule:
-        """Return the schedule. If it waits for itself, directly or through other schedules, add a
-        problem to its status.
+        """Return the schedule. If it waits for itself, directly or through other schedules, its
+        status gets a problem that says so.
         """
         rules = schedule.rules
         if not rules.after:
@@ -335,7 +336,7 @@ class ScheduleController:
         return schedule_resource.with_status(schedule, replace(schedule.status, problem=text))
 
     def _find(self, namespace: str, name: str) -> Schedule | None:
-        """Return a schedule from the cache."""
+        """Return a schedule from the cache; None if it does not exist or is being deleted."""
         found = self.cache.get(namespace, name)
         if found is None or is_deleted(found):
             return None
@@ -358,7 +359,7 @@ class ScheduleController:
         launching = [o for o in status.occurrences if o.state is OccurrenceState.LAUNCHING]
         if launching:
             self._launch_all(key, found, schedule, launching)
-            return 0.0  # a launched run may have ended already
+            return 0.0  # take the next turn at once, because a launched run may have ended already
         wake_at = math.inf if turn.wake_at is None else turn.wake_at
         self._idle[key] = found["metadata"]["resourceVersion"], now, wake_at
         return self._rest(wake_at)
@@ -422,7 +423,7 @@ class ScheduleController:
             if error.status == 409:
                 raise ScheduleConflict from None
             if error.gone:
-                raise ScheduleConflict from None  # it was deleted
+                raise ScheduleConflict from None  # the schedule was deleted
             raise
         self._own[key] = cached = self._trim(answer)
         return schedule_resource.whole(cached)
@@ -430,9 +431,10 @@ class ScheduleController:
     # -- runs --------------------------------------------------------------------------------------
 
     def _judged(self, key: Key, schedule: Schedule, turn: ScheduleTurn) -> ScheduleStatus:
-        """Return the status of a turn, with new advice (options for the next run) if the usage of
-        the newest ended run can be examined now: once the run's tasks are gone, or when the next
-        run is about to be launched. Raises ApiError.
+        """Return the status of a turn. If the usage of the newest ended run can be examined now,
+        the status has new advice: options for the next run. The usage can be examined when all
+        tasks of the ended run are gone, or when the next run is about to be launched. Raises
+        ApiError.
         """
         status = turn.status
         run = run_to_judge(schedule.rules, status)
@@ -443,7 +445,7 @@ class ScheduleController:
         found = find_object(self._api, path("tfclusters", key[0], run))
         try:
             record = None if found is None else custom_resource.read(found)
-        except InvalidRequest:  # the record was altered
+        except InvalidRequest:  # a client has altered the record of the run
             record = None
         if record is None or not _is_of(record, schedule):
             return schedule_advice.judge(status, run, None, {})
@@ -541,8 +543,8 @@ class ScheduleController:
         status: ScheduleStatus,
         occurrence: Occurrence,
     ) -> tuple[ScheduleStatus, bool]:
-        """Create the run of a due time. Return the new status, and whether the name was free or
-        belongs to this due time's run. Raises ApiError if the API did not answer.
+        """Create the run of a due time. Return a pair: the new status, and False if another run has
+        the name, so that another name must be tried. Raises ApiError if the API did not answer.
         """
         advised, advice = self._advice(key, whole, schedule, status)
         occurrence = replace(occurrence, advice=advice)
@@ -592,16 +594,18 @@ class ScheduleController:
                 return failed(schedule.rules, status, occurrence, told, now), True
         now = self._clock.now()
         if (scheduled := custom_resource.read_scheduled(body["metadata"])) is not None:
-            self._created[run] = scheduled  # users may delete a run before the status is written
+            # remember the run, because a user may delete it before the status is written
+            self._created[run] = scheduled
         self.launches += 1
         late = now - max(occurrence.due, occurrence.not_before or 0.0)
         log.info("%s/%s: launched %.3f s after its due time", key[0], occurrence.run, late)
         return launched(status, occurrence, occurrence.run, now, created=True), True
 
     def _created_before(self, run: Key, wanted: ScheduledRun | None) -> ScheduledRun | None:
-        """Return for which schedule and due time the run `run` was created, if that is the due time
-        `wanted`, else None. The run is known if this process created it or its watch has seen it,
-        even if the run has been deleted since.
+        """Return the schedule and the due time for which the run `run` was created, if they are the
+        same as in `wanted`. Return None if they differ, or if the run is not known. A run is known
+        if this process has created it or its watch has seen it, even if the run has been deleted
+        since.
         """
         with self._lock:
             created, deleted = self._created.get(run), self._deleted.get(run)
@@ -668,7 +672,7 @@ class ScheduleController:
 
 
 def _marks(schedule: Schedule, occurrence: Occurrence) -> dict[str, str]:
-    """Return the labels of the run of a due time."""
+    """Return the labels of a run that a schedule launches for a due time."""
     at = datetime.fromtimestamp(occurrence.due, timezone.utc)
     return {
         labels.SCHEDULE: schedule.name,
@@ -688,8 +692,8 @@ def _is_launch(there: Object, body: Object) -> bool:
 
 
 def _as_launched(occurrence: Occurrence, run: ScheduledRun | None) -> Occurrence:
-    """Return an occurrence whose run already existed. Its message about advice is made from the
-    options that the run got by advice.
+    """Return the occurrence of a due time whose run existed before the launch. Its message about
+    advice lists the advised options with which that run was launched.
     """
     advised = run.advised if run is not None else None
     return replace(occurrence, advice=schedule_advice.changes(advised) if advised else None)

@@ -1,5 +1,5 @@
-"""Pure rules for what the operator adds to an observation or a status: the reason why a run waits,
-the tasks that do nothing, obstacles, and the time of a success.
+"""Pure functions that compute what the operator adds to an observation or a status, such as the
+reason why a run waits, the tasks that do nothing, obstacles, and the time of a success.
 """
 
 from __future__ import annotations
@@ -122,20 +122,22 @@ def quiet_pause(cluster: TFCluster, status: Status, seen: Observation) -> float:
 
 
 def with_quiet(seen: Observation, quiet: Mapping[str, Quiet]) -> Observation:
-    """Return the observation with the quiet periods of the tasks that do nothing."""
+    """Return the observation in which the tasks that do nothing have their quiet periods."""
     tasks = {name: replace(seen.tasks[name], quiet=told) for name, told in quiet.items()}
     return replace(seen, tasks={**seen.tasks, **tasks}) if tasks else seen
 
 
 def with_oddities(seen: Observation, oddities: Mapping[str, Message]) -> Observation:
-    """Return the observation with remarks about why tasks count as started."""
+    """Return the observation with the remark of each task that counts as started although its port
+    is closed.
+    """
     up = {name: task for name, task in seen.tasks.items() if task.ready and name in oddities}
     tasks = {name: replace(task, oddity=oddities[name]) for name, task in up.items()}
     return replace(seen, tasks={**seen.tasks, **tasks}) if tasks else seen
 
 
 def with_obstacle(status: Status, obstacle: Clause) -> Status:
-    """Return the status with an obstacle after its own messages."""
+    """Return the status with a message about an obstacle, after the status's own messages."""
     more = obstacle if isinstance(obstacle, Message) else Message("Obstacle", {"why": obstacle})
     return messages.with_messages(status, *status.messages, more)
 

@@ -49,8 +49,8 @@ class StatusWriter:
         self._slot: float | None = None
 
     def refresh(self, found: Object) -> None:
-        """If `found`, the cached object, is newer than our last write, base the next write on its
-        version.
+        """Use the version of `found`, the cached object, for the next write if it is newer than our
+        last write.
 
         Raises:
             StatusConflict: the cached state is newer, and another client has changed its status.
@@ -126,9 +126,9 @@ def _end_counts(status: Status) -> list[tuple[int, int, int]]:
     return [(c.succeeded, c.failed, c.stopped) for c in status.counts.values()]
 
 
-# The rate limit of writes that are not urgent, for all runs together. While the API server must
-# create pods, each write costs it milliseconds, and more for larger runs. When 50 users launched
-# together, eleven writes for each user were a fifth of the API server's work.
+# The rate limit of writes that are not urgent, for all runs together. Each write costs the API
+# server milliseconds, and more for larger runs, at a time when it also has to create pods. When 50
+# users launched together, eleven writes for each user were a fifth of the API server's work.
 
 SECONDS_A_WRITE, SECONDS_A_TASK = 0.2, 0.001
 """Seconds that the rate limit reserves for one write: a constant part, and a part for each task of
@@ -141,7 +141,9 @@ LONGEST_WAIT: maximum seconds for which a write is delayed.
 
 
 class WriteRateLimit:
-    """A rate limit for all runs; `clock` returns monotonic seconds."""
+    """A limit of the rate at which the statuses of all runs together are written; `clock` returns
+    monotonic seconds.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -149,7 +151,9 @@ class WriteRateLimit:
         self._lock = threading.Lock()
 
     def slot(self, tasks: int) -> float:
-        """Reserve a write for a run with `tasks` tasks; return the time from which it may write."""
+        """Reserve a write of the status of a run with `tasks` tasks; return the time from which it
+        may be written.
+        """
         with self._lock:
             now = self._clock()
             slot = min(max(self._next, now - BURST), now + LONGEST_WAIT)

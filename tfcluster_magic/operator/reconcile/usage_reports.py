@@ -1,9 +1,9 @@
 """The usage that tasks report: samples in the termination messages of their pods.
 
-A task writes its samples to a volume of its tenant, which the operator does not mount. So a task of
-a schedule that takes advice also reports a few merged samples when it ends. The program of a task
-can write such a report, too: a report is parsed and never trusted, and the container's limits in it
-are ignored.
+A task writes its samples to a volume of its tenant, which the operator does not mount. So if a
+schedule uses advice, the tasks of its runs also report a few merged samples when they end. The
+program of a task can write such a report, too, so a report is never trusted, and the container's
+limits in it are ignored.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from ...usage.samples import Attempt, parse
 from ..cluster_state import Key, owner_uid, run_key
 
 MOST_KEPT, MOST_CHARS = 1000, 4096
-"""Maximum number of reports of deleted pods that are kept for one run, and maximum characters of
-each report. Limits are needed because anybody who may create pods in a namespace can forge reports.
+"""MOST_KEPT: maximum number of reports of deleted pods that are kept for one run. MOST_CHARS:
+maximum characters of each report. Limits are needed because anybody who may create pods in a
+namespace can forge reports.
 """
 
 

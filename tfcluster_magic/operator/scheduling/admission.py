@@ -218,8 +218,8 @@ class Admission:
 
     def _short(self, cluster: TFCluster, there: LaunchFacts) -> Verdict | None:
         """Return the verdict Waiting if resources are missing; None if the run fits. If another
-        thread has just admitted this run, return that verdict: in a check, the run's own
-        reservation would count as used by others.
+        thread has just admitted this run, return the verdict of the admission without a check,
+        because a check would count the run's own reservation as used by others.
         """
         if cluster.metadata.uid in self._snapshotter.admitted:
             return self._granted(cluster)
@@ -241,8 +241,8 @@ class Admission:
         return known[1]
 
     def _with_secrets(self, offer: LaunchFacts, cluster: TFCluster) -> LaunchFacts:
-        """Return the published options. If this run names secrets, they include the secrets for
-        tasks.
+        """Return the published options `offer`. If this run names secrets, the names of the secrets
+        for tasks are added.
         """
         if not names_secrets(cluster.spec):
             return offer
@@ -275,7 +275,8 @@ def _held_by_pace(place: int) -> Waiting:
 def _short(asked: DemandByType, there: LaunchFacts) -> list[Shortage]:
     place = there.place
     if not there.policy.nodes_are_fixed or uses_gangs(there.policy):
-        # Ignore the free resources of nodes: nodes may be added, or Volcano finds nodes itself.
+        # Ignore which resources of nodes are free, because nodes may be added, or Volcano finds
+        # nodes itself.
         place = replace(place, nodes=None)
     return shortages(asked, place)
 

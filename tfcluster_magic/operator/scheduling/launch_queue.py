@@ -94,9 +94,12 @@ def phase_of(found: Object) -> str:
 AT_ONCE = 30
 """Maximum number of runs of one namespace that may begin at once after a pause."""
 EVERY = 1.0
-"""Seconds between two further runs of a namespace, once `AT_ONCE` runs have begun."""
+"""Seconds between the starts of two further runs of a namespace, after `AT_ONCE` runs have begun.
+"""
 NEARLY = 6
-"""Threshold: `is_holding` returns True while fewer runs than this may begin at once."""
+"""The pace counts as delaying the queue (`is_holding`) while fewer than this number of runs may
+begin at once.
+"""
 
 
 class LaunchPace:
@@ -113,8 +116,8 @@ class LaunchPace:
         return self._paid.get(namespace, now) - now <= (AT_ONCE - 1) * EVERY
 
     def is_holding(self, namespace: str) -> bool:
-        """Return whether the pace delays the queue of a namespace. While runs wait for the pace,
-        the result stays true even at moments at which the next run may begin.
+        """Return whether the pace delays the queue of a namespace. While runs wait because of the
+        pace, the result is true all the time, even at moments at which one more run may begin.
         """
         now = self._clock()
         return self._paid.get(namespace, now) - now > (AT_ONCE - NEARLY) * EVERY

@@ -1,8 +1,8 @@
 """Publication of launch options in the ConfigMap `tfcluster-options` of each tenant's namespace.
 
 A change of the free resources is published within ten seconds, and unchanged options are not
-written. A busy cluster causes few writes: large free amounts are rounded to coarse steps, and
-writes are spread over time. Clients need no right to read nodes or quotas.
+written. Even a busy cluster causes few writes, because large free amounts are rounded to coarse
+steps, and writes are spread over time. Clients need no right to read nodes or quotas.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ WRITES_A_SECOND = 50.0
 ANEW = 600.0
 """Seconds after which all ConfigMaps are written again, which undoes changes by other clients."""
 _STEPS = ((1 / 4, 8), (1 / 16, 32), (0.0, 128))
-"""Steps to which free amounts are rounded. Each pair is a fraction of the total amount, and the
-number of steps into which the total is divided. The first pair whose fraction is less than the free
-fraction is used, and the free amount is rounded down to one of its steps.
+"""The sizes of the steps to which free amounts are rounded down. Each pair has a fraction of the
+total amount, and the number of equal steps into which the total is divided. The pair that counts is
+the first whose fraction is less than the free fraction of the total.
 """
 
 log = logging.getLogger(__name__)
@@ -163,7 +163,8 @@ class OptionsPublisher(BackgroundThread):
             self._refused[namespace] = str(error)
             return False
         self._refused.pop(namespace, None)
-        # This write shows that the operator may write here, so the next launch need not ask.
+        # This write shows that the operator may write in this namespace, so the next launch need
+        # not ask the API for this right.
         self._cluster_state.note_write(namespace, forbidden=False)
         self.writes += 1
         return True

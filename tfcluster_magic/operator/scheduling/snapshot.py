@@ -141,7 +141,8 @@ class Snapshotter:
         """Return the policy with the settings of a namespace: shared data, queue, priority class,
         and whether images must have a digest.
 
-        It also resolves `auto` gang scheduling for this cluster.
+        If the policy's gang scheduling is `auto`, it is replaced by whether this Kubernetes cluster
+        has Volcano.
         """
         policy, marks = self.policy, self._cluster_state.tenant_annotations(namespace)
         return replace(
@@ -313,7 +314,8 @@ class Snapshotter:
         for found in self._caches.nodes.every():
             uid = found["metadata"]["uid"]
             read = known.get(uid)
-            # The cache replaces a node's object at each change, so the same object is unchanged.
+            # The cache replaces the object of a node when the node changes, so a node with the same
+            # object has not changed.
             if read is None or read[0] is not found:
                 read = found, read_task_node(found, self.policy)
             self._task_nodes[uid] = read
@@ -341,7 +343,9 @@ class Snapshotter:
 
 @dataclass(frozen=True)
 class Reservation:
-    """The needs of an admitted run: its tasks without a pod, and its pods without a node."""
+    """The resources that an admitted run still needs: for its tasks without a pod, and for its pods
+    without a node.
+    """
 
     key: Key
     demands: Mapping[TaskType, TaskDemand]
@@ -350,8 +354,8 @@ class Reservation:
     unbound: Mapping[TaskType, int]
 
     def counted_as(self, key: str) -> float:
-        """Return the amount of the quota key `key` that the quota will count once all pods of the
-        run exist, but does not count yet.
+        """Return the amount of the quota key `key` that the quota does not count yet, but will
+        count when all pods of the run exist.
         """
         return sum(n * self.demands[t].counted_as(key) for t, n in self.unmade.items())
 

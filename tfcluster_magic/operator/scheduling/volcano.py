@@ -29,7 +29,8 @@ from ..pending_tasks import PodGroupEvents
 OPEN = "Open"
 """The state of a queue that accepts PodGroups."""
 MESSAGE_LENGTH = 300
-"""Maximum characters of a message from Volcano, which would be long for 600 tasks; the rest is cut.
+"""Maximum characters of a message from Volcano. The rest is cut, because a message about 600 tasks
+would be long.
 """
 _QUEUE = re.compile(
     r"queue\S* [`\"]?(?P<name>[^`\"\s]+)[`\"]? (?:not found|status is `(?P<state>\w+)`)"
@@ -152,8 +153,8 @@ class PodGroups(InformerGroup):
 def pod_group_message(group: Object, events: Sequence[Object]) -> str:
     """Return Volcano's newest message that says why a PodGroup waits; empty if there is none yet.
 
-    If the queue has not enough resources, the condition only counts tasks, and the reason is in an
-    event.
+    If the queue has not enough resources, the PodGroup's condition only has numbers of tasks, and
+    the reason is in an event.
     """
     status = group.get("status") or {}
     told = [c for c in status.get("conditions") or [] if c.get("type") == UNSCHEDULABLE]
