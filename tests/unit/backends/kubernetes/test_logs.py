@@ -106,7 +106,9 @@ def test_the_last_lines_of_200_tasks_come_soon(server: KubeServer, follow: bool)
 
 
 def test_lines_wait_for_the_answers_of_other_tasks() -> None:
-    """Lines are sorted by time although tasks answer in turn; no line waits for long."""
+    """Lines of all tasks are sorted by time, although the tasks are read one after the other. A
+    line waits for other tasks at most PATIENCE seconds.
+    """
     sorter = TimeSorter(2)
     sorter.put(0, [LogLine("worker-0", "2", 12.0), LogLine("worker-0", "4", 14.0)], 20.0, 20.1)
     assert [line.text for line in sorter.due(20.2)] == []
