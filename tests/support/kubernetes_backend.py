@@ -33,7 +33,7 @@ def publish(server: KubeServer, offer: LaunchFacts | None = None, **options: obj
 def backend(
     server: KubeServer, folder: Path, patched: pytest.MonkeyPatch, name: str = NAMESPACE
 ) -> KubernetesBackend:
-    """Return a backend that uses the server, by a kubeconfig that is written and set for it."""
+    """Return a backend for the server; write a kubeconfig for this, and set KUBECONFIG to it."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -63,12 +63,12 @@ class Case:
 
 @dataclass
 class Seen:
-    """The times at which a message was first seen (monotonic seconds)."""
+    """The times at which messages appeared (monotonic seconds), and their texts, by the run's name."""
 
     known: dict[str, float] = field(default_factory=dict)
-    """The end of the first read that had the message."""
+    """The end of the first read that had Kubernetes' message about the cause."""
     not_told: dict[str, float] = field(default_factory=dict)
-    """The start of the last read whose status lacked the message."""
+    """The start of the last read whose status lacked the run's own message."""
     told: set[str] = field(default_factory=set)
     said: dict[str, str] = field(default_factory=dict)
 
@@ -126,8 +126,8 @@ def words_of(status: Object) -> str:
 
 
 def follow(api: Api, namespace: str, cases: dict[str, Case], seen: Seen) -> bool:
-    """Read all messages once, and record in `seen` which were there at what time; return whether
-    the statuses have reported every cause.
+    """Read all messages once, and record in `seen` when they were there; return whether the
+    statuses have reported every cause.
     """
     before = time.monotonic()
     words, statuses = look(api, namespace)
