@@ -30,7 +30,7 @@ MOST = 64 << 20
 
 
 def _refused(target: Target, source: Callable[[Site, Path], str]) -> None:
-    """Check that a launch refuses a program with a readable message, and that it writes no file."""
+    """Check that a launch refuses a program with an error for the user, and writes no file."""
     with target.state() as folder:
         here, outside = folder / "here", folder / "outside"
         here.mkdir()

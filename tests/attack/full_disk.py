@@ -30,8 +30,8 @@ while not os.path.exists({go!r}):
     time.sleep(0.05)
 """
 WITHIN = 60.0
-"""Maximum seconds until `status` shows a task's end. It must show it even on a full disk, because
-it writes nothing there.
+"""Maximum seconds until `status` shows a task's end. This must work although the disk is full,
+because the report of an end writes nothing to it.
 """
 
 

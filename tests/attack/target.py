@@ -1,7 +1,7 @@
 """The target of attacks: a hub as `make run` opens it, and runs in their own state folders.
 
-Everything is below one folder and listens only on loopback, and `close` leaves no process. The hub
-has two users: its owner, who has a notebook, and `guest`.
+All files are below one folder, all servers listen only on loopback, and `close` ends all processes.
+The hub has two users: its owner, who has a notebook, and `guest`.
 """
 
 from __future__ import annotations

@@ -80,7 +80,9 @@ def test_guessing_is_slowed_down_for_the_account_alone(hub: Hub, admin: Visitor)
 
 
 def test_a_reset_link_replaces_a_forgotten_password(hub: Hub, admin: Visitor) -> None:
-    """A reset link ends the old password and its sessions at once, and sets a new password."""
+    """A reset link invalidates the old password and its sessions at once; the user sets a new
+    password with it.
+    """
     hub.visitor().set_password(hub.accounts("invite", "forgetful").strip())
     before = hub.visitor("forgetful")
 

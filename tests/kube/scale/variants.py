@@ -108,7 +108,7 @@ def in_turn(ways: Sequence[_Way], number: int) -> Sequence[_Way]:
 
 
 def where(found: Object, namespace: str) -> str:
-    """Return the collection in which an object is created."""
+    """Return the API's path of the collection in which an object is created."""
     if found["kind"] in _OTHERS:
         return _OTHERS[found["kind"]].format(namespace)
     return path(_COLLECTIONS[found["kind"]], namespace)
