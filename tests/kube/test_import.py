@@ -25,7 +25,9 @@ told = {name: os.environ[name] for name in names if name in os.environ}
 print(json.dumps([kind, sys.argv[1:], os.getcwd(), told]), flush=True)
 time.sleep(3600 if kind == "ps" else 1)
 """
-"""A program that prints what its task got; in a parameter server, it then continues to serve."""
+"""A program that prints its task's type, arguments, folder and variables; in a parameter server, it
+then keeps running.
+"""
 
 
 def secret(name: str, **keys: str) -> Object:

@@ -139,8 +139,9 @@ def components() -> dict[str, Any]:
 
 
 async def test_a_plan_says_what_create_would_make(api: Api, folder: Path) -> None:
-    """A plan has the next five due times in the schedule's time zone, the rules, and the line for a
-    notebook. It creates nothing. `POST /schedules` with the same body creates the planned schedule.
+    """A plan has the next five due times in the schedule's time zone, the rules, and the command
+    that creates the schedule in a notebook. It creates nothing. `POST /schedules` with the same
+    body creates the planned schedule.
     """
     options = {
         "cron": "0 2 * * *",
