@@ -172,7 +172,7 @@ def test_a_notebook_waits_for_a_storage_class(
     cluster: UnderTest, hub: Hub, nodes: tuple[str, str], write: Write, eva: Visitor
 ) -> None:
     """A notebook whose claims name a missing storage class says so, and starts once the policy
-    names another. The waiting claims are replaced by new ones.
+    names another. The claims that waited for the missing class are replaced by new ones.
     """
     write(MISSING, PEOPLE)
     hub.spawn(eva.name)

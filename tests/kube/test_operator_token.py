@@ -484,7 +484,7 @@ def bind(inside: Kubectl) -> None:
 def test_the_operators_namespace_gives_no_more_rights(thief: Kubectl, cluster: UnderTest) -> None:
     """In the operator's own namespace the token can change neither the operator's policy nor the
     Lease of another service. It can create no pod with a secret or a token, and no NetworkPolicy
-    that opens the network to other pods.
+    that opens the network.
     """
     system = cluster.kubectl.within(SYSTEM)
     policy = next(

@@ -253,8 +253,8 @@ async def test_a_form_changes_a_whole_schedule(api: Api, folder: Path) -> None:
 
 
 async def test_a_form_cannot_hold_a_cluster_file(api: Api, folder: Path, service: Service) -> None:
-    """A schedule created from a cluster file cannot be opened in the form, which would lose the
-    file.
+    """A schedule created from a cluster file cannot be opened in the form, because the form would
+    lose what the file says.
     """
     (folder / "cluster.yaml").write_text(CLUSTER_FILE)
     service.manager.schedules.create(
