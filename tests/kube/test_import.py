@@ -124,8 +124,8 @@ def test_a_tfjob_is_launched_and_its_tasks_get_what_it_says(
 def test_render_warns_about_missing_rights(user: tuple[Tenant, Path], tmp_path: Path) -> None:
     """`tfcluster render` warns a user without the rights to create Jobs.
 
-    An administrator can apply the same manifests: their pods have the priority class of the
-    operator's policy, and run in the tenant's namespace.
+    An administrator can apply the same manifests: their pods have the priority class that the
+    namespace's policy names, and run in the tenant's namespace.
     """
     tenant, kubeconfig = user
     program = tmp_path / "hello.py"
