@@ -63,7 +63,7 @@ class Case:
 
 @dataclass
 class Seen:
-    """The times at which messages appeared (monotonic seconds), and their texts, by the run's name."""
+    """The times at which messages appeared (monotonic seconds), and their texts, by run."""
 
     known: dict[str, float] = field(default_factory=dict)
     """The end of the first read that had Kubernetes' message about the cause."""
