@@ -1,5 +1,5 @@
-"""The contract of every backend about queries: logs, changes, options. All answers come from the
-record.
+"""The contract of every backend about queries: logs, changes, options. Backends keep no state, so
+that every new backend object answers from the stored records.
 """
 
 from __future__ import annotations
@@ -260,7 +260,8 @@ def test_warnings_are_kept_with_the_run(
     verdict = backend.preflight(spec)
     told = [*verdict.warnings, *(str(problem.allowed) for problem in verdict.problems)]
     assert any("CPU" in text or "cpu" in text for text in told)
-    if verdict.problems:  # where cores are not shared, the launch is refused instead of warned
+    # where cores are not shared, the launch would be refused, not only warned about
+    if verdict.problems:
         spec = Spec(program=spec.program)
     inferred = (Message("InferredChief", {"why": Message("UsesName", {"line": 1})}),)
     request = LaunchRequest(

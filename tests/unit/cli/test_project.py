@@ -133,7 +133,9 @@ def test_init_asks_for_the_program_only_where_it_is_unclear(here: Path, run: Run
 
 
 def test_check_names_each_problem_with_its_line(digits: Path, run: Run) -> None:
-    """Wrong keys, and numbers that only a launch refuses, are reported once, with their lines."""
+    """Unknown keys, and valid YAML that a launch would refuse, such as 5000 workers, are reported
+    once, with their lines.
+    """
     (digits / "tfcluster.yaml").write_text("program: src/train.py\nwrkers: 2\n")
     told = run("project", "check", "digits")
     assert told.code == 2

@@ -189,8 +189,8 @@ def test_own_strategy_of_the_resolver_stays_on_loopback() -> None:
 
 @pytest.mark.cluster
 def test_a_notebook_loses_tasks() -> None:
-    """After a parameter server was restarted, `strategy()` returns a new strategy. A dead master is
-    named after a short timeout.
+    """After a parameter server was restarted, `strategy()` returns a new strategy. If the task to
+    which a session connects is dead, the error names this task after a short timeout.
     """
     with servers() as cluster:
 

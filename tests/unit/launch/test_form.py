@@ -86,8 +86,8 @@ def test_what_only_pods_have_is_offered_on_kubernetes_alone() -> None:
 
 
 def test_the_python_of_pods_is_one_of_their_image() -> None:
-    """On Kubernetes, the form has the Python next to the image, and offers no Python of this
-    machine.
+    """On Kubernetes, the form shows the field for the Python next to the image, and suggests no
+    Python of this machine.
     """
     (local,) = (
         field for field in form_fields.form_fields(is_here=True) if field["key"] == "python"

@@ -1,4 +1,6 @@
-"""The verbs of schedules on Kubernetes, with an operator, on a server that stores objects."""
+"""Verbs for schedules on Kubernetes: a user's client and an operator, with an API server that only
+stores objects.
+"""
 
 from __future__ import annotations
 

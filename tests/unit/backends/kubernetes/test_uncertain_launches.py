@@ -230,8 +230,8 @@ def forbid(server: KubeServer, installed: bool) -> None:
 @pytest.mark.usefixtures("pod")
 def test_a_pod_that_may_not_ask_is_told_which_right_it_lacks(server: KubeServer, pod: Path) -> None:
     """If TFCluster is installed and the pod's account has no rights, nothing runs in the pod by
-    mistake. The error names the missing right, who grants it, and how to run in the pod
-    nevertheless.
+    mistake. The error names the missing right and the ClusterRole that has it, and says how to run
+    clusters in the pod without this right.
     """
     forbid(server, installed=True)
     with pytest.raises(NotAllowed, match="may not get configmaps in namespace alice") as told:
@@ -292,7 +292,9 @@ def test_files_of_another_machine_are_not_read_for_progress(
 
 
 def told(server: KubeServer, laptop: KubernetesBackend, spec: Spec, **options: object) -> list[str]:
-    """Return the warnings of a launch of `spec`; `options` are the free amounts."""
+    """Return the warnings of a launch of `spec`. The operator has published `options`, such as
+    `cpu`: how many cores there are in total, and how many are free.
+    """
     publish(server, LaunchFacts(policy=Policy(nodes_are_fixed=False)), **options)
     verdict = laptop.preflight(spec)
     assert verdict.problems == ()
@@ -309,7 +311,8 @@ def test_warnings_of_room_count_what_kubernetes_counts(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
     """If the requested CPU and memory may not be free now, the launch warns, also if tasks get the
-    administrator's defaults. Amounts are shown as approximate.
+    administrator's defaults. The warning says "about" before the free amount, because other
+    launches may change it.
     """
     (cpu,) = told(server, laptop, workers(8, cpu=2.0), cpu=Limit(total=16, free=12))
     assert cpu == (

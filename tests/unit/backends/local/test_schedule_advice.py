@@ -1,4 +1,6 @@
-"""A schedule that takes advice on this machine: real runs whose program wastes memory."""
+"""A schedule on this machine that applies advice to its runs: a real program uses less memory than
+it requested, so the next run gets less.
+"""
 
 from __future__ import annotations
 

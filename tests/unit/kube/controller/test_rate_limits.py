@@ -31,7 +31,8 @@ def test_a_run_alone_is_written_at_once() -> None:
 
 def test_many_runs_have_a_place_each() -> None:
     """Of sixty runs that change together, some are written at once and the others one after the
-    other, none later than after the maximum wait. A large run takes the time of several small runs.
+    other, none later than after the maximum wait. Of the rate limit, one write of a large run uses
+    as much as the writes of several small runs.
     """
     clock = Clock()
     pace = WriteRateLimit(clock)

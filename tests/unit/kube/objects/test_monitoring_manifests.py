@@ -1,6 +1,6 @@
-"""The form of dashboards, rules and the collector's configuration in k8s/, and the series that
-their queries name. `tests/kube/test_monitoring.py` runs each query in a real Prometheus, and checks
-that the series in `prometheus_series.txt` exist there.
+"""The dashboards, the rules for Prometheus and the log collector's configuration in k8s/: their
+form, and the series that their queries name. `tests/kube/test_monitoring.py` runs each query in a
+real Prometheus, and checks that the series in `prometheus_series.txt` exist there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Recorded pods of a real node as the lifecycle observes them."""
+"""Tasks as the lifecycle sees them, derived from pods that were recorded on a real node."""
 
 from __future__ import annotations
 

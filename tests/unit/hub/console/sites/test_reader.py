@@ -151,7 +151,7 @@ def test_after_a_change_there_is_no_last_look(clock: Clock) -> None:
 
 
 def test_a_reading_is_forgotten_after_its_time() -> None:
-    """The cached reading is deleted after its time."""
+    """The cached reading is deleted `keep` seconds after it was made."""
 
     async def whole() -> None:
         async def read() -> int:
