@@ -1,5 +1,5 @@
-"""The contract of every backend about queries: logs, changes, options. Backends keep no state, so
-that every new backend object answers from the stored records.
+"""The contract of every backend about queries: logs, changes, options. All answers come from stored
+records, so that a backend object in a new process gives the same answers.
 """
 
 from __future__ import annotations

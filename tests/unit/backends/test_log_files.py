@@ -24,7 +24,7 @@ def chatty(tmp_path: Path) -> Path:
 
 
 def print_more(path: Path) -> None:
-    """Print more, as the task does while a line is shown."""
+    """Add a thousand lines to the log, as the task does while one line is shown."""
     with path.open("a") as file:
         file.write("step\n" * 1000)
 

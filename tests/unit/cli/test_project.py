@@ -84,8 +84,8 @@ def test_a_project_is_rendered(digits: Path, run: Run) -> None:
 
 
 def test_init_writes_a_file_that_a_check_accepts(here: Path, run: Run) -> None:
-    """`init` finds the only program. The file that `init` writes has explanations and the name of
-    its schema, and can be launched.
+    """In a folder with one program, `init` finds this program. The file that `init` writes has
+    explanations and the name of its schema, and can be launched.
     """
     folder = here / "new"
     folder.mkdir()
@@ -150,8 +150,8 @@ def test_check_names_each_problem_with_its_line(digits: Path, run: Run) -> None:
 
 
 def test_what_is_common_need_not_be_a_launch(digits: Path, run: Run) -> None:
-    """If each configuration names its program, the settings outside of configurations need no
-    program.
+    """If each configuration names its program, the part of the file that all configurations share
+    needs no program.
     """
     (digits / "a.py").write_text("1\n")
     (digits / "b.py").write_text("1\n")

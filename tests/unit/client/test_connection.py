@@ -101,7 +101,7 @@ def test_gate_waits_for_a_late_task() -> None:
 
 
 def test_gate_can_be_interrupted(closed_port: str) -> None:
-    """An interrupt ends the wait for a task that does not come."""
+    """An interrupt ends the wait for a task that never accepts connections."""
     interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     interrupt.start()
     with pytest.raises(KeyboardInterrupt):

@@ -49,7 +49,7 @@ def server() -> Iterator[KubeServer]:
 def laptop(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> KubernetesBackend:
-    """Return the backend, with short timeouts."""
+    """Return a user's backend that repeats requests after short pauses."""
     monkeypatch.setattr("tfcluster_magic.backends.kubernetes.backend.RETRY_PAUSES", (0.01, 0.01))
     return backend(server, tmp_path, monkeypatch)
 

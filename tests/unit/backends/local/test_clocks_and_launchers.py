@@ -43,7 +43,7 @@ int clock_gettime(clockid_t id, struct timespec *at)
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Iterator[Runs]:
-    """Yield a launcher of runs; end them afterwards."""
+    """Yield a launcher of runs; end its runs after the test."""
     with runs_in(tmp_path / "user") as made:
         yield made
 

@@ -166,7 +166,7 @@ def test_a_launch_beyond_what_the_hub_allows_is_refused(
     backend: LocalBackend, launch: Launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Launches above the hub's limits are refused; a task without a CPU request counts as half a
-    core. Without a file of limits, nothing is limited.
+    core. Without a file of limits, no launch is refused for a limit.
     """
     file = tmp_path / "limits.json"
     file.write_text(json.dumps({"group": "ml101", "quota": {"cpu": 2, "pods": 3}}))

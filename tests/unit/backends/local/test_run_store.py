@@ -305,8 +305,8 @@ def test_what_killed_launches_left_is_swept(store: Store) -> None:
 
 
 def test_a_removed_run_takes_its_empty_folder_along(store: Store) -> None:
-    """Deleting a cluster's only run removes the record, the snapshot, although its folder is
-    read-only, and the cluster's empty folder.
+    """Deleting the only run of a cluster also removes the run's snapshot, whose folder is
+    read-only, and the cluster's folder, which is empty then.
     """
     folder = record(store)
     folder.program.mkdir()

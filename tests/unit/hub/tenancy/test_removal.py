@@ -99,7 +99,7 @@ def test_a_finalizer_keeps_no_removed_user(world: World) -> None:
 
 def test_a_finalizer_keeps_no_deleted_namespace(world: World) -> None:
     """A user's finalizer delays the deletion of a run. If an administrator deletes the namespace,
-    it is removed, so that the run goes.
+    the finalizer is removed, and the run is deleted.
     """
     world.begin()
     world.user("alice")

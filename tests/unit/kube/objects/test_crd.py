@@ -319,8 +319,8 @@ def test_every_rule_of_the_resource_is_one_of_a_launch(found: list[Found]) -> No
 
 def test_every_rule_of_a_launch_is_one_of_the_resource(found: list[Found]) -> None:
     """Each problem that the rules of a launch can find occurs in one of the wrong specs. For each
-    problem that `kubectl apply` has to report with the same message, there is a rule in CEL with
-    this message.
+    problem that `kubectl apply` has to report as a launch does, there is a rule in CEL with the
+    same message.
     """
     calls = [n for n in ast.walk(ast.parse(inspect.getsource(rules))) if isinstance(n, ast.Call)]
     made = {n.lineno for n in calls if isinstance(n.func, ast.Name) and n.func.id == "Problem"}

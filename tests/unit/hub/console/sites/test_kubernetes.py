@@ -65,8 +65,8 @@ def test_runs_have_links_to_graphs_by_one_request_a_minute(server: KubeServer) -
 
 
 def test_runs_of_everyone_by_one_list_however_often_somebody_looks(server: KubeServer) -> None:
-    """Rows have owner, resources, nodes and failed tasks; later changes arrive by watches, without
-    another list.
+    """The row of a run has its owner, resources, nodes and failed tasks. Changes arrive by watches,
+    without another list request.
     """
     run = launched(
         server,
