@@ -163,7 +163,9 @@ def test_last_lines_are_shown_lines(run: Run, here: Path, how: tuple[str, ...]) 
 
 
 def test_following_the_logs_of_a_run_again_starts_from_its_first_line(run: Run) -> None:
-    """Following again repeats all lines, so that a reconnect misses none."""
+    """If the logs of a run are followed a second time, all lines are repeated, so that a client
+    that reconnects misses none.
+    """
     run("launch", "hello.py", "--workers", "1", "--wait")
 
     assert run("logs", "-f", "hello").out == "worker-0 | hello from worker-0\n"

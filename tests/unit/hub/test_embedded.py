@@ -55,7 +55,7 @@ def test_notebooks_have_hosts_of_their_own_when_the_hubs_is_named(
 
 
 def test_without_it_all_is_at_one_host(tmp_path: Path) -> None:
-    """Without a host name for notebooks, no setting of hosts is made."""
+    """Without a host name for notebooks, JupyterHub's `subdomain_host` is not set."""
     c = Config()
     shared_settings.configure(c, state=tmp_path)
     assert "subdomain_host" not in c.JupyterHub
@@ -137,7 +137,9 @@ def test_the_hub_on_kubernetes_tells_notebooks_its_address(
 
 
 def test_the_overlay_of_subdomains_sets_what_hub_and_proxy_read() -> None:
-    """On Kubernetes, the overlay sets routing by host in the proxy, and the hub's own host."""
+    """On Kubernetes, the overlay for subdomains lets the proxy route requests by host, and sets the
+    hub's own host.
+    """
     folder = ROOT / "k8s" / "overlays" / "hub-subdomains"
     said = yaml.safe_load((folder / "kustomization.yaml").read_text())
     name, _equals, value = said["configMapGenerator"][0]["literals"][0].partition("=")

@@ -128,7 +128,7 @@ def of_the_table(mode: Mode, values: Mapping[str, object]) -> Spec:
 def test_every_option_of_a_run_is_in_the_form_that_repeats_it(pytestconfig: pytest.Config) -> None:
     """Each option of a record is written into the form, and the form makes the same record.
 
-    The page fills its form in with the same values: labextension/test/launch.test.ts.
+    labextension/test/launch.test.ts checks that the page fills in its form with the same values.
     """
     repeated = []
     for mode in Mode:
@@ -209,7 +209,9 @@ def test_help_has_no_default_in_brackets() -> None:
 def test_a_problem_stands_at_its_input(
     field: str, said: dict[str, object], option: str | None
 ) -> None:
-    """For each field that a refusal names, the form knows the input."""
+    """For each field that a refusal names, the form finds the input next to which it shows the
+    problem.
+    """
     assert form_fields.option_for(field, said) == option
 
 

@@ -178,8 +178,8 @@ def test_types_that_run_other_commands_are_told_apart_by_a_script(tmp_path: Path
 
 
 def test_a_worker_that_is_always_started_again_is_done_when_it_succeeds(tmp_path: Path) -> None:
-    """A TFJob whose workers always restart never ends. This difference is reported for workers; for
-    parameter servers it does not matter.
+    """A TFJob whose workers always restart never ends, but a run ends when its workers succeed.
+    This difference is reported for workers; for parameter servers it does not matter.
     """
     container = {"name": "tensorflow", "image": "a/b:1", "command": ["train"]}
     template = {"spec": {"containers": [container]}}

@@ -1,4 +1,4 @@
-"""The fit of a cluster on a machine, computed only from numbers."""
+"""The check whether a cluster fits on a machine, computed only from given amounts of resources."""
 
 from __future__ import annotations
 

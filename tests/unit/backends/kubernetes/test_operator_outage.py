@@ -95,8 +95,9 @@ STEPS = st.lists(
 def test_an_operator_that_acts_is_never_said_to_be_away(
     server: KubeServer, steps: list[tuple[float, str]], operators: float, servers: float
 ) -> None:
-    """An operator that may act is never reported as away, whatever the clocks show. An operator
-    that has not renewed its Lease for more than 16 seconds is reported as away.
+    """While an operator holds the Lease and so may act, it is never reported as away, whatever the
+    clocks show. An operator that has not renewed its Lease for more than 16 seconds is reported as
+    away.
     """
     server.objects.pop(LEASE, None)
     clock, renewed = Clock(operators), 0.0
@@ -221,7 +222,9 @@ def test_an_outage_costs_one_question(
 def test_the_operator_says_where_its_lease_is(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """The Lease is read at the place that the operator published, if this place is valid."""
+    """The Lease is read at the place that the operator published, if the published text names a
+    valid place.
+    """
     options = server.objects[path("configmaps", NAMESPACE, labels.OPTIONS)]
     server.put(path("leases", "labs", leader_election.OPERATOR_LEASE), {"spec": {}})
     options["data"][leader_election.LEASE_KEY] = f"labs/{leader_election.OPERATOR_LEASE}"

@@ -212,7 +212,7 @@ def pod(server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def forbid(server: KubeServer, installed: bool) -> None:
-    """Deny the pod's account all reads, on a cluster with or without TFCluster."""
+    """Deny the pod's account all reads; `installed` says whether the cluster has TFCluster."""
     words = (
         'configmaps "tfcluster-options" is forbidden: User "system:serviceaccount:alice:default" '
         'cannot get resource "configmaps" in API group "" in the namespace "alice"'
@@ -264,7 +264,9 @@ def test_a_pod_whose_namespace_nobody_serves_runs_clusters_itself(
 def test_boards_ask_for_the_log_folder_once(
     server: KubeServer, laptop: KubernetesBackend, tmp_path: Path
 ) -> None:
-    """Opening TensorBoards reads the log folder from the cluster once."""
+    """However many TensorBoards are opened, the path of the log folder is requested from the
+    cluster only once.
+    """
     publish(server, log_dir=str(tmp_path))
     boards = ClusterManager(laptop).boards
     assert {boards.log_root for _ in range(5)} == {str(tmp_path)}

@@ -53,7 +53,9 @@ def test_the_notebook_servers_secrets_stay_away(
 def test_what_a_task_leaves_behind_goes_with_the_run(
     backend: LocalBackend, launch: Launch, wait_for: Wait, tmp_path: Path
 ) -> None:
-    """A daemon of a program, even with an empty environment, does not outlive the run."""
+    """A daemon that a program starts does not outlive the run, even if the daemon's environment is
+    empty.
+    """
     pid_file = tmp_path / "pid"
     run = launch(
         f"""

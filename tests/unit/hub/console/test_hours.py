@@ -95,7 +95,7 @@ def test_a_spreadsheet_runs_no_name_as_a_formula() -> None:
 
 
 def test_a_record_is_read_without_its_spec() -> None:
-    """Hours depend only on the status, whatever the spec says."""
+    """The hours of a run are computed only from its status, whatever its spec says."""
     usage = {"at": 1.0, "days": {DAY: {"worker": 3600.0}}, "cores": {"worker": 2.0}}
     spec = {"replicas": {"worker": {"resources": {"gpu": 1}}, "ps": None}}
     found = {"metadata": {"name": "digits-1"}, "spec": spec, "status": {"usage": usage}}

@@ -55,7 +55,9 @@ def test_what_somebody_deletes_comes_back(world: World, resource: str, name: str
 
 
 def test_what_somebody_alters_is_put_right(world: World) -> None:
-    """Changed policies, role bindings and namespace labels are restored."""
+    """If somebody changes a tenant's NetworkPolicies, role bindings or namespace labels, they are
+    restored.
+    """
     world.begin()
     world.user("alice")
     world.furnished(ALICE)

@@ -173,7 +173,9 @@ def test_a_template_of_ones_own(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_template_is_refused(tmp_path: Path, text: str, line: int, said: str) -> None:
-    """A template that fails, or uses private attributes, is refused with its line."""
+    """A template that fails, or uses private attributes, is refused, and the refusal names the
+    line.
+    """
     template = tmp_path / "mine.j2"
     template.write_text(text)
     with pytest.raises(InvalidRequest, match="the template cannot be used") as refusal:

@@ -101,7 +101,9 @@ def test_panels_do_not_overlap(file: str) -> None:
 
 
 def test_links_of_runs_name_the_dashboard_and_its_variables() -> None:
-    """`graphs_url` and `graphs_link` make the address of the dashboard."""
+    """The dashboard has the uid and the variables that the links to a run's graphs name, and the
+    links show the time of the run.
+    """
     from tfcluster_magic.output.usage import graphs_link
 
     said = json.loads((MONITORING / "dashboard-run.json").read_text())

@@ -221,7 +221,9 @@ def test_without_claims_the_output_goes_with_the_pod() -> None:
     "text", ["", "a: {b: [c", "x\ny: z", "{{ 7*7 }}", "\u2028\x7f\x85\ufeff", "'\"\\\n"]
 )
 def test_no_value_becomes_structure(text: str) -> None:
-    """A text of the user arrives as a value, and changes nothing else in the objects."""
+    """A text that a user writes into a spec becomes a value in the objects, and changes nothing
+    else in them.
+    """
     spec = msgspec.structs.replace(
         EVERYTHING,
         env={"X": text},

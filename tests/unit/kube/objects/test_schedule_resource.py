@@ -71,7 +71,9 @@ def nodes(node: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]
 
 
 def test_the_definition_follows_the_conventions_of_kubernetes() -> None:
-    """The resource has every field of the models, times in RFC 3339, and no fractions."""
+    """The resource has every field of the models. Its times are in RFC 3339, and its numbers have
+    no fractions.
+    """
     spec, status = SCHEMA["properties"]["spec"], SCHEMA["properties"]["status"]
     for model, told in (
         (schedule_resource.ScheduleSpec, spec),

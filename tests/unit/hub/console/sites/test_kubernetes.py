@@ -1,4 +1,4 @@
-"""The console with a server that stores objects like the Kubernetes API."""
+"""The console on Kubernetes, tested with a server that stores objects like the Kubernetes API."""
 
 from __future__ import annotations
 

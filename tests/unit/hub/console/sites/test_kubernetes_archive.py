@@ -51,7 +51,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeServer]:
 
 class Controller(threading.Thread):
     """A stand-in for the Job controller: it creates the pod of each Job. The pod serves the files
-    of `mount`, or has the given status.
+    in `mount`. If `status` is given, the pod has this status and serves nothing.
     """
 
     def __init__(self, server: KubeServer, mount: Path, status: Object | None = None) -> None:
