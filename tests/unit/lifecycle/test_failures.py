@@ -92,7 +92,9 @@ def test_who_starts_again_is_not_said_to_run() -> None:
 
 
 def test_the_window_closes_when_everybody_has_ended() -> None:
-    """A failure is reported at once if no running task could change the verdict."""
+    """Once every task has ended, no later end can change which task is the cause, so the failure is
+    reported at once.
+    """
     story = Story(spec_of(worker=2))
     story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)
     story.passes(3)

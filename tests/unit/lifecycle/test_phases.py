@@ -530,8 +530,8 @@ def test_queued_waits_and_gives_up_after_its_time_out() -> None:
 
 
 def test_tasks_that_came_up_while_nobody_looked_did_start() -> None:
-    """If the first turn after `startTimeout` finds that every task has started, the run is
-    Running.
+    """If the lifecycle decides only after `startTimeout`, and every task has started by then, the
+    run is Running.
     """
     story = Story(spec_of(lifecycle=Lifecycle(start_timeout=60)), obeys=False)
     story.tasks = {

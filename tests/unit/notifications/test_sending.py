@@ -159,7 +159,8 @@ def test_redirects_refusals_and_errors_are_no_delivery(receiver: Receiver) -> No
     with pytest.raises(NotDelivered, match="answered 500") as told:
         post(MESSAGE, hook, LOOPBACK, time.time())
     assert "tok-1234567" not in str(told.value)
-    receiver.answer = b"x" * 95 + b"tok-1234567"  # an answer is cut within the token
+    # A message quotes only the start of an answer; here this start ends within the token.
+    receiver.answer = b"x" * 95 + b"tok-1234567"
     with pytest.raises(NotDelivered, match="answered 500") as told:
         post(MESSAGE, hook, LOOPBACK, time.time())
     assert "tok" not in str(told.value)
@@ -173,7 +174,8 @@ def test_redirects_refusals_and_errors_are_no_delivery(receiver: Receiver) -> No
         with pytest.raises(NotDelivered, match="did not accept"):
             post(MESSAGE, Webhook(url=receiver.url, format=kind), LOOPBACK, time.time())
         long = {key: v if isinstance(v, int) else "x" * 187 + TOKEN for key, v in answer.items()}
-        receiver.answer = json.dumps(long).encode()  # the reason is cut within the token
+        # Only the start of the receiver's reason is quoted; here this start ends within the token.
+        receiver.answer = json.dumps(long).encode()
         with pytest.raises(NotDelivered, match="did not accept") as told:
             post(MESSAGE, Webhook(url=receiver.url, format=kind), LOOPBACK, time.time())
         assert "tok" not in str(told.value)
@@ -217,7 +219,7 @@ def test_few_addresses_are_tried_and_none_after_the_end(
         assert receiver.paths == []
         full.bind(("127.0.0.1", 0))
         full.listen(0)
-        # more than fit in the queue, so that no further connection is accepted
+        # fill the queue of waiting connections, so that no further connection is accepted
         for _caller in range(4):
             caller = callers.enter_context(socket.socket())
             caller.setblocking(False)
@@ -229,8 +231,8 @@ def test_few_addresses_are_tried_and_none_after_the_end(
 
 
 def test_a_rule_written_by_hand_is_checked() -> None:
-    """On Kubernetes, users can write rules that no command has checked. Still, mail goes to only
-    one allowed address, and a link contains only an address.
+    """On Kubernetes, users can write rules that no command has checked. Still, a mail has exactly
+    one recipient, whose domain is allowed, and a link that is not a plain URL is left out.
     """
     server = SmtpServer(
         host="127.0.0.1", port=9, sender="t@example.com", recipients=("example.com",)

@@ -78,7 +78,7 @@ class Place:
         self.summed_up += 1
 
     def sentences(self, run: int = 1, pods: list[Any] | None = None) -> list[str]:
-        """Return the messages for run `digits-<run>`."""
+        """Return the sentences that explain why tasks of the run `digits-<run>` wait."""
         head = Metadata(
             name=f"digits-{run}",
             cluster="digits",
@@ -106,7 +106,9 @@ def test_a_quota_is_told_after_one_question() -> None:
 
 
 def test_an_old_question_is_asked_less_often() -> None:
-    """A state that lasts for minutes is read every ten seconds."""
+    """If a task waits for minutes for the same reason, the operator reads the state again only
+    every ten seconds.
+    """
     place = Place("quota")
     place.sentences()
     for _second in range(200):
@@ -120,7 +122,9 @@ def test_an_old_question_is_asked_less_often() -> None:
 
 
 def test_many_runs_share_a_few_reads() -> None:
-    """A hundred waiting runs together keep the rate limit; the runs are explained in turn."""
+    """The requests about all waiting runs together, here a hundred, stay within one rate limit; so
+    the explanations of the runs are read one after the other.
+    """
     place = Place("quota")
     for run in range(1, 101):
         place.sentences(run)
@@ -146,7 +150,7 @@ def pods_of(place: Place, count: int) -> list[Any]:
 
 
 def test_six_hundred_pods_are_one_question() -> None:
-    """All pods in the same state together cause one request, and one request for their volumes."""
+    """All pods of a run that wait for the same reason, here 600, together cause one request."""
     place = Place("secret-file-missing")
     pods = pods_of(place, 600)
     assert place.sentences(pods=pods) == [

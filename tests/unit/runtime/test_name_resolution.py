@@ -63,7 +63,7 @@ class Keeping:
 
 @pytest.fixture
 def server() -> Iterator[Keeping]:
-    """Start a name server for the pod of a namespace."""
+    """Start a name server that answers the pods of a namespace."""
     made = Keeping()
     yield made
     made.close()

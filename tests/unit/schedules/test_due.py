@@ -345,8 +345,8 @@ def test_a_launch_without_room_is_tried_again() -> None:
 
 
 def test_a_launch_without_room_is_tried_ever_less_often() -> None:
-    """The delays double from half a minute to five minutes; a new attempt starts again with half a
-    minute.
+    """If a launch finds no room, the delay until it is tried again doubles from half a minute to
+    five minutes. The next attempt of the same due time begins with half a minute again.
     """
     world = ScheduleWorld(rules(retries=1))
     world.pass_time(HOUR)

@@ -155,7 +155,7 @@ def test_series_are_columns() -> None:
     ],
 )
 def test_memory_has_the_unit_of_its_amount(used: float, asked: float | None, text: str) -> None:
-    """Usage and request each have the unit of their amount, which is written once if it is
-    equal.
+    """The used and the requested memory each have the unit that fits their size; if both have the
+    same unit, it is written once.
     """
     assert memory_words(used, asked) == text

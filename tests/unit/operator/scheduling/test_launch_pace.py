@@ -84,8 +84,8 @@ def told(there: Place, name: str) -> tuple[str, int]:
 
 
 def test_what_was_used_is_made_up_for() -> None:
-    """After a time without launches, the same number of runs may start at once again, but never
-    more.
+    """After a pause without launches, as many runs may start at once as the pause has earned, but
+    never more than AT_ONCE.
     """
     clock = Clock()
     pace = LaunchPace(clock)
