@@ -91,8 +91,8 @@ def test_a_long_message_for_wecom_is_cut() -> None:
 
 
 def test_feishu_and_dingtalk_messages_are_signed() -> None:
-    """A secret signs messages as the vendors document it: for Feishu in the body, for DingTalk in
-    the query.
+    """If a rule has a secret, messages are signed with it as the vendors document: for Feishu, the
+    signature is in the body, for DingTalk in the query of the URL.
     """
     feishu = body(WebhookFormat.FEISHU, secret="word")
     right = hmac.new(b"1700000000\nword", b"", hashlib.sha256).digest()

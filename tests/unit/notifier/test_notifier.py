@@ -50,7 +50,9 @@ TOKEN = "tok-1234567"
 
 
 class World:
-    """An API server with the Secret of a user, and notifiers that can be killed."""
+    """An API server with a user's Secret for notification rules, and notifiers that the test can
+    start and kill.
+    """
 
     def __init__(self, receiver: Receiver) -> None:
         self.server, self.receiver = KubeServer(), receiver
@@ -293,8 +295,9 @@ def test_a_silent_receiver_delays_nobody_else(world: World, receiver: Receiver) 
 
 
 def test_one_damaged_secret_stops_nobody(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """Rules that cannot be read send nothing and are not shown; the user gets the command that
-    helps.
+    """If a user's rules cannot be read, this user gets no messages, other users still do, and the
+    log does not contain the damaged text. The error has the command with which the user can repair
+    the Secret.
     """
     world.add()
     found: Object = world.server.objects[SECRET]
@@ -351,8 +354,8 @@ def test_a_test_does_not_wait_for_due_messages(world: World) -> None:
 
 
 def test_what_is_missing_is_said(world: World) -> None:
-    """Without the Secret, or without the right to read it, the user gets the command that an
-    administrator must run.
+    """If the Secret for notification rules is missing, or the user may not read it, the error has
+    the command that an administrator must run.
     """
     for refusal in (
         Refusal(404, "NotFound"),

@@ -38,7 +38,7 @@ class RecordedApi:
         return Listing(self.seen["events"].get(uid, []), "1")
 
     def get(self, where: str, **_query: Any) -> dict[str, Any]:
-        """Return a claim."""
+        """Return the recorded claim that the path names; the operator gets no other objects."""
         self._count()
         name = where.rpartition("/")[2]
         found = [each for each in self.seen["claims"] if each["metadata"]["name"] == name]

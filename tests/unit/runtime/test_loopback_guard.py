@@ -1,4 +1,6 @@
-"""The guard by which TensorFlow listens only on loopback, in tasks and in a running kernel."""
+"""The guard, a library that makes TensorFlow's servers listen only on loopback, in tasks and in a
+kernel that is already running.
+"""
 
 from __future__ import annotations
 

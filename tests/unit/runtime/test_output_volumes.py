@@ -286,9 +286,9 @@ def test_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
 
 
 def test_gaps_in_the_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
-    """If the times of some lines are missing in the middle of a log, these lines have no time as
-    long as there is room to record this gap. Times that jump back and forth take no more room than
-    other times.
+    """If the times of some lines in the middle of a log are missing, a reader gets no time for
+    these lines, unless the file of times was thinned so much that it no longer contains this gap.
+    Times that jump back and forth take no more room than other times.
     """
     log = tmp_path / "worker-0.log"
     noted(

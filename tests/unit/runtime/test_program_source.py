@@ -406,7 +406,7 @@ def large(what: str) -> bytes:
             for number in range(10_001):
                 archive.writestr(zipfile.ZipInfo(f"{number}/"), b"")
         return stream.getvalue()
-    if what == "zip that says less":  # the end record has the number of entries in two fields
+    if what == "zip that says less":  # both fields with the number of entries are set to 1
         packed = large("zip")
         end = packed.rindex(b"PK\5\6") + 8
         return packed[:end] + b"\1\0\1\0" + packed[end + 4 :]

@@ -108,7 +108,8 @@ def test_with_a_clock_that_jumps_none_is_lost_and_none_runs_twice(
         world.pass_time(seconds, clock=clock)
         latest = max(latest, world.now)
     world.pass_time(0, clock=max(0.0, latest - world.now))
-    for _ in range(100):  # after a clock that was far ahead, some due times still wait
+    # If the clock was far ahead, some due times are not launched yet.
+    for _ in range(100):
         world.look()
         world.pass_time(MINUTE / 10)
     ran = Counter(due_times(world))
@@ -143,7 +144,7 @@ def test_the_rules_hold_whatever_runs_do(
     for step, lasts, good in story:
         world.lasts = lambda _o, lasts=lasts: lasts
         world.ends_as = lambda _o, good=good: Phase.SUCCEEDED if good else Phase.FAILED
-        world.look()  # also checks the invariants
+        world.look()  # also checks the limits and the overlap rule
         world.pass_time(step)
     told = world.states()
     counted = sum(1 + each.missed for each in world.status.occurrences)

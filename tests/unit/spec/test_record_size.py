@@ -191,7 +191,7 @@ def test_who_wrote_a_record_takes_what_the_policy_counts() -> None:
 
 
 def owned(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the managed fields of a client that wrote all fields of a schema."""
+    """Return the content of managedFields for a client that wrote every field of a schema."""
     if node.get("x-kubernetes-map-type") == "atomic" or "properties" not in node:
         assert node.get("type") != "object" or "x-kubernetes-map-type" in node, node
         return {}

@@ -31,7 +31,9 @@ print(process.open(sys.argv[1], state_dir=sys.argv[2]).pid)
 
 
 def processes(state: Path) -> list[int]:
-    """Return all processes of each session whose leader has this state folder in its arguments."""
+    """Return the processes of all boards with this state folder: each session whose leader has the
+    folder in its arguments, with all its processes, such as the data server.
+    """
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and start_time(int(entry)):

@@ -74,8 +74,8 @@ def test_figures_are_on_one_axis() -> None:
 
 
 def test_fewer_points_keep_the_sums() -> None:
-    """If there are fewer points, the merged parts have the same mean CPU, and the largest memory of
-    their parts.
+    """If a graph has fewer points than samples, each point stands for several samples: it has their
+    mean CPU and their largest memory.
     """
     samples = {"worker-0": parse(lines(row(1), row(3), row(0), row(4)))}
     (cpu, *_others) = drawn(samples, 2).types[0].graphs

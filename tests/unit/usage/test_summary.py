@@ -138,7 +138,9 @@ def test_a_task_that_ended_within_a_sample_has_no_peak() -> None:
 
 
 def test_series_are_columns() -> None:
-    """Each sample has its time, its attempt and the figures of the summary."""
+    """A series has a column for the time, for the attempt and for each figure, such as CPU; each
+    column has one value for each sample.
+    """
     told = series(sampled([20, 100, 900], [40, 100, 800]))
     assert told.at == (NOW - 4, NOW)
     assert (told.cpu, told.memory, told.attempt) == ((0.5, 0.25), (900 << 16, 800 << 16), (1, 1))

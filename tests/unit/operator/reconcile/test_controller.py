@@ -36,8 +36,8 @@ def test_a_run_becomes_its_objects(world: World) -> None:
 
 
 def test_a_deleted_run_is_forgotten(world: World) -> None:
-    """A deleted run leaves nothing in the operator, and no object is created for this run any
-    more.
+    """After a run was deleted, the operator creates no object for it any more; it continues with
+    other runs.
     """
     up(world, ps=1)
     world.server.remove(f"{RUNS}/digits-1")
@@ -233,7 +233,9 @@ def test_a_person_may_write_between_two_statuses(world: World) -> None:
 
 
 def test_another_writer_is_never_overwritten(world: World) -> None:
-    """A status that another client wrote is read again instead of overwritten."""
+    """If another client has changed the status of a run, the operator does not overwrite the
+    change: it reads the status again, and then writes its own changes.
+    """
     up(world)
     run = copy.deepcopy(world.run("digits-1"))
     run["status"]["heals"] = 2
