@@ -185,8 +185,8 @@ def test_all_may_wait_for_their_data() -> None:
 
 
 def test_one_that_works_is_enough() -> None:
-    """If any task works, or it is unknown whether a task works, nothing is reported and the time of
-    `stallTimeout` does not begin.
+    """As long as one task works, or it is unknown whether it works, no standstill is reported, and
+    the time `stallTimeout` does not begin.
     """
     story = Story(spec_of(lifecycle=Lifecycle(stall_timeout=60)))
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)

@@ -152,8 +152,9 @@ def test_a_failure_of_its_own_shows_at_once() -> None:
 
 
 def test_an_error_long_before_the_end_is_kept() -> None:
-    """A thread that died is reported after any amount of further output. If the program continued
-    after an error, this error does not count as the cause of the program's end.
+    """The report of a task's end says that a thread died, however much the program printed
+    afterwards. If the program continued after an error, this error does not count as the cause of
+    the program's end.
     """
     last = LastLines()
     last.put((FOLDER / "thread.txt").read_bytes())

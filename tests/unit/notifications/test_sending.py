@@ -196,8 +196,8 @@ def test_a_receiver_that_never_answers_is_left(receiver: Receiver) -> None:
 def test_few_addresses_are_tried_and_none_after_the_end(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An attempt to reach a host with very many addresses takes no longer than for a host with one
-    address.
+    """All addresses of a host share the time limit of one attempt, so an attempt takes no longer
+    for a host with very many addresses.
     """
     tried = 0
     port = int(receiver.url.split(":")[2].partition("/")[0])

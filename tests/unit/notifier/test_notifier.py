@@ -215,7 +215,9 @@ def test_rules_change_while_messages_are_sent(world: World) -> None:
 
 
 def test_a_test_is_sent_by_the_notifier(world: World) -> None:
-    """`notify test` makes one attempt and waits for the receiver's answer."""
+    """For `notify test`, the notifier makes only one attempt to send, and the command waits for the
+    result.
+    """
     rule = world.add()
     world.start()
     request = TestRequest(id="t1", rule=rule.uid, at=time.time())
@@ -240,8 +242,8 @@ def test_what_may_not_be_reached_is_not(world: World) -> None:
 
 
 def test_waits_pauses_and_budgets_are_reported(world: World) -> None:
-    """A run that is queued for long, a schedule that paused itself and a budget that is nearly used
-    up cause one message each.
+    """A run that is queued for long, a schedule that an administrator paused, a due time without a
+    launch, and a budget that is nearly used up cause one message each.
     """
     world.add("all", Occasion.QUEUED, Occasion.SCHEDULE_PAUSED, Occasion.NOT_LAUNCHED,
               Occasion.BUDGET, queued_longer_than=1.0)  # fmt: skip
@@ -367,8 +369,8 @@ def test_what_is_missing_is_said(world: World) -> None:
 
 
 def test_only_its_secret_is_watched(world: World) -> None:
-    """The notifier requests only the Secrets and ConfigMaps with the name that is reserved for
-    it.
+    """Of all Secrets and ConfigMaps, the notifier reads only those named `tfcluster-notifications`
+    and `tfcluster-options`.
     """
     world.start()
     asked = {

@@ -204,7 +204,9 @@ def test_an_api_that_does_not_answer_is_left_alone() -> None:
 
 
 def test_what_does_not_wait_is_forgotten() -> None:
-    """No data is kept for a run whose tasks need no explanation."""
+    """Cached answers about a run are dropped once it is forgotten, and a run whose tasks all run
+    causes no requests.
+    """
     place = Place("quota")
     place.sentences()
     place.explainer.forget(("ada", "digits-1"))
@@ -277,8 +279,8 @@ def test_a_run_that_works_is_asked_once_a_pause() -> None:
 
 
 def test_all_that_do_nothing_are_known() -> None:
-    """If no task works, all logs are read. The result has the time since when the tasks wait, the
-    task for which they wait, and the time of the reading.
+    """If no task works, all logs are read. The result says since when each task does nothing, for
+    which task it waits, and when its log was read.
     """
     place = QuietPlace([QUIET], [QUIET, SESSION, SESSION], [QUIET])
     found = place.quiet()

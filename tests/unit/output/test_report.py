@@ -329,7 +329,9 @@ def test_what_a_notebook_keeps_of_a_failed_run_says_how_it_ended(form: str) -> N
 
 @pytest.mark.parametrize("form", ["text/html", "text/plain"])
 def test_a_run_that_went_on_is_said_to_be_as_it_was(form: str) -> None:
-    """A stored notebook says that the run may have changed, and which command shows it."""
+    """In a stored notebook, the output for an active run says that the run may have changed since,
+    and which command shows its current status.
+    """
     kept = run_bundle(cluster())[form]
 
     assert "It may have changed since" in kept

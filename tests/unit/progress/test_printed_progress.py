@@ -148,7 +148,9 @@ def test_following_a_log(tmp_path: Path) -> None:
 
 
 def test_a_task_that_prints_no_more_has_no_rate(tmp_path: Path) -> None:
-    """The rate is that of the last half minute; if all tasks hang, there is no rate."""
+    """The step rate is computed from the lines of the last half minute. If a task has printed
+    nothing for longer, it has no rate.
+    """
     log = tmp_path / "worker-0.log"
     for ago, rates in ((10, [5.0]), (100, [None])):
         reader = PrintedLogs([[str(log)]], None, None)

@@ -107,8 +107,8 @@ def test_only_validation_is_no_progress(tmp_path: Path) -> None:
 
 
 def test_epochs_and_steps(tmp_path: Path) -> None:
-    """If a program writes steps, progress counts steps, unless only the total number of epochs is
-    known.
+    """If a program writes both steps and epochs, progress counts steps; but if only the total
+    number of epochs is known, it counts epochs.
     """
     path = ev.event_file(tmp_path)
     for epoch in range(3):

@@ -136,7 +136,9 @@ def test_the_rules_hold_whatever_runs_do(
     story: list[tuple[float, float, bool]],
     retries: int,
 ) -> None:
-    """Runs overlap only if allowed, no limit is exceeded, and each due time has a state."""
+    """Runs of a schedule overlap only if this is allowed, no more than `max_parallel` runs are
+    active, and each due time is recorded.
+    """
     rule = rules(
         "*/30 * * * *", overlap=overlap, catch_up=catch_up, max_parallel=most, retries=retries
     )
@@ -385,8 +387,8 @@ def test_an_end_that_nobody_saw_is_unknown() -> None:
 
 
 def test_the_success_before_is_known() -> None:
-    """A due time has the time of the newest earlier success, even if that success is no longer in
-    the history.
+    """For a due time, `previous_success` returns the time of the newest success before it, even if
+    that success is no longer in the history.
     """
     world = ScheduleWorld(rules("*/5 * * * *"))
     for _ in range(800):
@@ -544,8 +546,8 @@ def test_a_paused_schedule_is_not_waited_for() -> None:
 
 
 def test_circles_are_found() -> None:
-    """If schedules wait for each other in a circle of any length, the circle is reported, starting
-    from the schedule that closes it.
+    """If a schedule would wait for itself, directly or by way of other schedules, `circle_of`
+    returns the names along this circle; they begin and end with that schedule.
     """
     after = {"a": "b", "b": "c", "c": "d"}
     status = ScheduleStatus(cursor=0.0)

@@ -96,7 +96,9 @@ def test_the_border_is_at_the_same_byte_for_each_field(path: str) -> None:
 
 @pytest.mark.parametrize("path", SPECS)
 def test_what_is_counted_is_what_is_stored(path: str) -> None:
-    """The JSON of a field has as many bytes as are counted for it, plus the names of fields."""
+    """The stored JSON of a field has as many bytes as are counted for it, plus the names of the
+    fields in it and the overhead of base64.
+    """
     spec = resource_form.write(Spec, SPECS[path])
     for name in path.split("."):
         spec = spec[name]

@@ -448,8 +448,8 @@ def test_a_task_that_stands_still_hangs() -> None:
 
 
 def test_a_hung_task_is_named_after_it_was_stopped() -> None:
-    """CPU that a program uses while it ends does not count as work. A task that has worked since
-    its stall does not count as hung.
+    """The CPU that a hung program uses while it is being stopped does not count as work, so it
+    still counts as hung. A task that has worked since its stall does not count as hung.
     """
     (hung,) = attempt(90, cpu=0.001)
     (ended,), (worked,) = attempt(6, cpu=0.5), attempt(20, cpu=0.5)

@@ -59,7 +59,9 @@ def drawn(samples: dict[str, list[Attempt]], points: int = 10, *events: Event) -
 
 
 def test_figures_are_on_one_axis() -> None:
-    """Every graph has a value for each part of the common time axis, in the units of `top`."""
+    """All graphs have the same time axis, with one value for each of its points, in the units that
+    `tfcluster top` uses.
+    """
     found = drawn({"worker-0": steady(1.5), "worker-1": steady(1.5)})
     assert (found.began, found.at[0], found.at[-1]) == (NOW, NOW + 2, NOW + 20)
     (workers,) = found.types
@@ -85,8 +87,8 @@ def test_fewer_points_keep_the_sums() -> None:
 
 
 def test_outliers_come_first_and_alone_of_many_tasks() -> None:
-    """With many tasks, only tasks that differ from the others get a line; the others are in the
-    band.
+    """With many tasks, only tasks that differ from the others get a line of their own; the others
+    are shown together as the band between `low` and `high`.
     """
     samples = {f"worker-{n}": steady(2 + n % 3 / 100) for n in range(40)}
     samples["worker-7"], samples["worker-9"] = steady(0.2), steady(0.9)

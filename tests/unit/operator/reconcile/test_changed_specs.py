@@ -54,7 +54,9 @@ def test_a_record_that_was_never_a_run_touches_nobodys_job(world: World) -> None
 
 
 def test_a_later_policy_refuses_no_run_that_has_begun(world: World) -> None:
-    """An operator with a stricter policy lets a started run continue, with its output in place."""
+    """If the policy becomes stricter, a run that has started continues, and its output stays in the
+    same folder.
+    """
     up(world, ps=1, reclaim_after=0.0)
     world.policy = Policy(images=("none/*",), default_image="none/x", max_tasks=1, log_path="/else")
     world.operate()

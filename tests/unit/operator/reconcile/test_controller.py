@@ -68,8 +68,8 @@ def test_success_counts_from_the_end_of_the_work(world: World) -> None:
 
 
 def test_a_failure_ends_everything(world: World) -> None:
-    """If a program fails, its run fails with the program's last line as message, and the other Jobs
-    are suspended.
+    """If a program fails, its run fails, the message quotes the program's last line, and the run's
+    other Jobs are suspended.
     """
     up(world, ps=1)
     world.pod("digits-1-worker", "failed", 0, "digits-1-worker-0-first")

@@ -178,8 +178,9 @@ def test_a_namespace_that_is_closed_to_the_operator(there: Place) -> None:
 
 
 def test_what_was_published_asks_for_no_right(there: Place) -> None:
-    """If options were published in a namespace, launches in this namespace do not check the
-    operator's rights. After a forbidden write, they check these rights again.
+    """If the operator could publish options in a namespace, it has the rights that it needs there,
+    so admission does not ask the API for them. After a write that was forbidden, admission asks
+    again.
     """
     there.run("alice", "a-1", 1, 1)
     there.begin()

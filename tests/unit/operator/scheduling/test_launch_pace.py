@@ -32,8 +32,9 @@ def there() -> Iterator[Place]:
 
 
 def test_who_launches_all_the_time_takes_nothing_from_others(there: Place) -> None:
-    """If a namespace has many runs, some runs start at once, then one run starts each second. Other
-    namespaces are not affected, and a waiting run reports the reason.
+    """If many runs are launched in a namespace, AT_ONCE of them start at once, and then one run
+    starts every EVERY seconds. Other namespaces are not affected, and the message of a waiting run
+    has this reason.
     """
     clock = Clock()
     there.admission.pace = LaunchPace(clock)
