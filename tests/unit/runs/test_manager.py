@@ -231,8 +231,8 @@ def test_what_can_never_happen_is_refused_at_launch(manager: ClusterManager, her
 
 
 def test_a_deleted_run_has_ended_for_those_that_wait_for_its_end(manager: ClusterManager) -> None:
-    """Deleting a run for which other runs wait stops it. Of the waiting runs, one that waits for any
-    end starts, and one that waits for a success fails with this reason.
+    """Deleting a run for which other runs wait stops it. Of the waiting runs, one that waits for
+    any end starts, and one that waits for a success fails with this reason.
     """
     first = manager.launch("sleep.py", workers=1).metadata.name
     manager.wait(first, 60, until=Until.READY)

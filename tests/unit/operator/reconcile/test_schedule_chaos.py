@@ -203,10 +203,10 @@ def _time(at: float) -> str:
 
 @pytest.mark.parametrize("minutes", [15, pytest.param(300, marks=pytest.mark.long)])
 def test_each_due_time_runs_once_whatever_is_killed(minutes: int) -> None:
-    """Each due time is launched once, the overlap rules hold at each launch, and final states never
-    change. At the end, no run is active and no thread of an operator is left. Meanwhile, operators
-    are killed before and after writes, responses are lost, writes are refused or conflict, and
-    caches are stale.
+    """While operators are killed before and after writes, responses are lost, writes are refused or
+    conflict, and caches are stale, each due time is launched once, the overlap rules hold at each
+    launch, and final states never change. At the end, no run is active and no thread of an operator
+    is left.
     """
     before = _threads_of_operators()
     world = ChaosWorld(seed=minutes)
