@@ -116,8 +116,7 @@ def test_a_number_outlives_its_run(world: World, book: Book) -> None:
 
     up(world)
     finish(world, "digits-1")
-    wait_until(lambda: book.kept.counted)
-    assert told() == {"digits": 1}
+    wait_until(lambda: book.kept.counted and told() == {"digits": 1})
     world.launch("later-4")
     wait_until(lambda: f"{JOBS}/later-4-worker" in world.server.objects)
     world.server.remove(f"{RUNS}/later-4")
