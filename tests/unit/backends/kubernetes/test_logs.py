@@ -240,7 +240,7 @@ def test_following_says_when_the_server_is_away_and_goes_on(
     put_pod(server, 0, log)
     lines = reader(server, 1).follow(None)
     told: list[str] = []
-    words = 0  # counts each `None` while the server does not answer
+    words = 0  # the number of `None` that the follower yields while the server does not answer
     for line in lines:
         told += [line.text] if line else []
         words += line is None and server.refuses("", "") is not None
@@ -258,7 +258,9 @@ def test_following_says_when_the_server_is_away_and_goes_on(
 
 
 def end_while_followed(server: KubeServer, folder: Path | None) -> list[str]:
-    """Return the output of a follower whose run's pod is deleted before its last line was read."""
+    """Follow the log of a run whose pod is deleted before its last line was read; return the lines
+    that the follower gets.
+    """
     log = NodeLog()
     log.say("a")
     put_pod(server, 0, log)
