@@ -37,7 +37,10 @@ def _folder(said: str) -> Path:
     if folder.name == "tfcluster.yaml" and not folder.is_dir():
         folder = folder.parent
     if not folder.is_dir():
-        allowed = _("there is no such folder")
+        allowed = _(
+            "there is no such folder: create it with your program in it, such as train.py, or name "
+            "another one"
+        )
         raise InvalidRequest([Problem("FOLDER", said, allowed)], _("the request was refused"))
     return folder
 

@@ -158,7 +158,10 @@ def init_project(
         allowed = (
             _("name the one to start: {programs}").format(programs=", ".join(programs))
             if programs
-            else _("there is no program in the folder: a .py or .sh file")
+            else _(
+                "there is no program in the folder: put your .py or .sh file there, then repeat "
+                "the command"
+            )
         )
         raise InvalidRequest([Problem("--program", None, allowed)], _headline())
     if (why := wrong_program(folder, program)) is not None:
