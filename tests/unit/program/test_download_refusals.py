@@ -191,7 +191,7 @@ def test_web_page_is_no_program(site: Site, tmp_path: Path) -> None:
         (
             "/job.zip",
             zipped({"a.txt": b"x"}),
-            "it is not clear which file to start. run.sh, main.py",
+            "it is not clear which file to start. By default, run.sh, main.py",
         ),
         ("/job.zip", zipped({"../main.py": TRAIN}), "'../main.py', which leads outside"),
         ("/job.zip", zipped({"a/../../main.py": TRAIN}), "which leads outside"),
