@@ -92,8 +92,8 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
 
 
 def _still_there(state: Path, before: set[str], patience: float) -> dict[int, str]:
-    """Return the processes that use this state folder, by pid; give ending processes `patience`
-    seconds to end.
+    """Return the command lines of the processes that use this state folder, by pid; give ending
+    processes `patience` seconds to end.
     """
     mark = f"TFCLUSTER_STATE_DIR={state}".encode()
     deadline = time.monotonic() + patience

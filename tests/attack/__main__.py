@@ -1,8 +1,8 @@
 """Attack a hub and runs that are started for this, and print what held: `make attack`.
 
-Nothing leaves this machine, and nothing is left on it. The exit status is 1 if something did not
-hold. Some cases need root, a second account or a Kubernetes node; where this is missing, they are
-reported as not tried.
+Attacks reach no other machine, and leave nothing on this one. The exit status is 1 if something did
+not hold. Some cases need root, a second account or a Kubernetes node; where this is missing, they
+are reported as not tried.
 """
 
 from __future__ import annotations

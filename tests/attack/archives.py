@@ -30,7 +30,7 @@ MOST = 64 << 20
 
 
 def _refused(target: Target, source: Callable[[Site, Path], str]) -> None:
-    """Check that a program is refused with a sentence, and that nothing is written anywhere."""
+    """Check that a launch refuses a program with an error for the user, and writes no file."""
     with target.state() as folder:
         here, outside = folder / "here", folder / "outside"
         here.mkdir()
@@ -147,7 +147,7 @@ def _overlapping(size: int) -> bytes:
 
 
 def damaged(target: Target, drawn: random.Random) -> None:
-    """A cut or altered archive is refused, or still has its content."""
+    """A cut or altered archive is refused, unless the damage has left its files intact."""
     body, ending = _packed(drawn, {"main.py": TRAIN, "a/b.py": os.urandom(300).hex().encode()})
     raw = bytearray(body)
     if drawn.random() < 0.5:

@@ -119,7 +119,8 @@ def _where(error: BaseException) -> str:
 @contextmanager
 def _limited(seconds: int) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
-        # Signals work only in the main thread; the test suite has its own time limit.
+        # SIGALRM can end a try only in the main thread. In other threads, the time limit of the
+        # test suite ends it.
         yield
         return
 

@@ -30,8 +30,8 @@ while not os.path.exists({go!r}):
     time.sleep(0.05)
 """
 WITHIN = 60.0
-"""Seconds within which a task's end must be reported; the report itself writes nothing to the full
-disk.
+"""Maximum seconds until `status` shows a task's end. This must work although the disk is full,
+because the report of an end writes nothing to it.
 """
 
 
@@ -65,7 +65,7 @@ def inside(seed: str) -> None:
     """Run the attack on the small file system."""
     drawn = random.Random(seed)
     small = Path(os.environ["TFCLUSTER_STATE_DIR"]).parent
-    go = small.parent / "go"  # the file that ends the program is on another disk
+    go = small.parent / "go"  # on another disk, where it can still be created
     ends = launch("ends", UNTIL_TOLD.format(go=str(go)))
     stays = launch("stays")
     fill(small, drawn)

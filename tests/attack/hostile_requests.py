@@ -298,7 +298,8 @@ def kept_bodies(target: Target, drawn: random.Random) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(request("POST", path, {"Content-Length": str(most)}))
         try:
-            # The last block is not sent, because a complete body is always answered.
+            # The last block is not sent: the server must refuse the request before the body is
+            # complete.
             while sent < most - len(block):
                 connection.sendall(block)
                 sent += len(block)
@@ -370,8 +371,8 @@ def addresses(target: Target, drawn: random.Random) -> None:
             path = doors[kind][1] + drawn.choice(routes[kind]).replace("{}", drawn.choice(odd))
             method = drawn.choice(("GET", "GET", "POST", "DELETE"))
             headers = cookies(target.owner, doors[kind][1] + "/")
-            # The proxy itself answers 500 to an address that is not valid UTF-8, and does not
-            # forward the request.
+            # Send escaped paths to the server directly: if a path is not valid UTF-8, the proxy
+            # itself answers 500 and does not forward the request.
             door = drawn.choice(("front", kind)) if "%" not in path else kind
             answer = exchange(doors[door][0], request(method, path, headers), quiet=2.0)
             wrong = [status for status in statuses(answer) if status >= 500]
@@ -532,7 +533,7 @@ def framings(target: Target, drawn: random.Random) -> None:
 
 
 def large_csv(target: Target, drawn: random.Random) -> None:
-    """A class list that is far too long is refused with our own message."""
+    """A class list that is far too long is refused with the console's own error in JSON."""
     rows = "".join(f"user{n},{'x' * drawn.randint(20, 40)}\n" for n in range(70_000))
     body = json.dumps({"csv": f"name,group\n{rows}", "dryRun": True})
     headers = {"X-XSRFToken": _console_token(target.owner), "Sec-Fetch-Mode": "cors"}

@@ -22,7 +22,7 @@ NONE_CHOSEN = 5  # https://docs.pytest.org/en/stable/reference/exit-codes.html
 
 
 def _tests(words: Sequence[str], **variables: str) -> None:
-    """Run tests of the cluster; report failures by name and reason."""
+    """Run tests of `tests/kube`; raise an error with the name and the reason of each failure."""
     if not os.environ.get("CLUSTER") and (os.geteuid() != 0 or not Cluster().nodes()):
         raise NotTried("no node is up, `make kube-up` starts one")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *words]

@@ -19,7 +19,9 @@ from .target import Target
 OWNER, NEIGHBOUR = 65534, 65533
 TRIES = 10
 BOUND = (("127.0.0.1", "4"), ("::1", "6"), ("127.0.0.1", "6 mapped"))
-"""Pairs: the address to which an intruder connects, and how the server listens."""
+"""Pairs: the address to which an intruder connects, and how the server listens: with an IPv4
+socket, an IPv6 socket, or an IPv6 socket that also accepts IPv4 (mapped addresses).
+"""
 WAITING = ("half-closed", "patient")
 """The ways in which an intruder waits for an answer."""
 BECOME = """
@@ -143,12 +145,14 @@ def _intrude(form: tuple[str, str], way: str, drawn: random.Random) -> None:
 
 
 def reset(target: Target, drawn: random.Random) -> None:
-    """No byte of an intruder that sends and resets at once is read."""
+    """The server reads no byte from an intruder that sends and at once resets the connection."""
     _intrude(drawn.choice(BOUND), "reset", drawn)
 
 
 def connected(target: Target, drawn: random.Random) -> None:
-    """No byte of an intruder that stays, half-closes, forks or exits is read."""
+    """The server reads no byte from an intruder that keeps its connection open, closes one half of
+    it, hands it to a child process, or exits at once.
+    """
     _intrude(drawn.choice(BOUND), drawn.choice((*WAITING, "at-once", "forked")), drawn)
 
 

@@ -1,4 +1,4 @@
-"""Races: several clients act at the same moment, by the hub's pages, its API and a shell."""
+"""Races: several clients act at the same moment, through the hub's pages, its API and a shell."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def verbs(target: Target, drawn: random.Random) -> None:
 
 
 def one_name(target: Target, drawn: random.Random) -> None:
-    """If several pages and shells launch one name at once, one launch succeeds."""
+    """If several pages and shells launch runs of the same name at once, one launch succeeds."""
     name = f"r{drawn.getrandbits(32):x}"
     body = launch_of(name)
     browsers = [target.signed_in_again() for _ in range(3)]

@@ -1,7 +1,7 @@
 """The target of attacks: a hub as `make run` opens it, and runs in their own state folders.
 
-Everything is below one folder and listens only on loopback, and `close` leaves no process. The hub
-has two users: its owner, who has a notebook, and `guest`.
+All files are below one folder, all servers listen only on loopback, and `close` ends all processes.
+The hub has two users: its owner, who has a notebook, and `guest`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ GUEST = "guest"
 TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:\s+.*\n)*.*\n.*\n")
 """A traceback in a log, with the lines after it, which usually name the request."""
 OURS = "/tfcluster_magic/"
-"""A path in every traceback that the product's own code causes. Other tracebacks are ignored,
-because JupyterHub logs one whenever it answers 400.
+"""The folder of the product's code: a traceback that this code causes has the path of one of its
+files. Other tracebacks are ignored, because JupyterHub logs one whenever it answers 400.
 """
 PATIENCE = 120.0
-"""Timeout in seconds for everything here on a busy machine."""
+"""Timeout in seconds of each wait here, long enough for a busy machine."""
 
 
 class Target:
-    """Targets of attacks, each made when it is first needed.
+    """The hub and the state folders that are attacked; the hub is started when it is first needed.
 
     Args:
         folder: the parent of the folders of the hub and of the runs.
@@ -65,7 +65,8 @@ class Target:
             self._made.callback(hub.close)
             hub.start()
         if "/set-password?" in hub.told:
-            # Refused, which is no problem, if a test has used the link before.
+            # If a test has used the link before, it is refused; the owner then has a password
+            # already.
             hub.visitor().set_password(hub.link)
         return hub
 
@@ -112,11 +113,12 @@ class Target:
         return visitor
 
     def recover(self) -> None:
-        """Wait until hub and notebook are back after a kill, and start what a user must start."""
+        """Wait until hub and notebook are back after a kill; start them if they stay down."""
         hub = self.hub
         assert hub.process is not None
         with suppress(subprocess.TimeoutExpired):
-            # Raises TimeoutExpired unless the hub was killed; its notebook then ends too.
+            # If the hub was not killed, this raises TimeoutExpired, and the hub is not started. If
+            # it was killed, its notebook has ended too.
             hub.process.wait(0.5)
             hub.process = None
             hub.start()
@@ -185,7 +187,7 @@ class Target:
         """Make a folder with a state folder and a home, and point the environment variables to
         them.
 
-        At the end, check that nothing runs there.
+        At the end, check that no process uses the state folder any more.
         """
         self._states += 1
         folder = self.folder / f"state-{self._states}"

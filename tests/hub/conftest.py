@@ -16,7 +16,7 @@ ORDER = ("restarts", "class", "console_users", "console", "backup", "openid", "s
 ORDER += ("accounts", "first_visit", "idle", "subdomains")
 """The slowest files, which run first so that two test processes end at the same time."""
 FOR_EACH = 90
-"""Seconds that each student adds to the time limit of the class test, for a busy machine."""
+"""Seconds that each student adds to the time limit of test_class.py, enough for a busy machine."""
 __all__ = ["context", "profile", "pytest_runtest_makereport", "shots"]  # fixtures, re-exported
 
 
@@ -71,7 +71,7 @@ def start_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
 
 @pytest.fixture(scope="module")
 def hub(start_hub: Callable[..., Hub]) -> Hub:
-    """The hub of this file's tests after its first start."""
+    """A hub that all tests of a file share, after its first start."""
     return start_hub()
 
 

@@ -102,7 +102,7 @@ def test_server_of_another(both: tuple[Visitor, Visitor]) -> None:
 
 
 def test_second_notebook_is_off(both: tuple[Visitor, Visitor]) -> None:
-    """Users have no second notebook unless the setting allows it."""
+    """A user cannot start a second (named) notebook, because the hub's settings do not allow it."""
     answer = both[1].ask("POST", "hub/api/users/bob/servers/second")
     assert answer.status_code == 400
     assert "Named servers are not enabled" in answer.text

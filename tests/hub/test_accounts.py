@@ -30,7 +30,7 @@ def test_the_first_start_lets_the_owner_choose_a_password(hub: Hub, admin: Visit
 
 
 def test_a_link_works_once(hub: Hub, admin: Visitor) -> None:
-    """A used link says that it was used, and changes nothing."""
+    """The page of a used link says that the link is no longer valid."""
     again = hub.visitor().get(hub.link)
 
     assert again.status_code == 404
@@ -80,7 +80,9 @@ def test_guessing_is_slowed_down_for_the_account_alone(hub: Hub, admin: Visitor)
 
 
 def test_a_reset_link_replaces_a_forgotten_password(hub: Hub, admin: Visitor) -> None:
-    """A reset link ends the old password and its sessions at once, and sets a new password."""
+    """A reset link invalidates the old password and its sessions at once; the user sets a new
+    password with it.
+    """
     hub.visitor().set_password(hub.accounts("invite", "forgetful").strip())
     before = hub.visitor("forgetful")
 
@@ -157,8 +159,8 @@ def test_people_change_their_own_password(hub: Hub, admin: Visitor) -> None:
 def test_an_administrator_invites_in_the_console_and_each_is_noted(
     hub: Hub, admin: Visitor
 ) -> None:
-    """An administrator's new link replaces the old one; a user cannot make links, nor can the hub's
-    API.
+    """A new link that an administrator makes for a user replaces the old link. A user cannot make
+    links in the console, and nobody can make them through the hub's API.
     """
     assert admin.api("POST", "users/added").status_code == 201
     console = opened(admin)
@@ -203,8 +205,8 @@ def test_nobody_is_invited_who_would_get_no_notebook(hub: Hub, admin: Visitor) -
 
 
 def test_what_is_done_in_a_shell_is_in_the_audit_log(hub: Hub, admin: Visitor) -> None:
-    """The audit log names a shell as the source of each change from a shell, with or without the
-    console, and the browser's address for a change in a browser.
+    """As the source of a change, the audit log names the shell for a command, whether or not the
+    command uses the console, and the browser's address for a change in a browser.
     """
     hub.accounts("invite", "noted")
     hub.accounts("reset", "noted")

@@ -21,7 +21,7 @@ QUICK = (
 
 @pytest.fixture(scope="module")
 def target(hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """Return the hub of this file as a target."""
+    """Return a target of attacks, whose hub all tests of this file share."""
     made = Target(tmp_path_factory.mktemp("attack"), hub)
     yield made
     made.close()

@@ -1,4 +1,5 @@
-"""A class through its term, in a real browser on a real hub: from import to archive.
+"""A class of students during its term, in real browsers on a real hub: an administrator imports it,
+its students work, and the administrator archives it.
 
 `--class-size` students (default 2) each have a system account and a browser; the hub runs as root.
 The machine can run only a few notebooks, so students come in turns of `AT_A_TIME`. Before the next
@@ -33,7 +34,7 @@ GROUP = "ml101"
 POLICY = f"default: {{quota: {{cpu: 0.5}}}}\ngroups: {{{GROUP}: {{quota: {{cpu: 2}}}}}}\n"
 MORE, OVER, END = "a bigger model today", "The lesson is over", "the term is over"
 EACH = 60_000
-"""Milliseconds for the archive of one student on a busy machine."""
+"""Timeout in milliseconds for each student's archive, enough for a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +197,9 @@ def stop_all(page: Page, count: int, shots: Path) -> None:
 
 
 def archive_all(hub: Hub, page: Page, pupils: list[Student], shots: Path) -> None:
-    """Select, archive and remove the group; each archive has program and record."""
+    """Select the users of the group, archive their data and remove them; check that each archive
+    has the program and the record of a run.
+    """
     count = len(pupils)
     page.get_by_label("Filter by name").fill(GROUP)
     expect(page.locator("#count")).to_have_text(re.compile(rf"^1\D{count} of {count} matches"))

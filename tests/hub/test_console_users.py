@@ -60,7 +60,7 @@ def console(admin: Visitor) -> Console:
 
 
 def lines(console: Console, **words: object) -> dict[str, dict[str, object]]:
-    """Return the result of an import, by line number."""
+    """Import the class CLASS, and return the result of each line by the line's number."""
     answer = console.ask(
         "POST", "api/users/import", json={"csv": CLASS, "withoutNotebook": True, **words}
     )
@@ -275,7 +275,8 @@ def test_an_administrator_sees_users_on_the_page(hub: Hub, page: Page, shots: Pa
     page.get_by_label("User name").fill("tfc-guest")
     page.get_by_label("User name").press("Enter")
     expect(page.locator("#invite-said")).to_have_text(
-        re.compile(r"tfc-guest would get no notebook\.[^`]*$")  # no bare backticks
+        # the commands after it are shown without backticks
+        re.compile(r"tfc-guest would get no notebook\.[^`]*$")
     )
     expect(page.get_by_role("button", name="Try again")).to_be_visible()
     accessible(page, "#ask-invite")
@@ -350,7 +351,7 @@ def test_the_page_uploads_no_class_that_is_too_large(hub: Hub, admin: Visitor, p
     file = {"name": "class.csv", "mimeType": "text/csv", "buffer": text.encode()}
     page.get_by_label("A file").set_input_files(file)  # type: ignore[arg-type]
     expect(page.locator("#import-said")).to_contain_text("larger than 1 MiB")
-    # Typing so much text takes a browser minutes.
+    # Typing so much text would take a browser minutes, so a script sets it.
     page.get_by_label("Or its text").evaluate(
         "one => { one.value = 'name\\n' + ('student'.repeat(150) + '\\n').repeat(1100) }"
     )

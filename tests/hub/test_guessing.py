@@ -52,7 +52,7 @@ def test_an_address_that_a_client_claims_is_not_believed(
     hub: RealHub, headers: dict[str, str]
 ) -> None:
     """On its public port and on the port for notebooks, the hub logs the address of the connection,
-    and no forged scheme.
+    not the claimed one. It ignores a claimed `https` too: its cookie is not marked as secure.
     """
     for port in (hub.port, hub.hub_port):
         mark = f"{port}-{time.monotonic_ns()}"

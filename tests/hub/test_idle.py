@@ -11,7 +11,7 @@ import pytest
 from support.hub.real_hub import RealHub
 
 IDLE = 12
-"""Seconds after which a notebook is idle."""
+"""Seconds without activity after which the hub stops a notebook."""
 LAUNCH = """
 program = '''
 import os, time
@@ -58,7 +58,7 @@ def works(hub: RealHub) -> Iterator[Future[tuple[str, bool]]]:
         yield pool.submit(work)
 
 
-@pytest.mark.usefixtures("works")  # Bob's cell, for the next test, runs at the same time
+@pytest.mark.usefixtures("works")  # starts Bob's cell, whose end the next test awaits
 def test_running_cluster_is_no_use(
     hub: RealHub, tmp_path: Path, wait_for: Callable[..., None]
 ) -> None:

@@ -83,7 +83,7 @@ def is_signed_in(visitor: Visitor) -> bool:
 
 
 def changed(url: str, **words: str) -> str:
-    """Return the address with other parameters."""
+    """Return the URL with these query parameters, which replace its own of the same names."""
     parts = urlsplit(url)
     query = {key: values[0] for key, values in parse_qs(parts.query).items()}
     return urlunsplit(parts._replace(query=urlencode({**query, **words})))

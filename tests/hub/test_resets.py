@@ -134,7 +134,7 @@ def test_a_reset_ends_whatever_is_signed_in(hub: RealHub) -> None:
 
     assert ada.get("hub/home", allow_redirects=False).status_code == 302
     contents = f"{thief.own}/api/contents"
-    wait_until(  # no event reports when the hub, after its start, has applied the reset
+    wait_until(  # the hub applies the reset some time after its start, which no event reports
         lambda: ada.get(contents, allow_redirects=False).status_code != 200,
         "the notebook lets no visitor in",
         every=0.1,

@@ -44,12 +44,12 @@ def test_a_second_start_tells_where_the_first_is(hub: Hub, admin: Visitor) -> No
 
 @dataclass(frozen=True)
 class Restart:
-    """What was observed when Ctrl-C had ended the hub, and when the hub started again."""
+    """Observations after Ctrl-C has ended the hub, and after the hub has started again."""
 
     lab: str
     """URL of the owner's notebook before the restart."""
     token: str
-    """Token of shells before the restart; the hub accepted it."""
+    """The token that commands in a shell used before the restart, when the hub accepted it."""
     ended: str
     """Output of the hub when it ended."""
     left: list[psutil.Process]
@@ -57,9 +57,9 @@ class Restart:
     phase: str
     """Phase of the cluster after the hub had ended."""
     files: list[Path]
-    """Files that point to the hub and were left after its end."""
+    """Files with the hub's URL or the token of shells that were left after the hub's end."""
     asked: subprocess.CompletedProcess[str]
-    """A command that needed the console while the hub was down."""
+    """Result of a command that needed the console, run while the hub was down."""
     invited: str
     """Invitation link made while the hub was down."""
     removed: str
@@ -118,8 +118,9 @@ def test_ctrl_c_ends_all_but_clusters_and_a_restart_finds_them(
 
 
 def test_the_token_of_a_shell_ends_with_the_hub(hub: Hub, admin: Visitor, restart: Restart) -> None:
-    """After the hub's end nothing points to its port, and the token of shells is invalid at the
-    next start. Links that were made while the hub was down have the hub's old address.
+    """When the hub ends, it removes the files with its URL and with the token that commands in a
+    shell use. After the next start the old token is invalid. Links that were made while the hub was
+    down have the hub's old address.
     """
     assert not restart.files
     assert restart.asked.returncode == 2 and "no hub runs on this machine" in restart.asked.stderr

@@ -126,7 +126,7 @@ def test_a_notebook_opens_at_a_host_of_its_own(ada: tuple[Browser, Browser]) -> 
     page = own.get(f"user/ada/{board['path']}", headers={"Sec-Fetch-Site": "same-origin"})
     assert page.status_code in (200, 202)
     assert "frame-ancestors 'self'" in page.headers["Content-Security-Policy"]
-    # A request from a page of bob's host, and one from another site.
+    # Requests from a page of bob's host (the same site) and from another site are refused.
     for site in ("same-site", "cross-site"):
         asked = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "cors"}
         assert own.get(f"user/ada/{board['path']}", headers=asked).status_code == 403

@@ -62,7 +62,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_every_kind_of_example_is_tested() -> None:
-    """Each file is a tested program, a tested client, or a module of one."""
+    """Each file is a tested program, a tested client, or a module that one of these imports."""
     modules = {"digits.py", "between_graph.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == {*PROGRAMS, *CLIENTS, *modules}
     assert len(NOTEBOOKS) == 6

@@ -173,8 +173,9 @@ def launching(runs: Runs, program: Path, *words: str) -> subprocess.Popen[str]:
 
 
 def test_two_launches_of_one_name_at_once(runs: Runs) -> None:
-    """If two processes launch one name, one succeeds, and the other is told who has the name.
-    Launches without a name get different names, and no two runs share a port.
+    """If two processes launch runs of the same name at once, one succeeds, and the message of the
+    other names the run that has the name. Launches without a name get different names, and no two
+    runs share a port.
     """
     program = runs.file(SLEEPS)
     named = [launching(runs, program, "--name", "digits") for _ in range(2)]

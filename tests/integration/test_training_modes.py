@@ -246,8 +246,9 @@ with tf.Graph().as_default() as graph:
     ("server", "through"),
     [
         ("native", "serves on"),
-        # Only `--long` tests this case, because for a cluster of one worker tests/unit covers the
-        # worker's program (runtime/test_tf_server.py) and the clients (client/test_connection.py).
+        # Only `--long` tests this case. Without it, two files of tests/unit cover the same on a
+        # cluster of one worker: runtime/test_tf_server.py the server's program, and
+        # client/test_connection.py its clients.
         pytest.param("python", "through tf.distribute.Server", marks=pytest.mark.long),
     ],
 )

@@ -1,9 +1,9 @@
-"""Times until a user of the hub on Kubernetes has JupyterLab: those of the hub, of tenancy, and of
-the binding of claims.
+"""The time until a new user of the hub on Kubernetes has JupyterLab, in parts: the hub's own work,
+the creation of the user's objects (tenancy), and the binding of their claims.
 
 `python -m pytest tests/kube/bench_hub.py -s` measures on the cluster of the tests, and writes rows
-to build/bench/hub-on-kubernetes.json. The start of a pod takes Kubernetes' own time, and is counted
-separately. A missed goal is marked in its row, and is not a failure.
+to build/bench/hub-on-kubernetes.json. The start of a pod is counted separately, because only
+Kubernetes determines it. A missed goal is marked in its row, and is not a failure.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def rows() -> Iterator[list[Row]]:
 
 
 def test_furnished(hub: Hub, rows: list[Row]) -> None:
-    """Measure the time from a new user's namespace to all its objects with bound claims."""
+    """Measure the time from the creation of a new user's namespace until it has all its objects,
+    and until its claims are bound.
+    """
     furnished, bound = [], []
     for _round in range(ROUNDS):
         began = time.monotonic()

@@ -58,7 +58,9 @@ def rows() -> Iterator[list[Row]]:
 
 
 def test_ready(installed: Installed | None, rows: list[Row]) -> None:
-    """Measure the time from the operator's start to its first turn and to a Ready pod."""
+    """Measure the time until the operator is ready: from the start of its process until it reports
+    this, and from the creation of its pod until the pod is Ready.
+    """
     assert installed
     turns, pods = [], []
     for _ in range(ROUNDS):
@@ -79,7 +81,9 @@ def test_explained(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Measure the time from Kubernetes' reason for a waiting task to the run's message."""
+    """Measure the time from Kubernetes' report of the reason why a task waits until the run's
+    message explains it.
+    """
     every = cases(tmp_path, images.build("operator").reference, cluster.busybox)
     chosen = {name: every[name] for name in WAITING}
     monkeypatch.setenv("KUBECONFIG", cluster.kubectl.kubeconfig)
@@ -98,8 +102,8 @@ def test_explained(
 
 
 def test_reclaimed(tenant: Tenant, rows: list[Row], tmp_path: Path) -> None:
-    """Measure the time from a worker's exit to its parameter server's SIGTERM, without
-    reclaimAfter.
+    """Measure the time from a worker's exit to its parameter server's SIGTERM; subtract the delay
+    `reclaimAfter`.
     """
     program = tmp_path / "task.py"
     program.write_text(TASK)

@@ -1,4 +1,4 @@
-"""The cost of TFCluster at 600 tasks, compared with a bare Job, hand-written objects, and others.
+"""The cost of TFCluster at 600 tasks, compared with Jobs, CronJobs, hand-written objects and TFJob.
 
 `make bench-kube WITH=kwok` runs it on the project's own node with fake nodes (kwok). Pods run
 nothing there, so it measures only the control plane and the operator. Rows go to

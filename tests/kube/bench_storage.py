@@ -61,24 +61,24 @@ def images(folder: Path) -> list[str]:
 
 
 def records(folder: Path) -> tf.data.Dataset:
-    """Return a reader of one file after the other."""
+    """Return a data set that reads one TFRecord file after the other."""
     return tf.data.TFRecordDataset(shards(folder))
 
 
 def records_shuffled(folder: Path) -> tf.data.Dataset:
-    """Return a reader of all files at once, with a shuffle buffer."""
+    """Return a data set that reads all TFRecord files at once, and shuffles the records."""
     files = tf.data.Dataset.from_tensor_slices(shards(folder)).shuffle(SHARDS)
     read = files.interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
     return read.shuffle(256)
 
 
 def images_in_order(folder: Path) -> tf.data.Dataset:
-    """Return a reader of one image after the other."""
+    """Return a data set that reads one image after the other."""
     return tf.data.Dataset.from_tensor_slices(images(folder)).map(tf.io.read_file)
 
 
 def images_shuffled(folder: Path) -> tf.data.Dataset:
-    """Return a reader of several images at once, each time in another order."""
+    """Return a data set that reads several images at once, each time in another order."""
     names = random.sample(images(folder), IMAGES)
     return tf.data.Dataset.from_tensor_slices(names).map(
         tf.io.read_file, num_parallel_calls=tf.data.AUTOTUNE
@@ -117,7 +117,9 @@ def mount_again(node: Node) -> None:
 
 
 def measured(node: Node, rounds: int) -> list[Row]:
-    """Return all rows: each reader on both sides, first and later."""
+    """Return the rows of each data set: on GlusterFS and on the machine's own disk, in the first
+    epoch and in later ones.
+    """
     local = node.folder / "bench"
     inside = Path(f"/proc/{node.pid}/root")  # the node's root, as this process sees it
     shared = Path(f"{inside}{gluster.CLAIMS}/bench")

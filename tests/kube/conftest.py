@@ -38,7 +38,9 @@ THEIRS = pytest.StashKey[tuple[str, Description] | None]()
 LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
 RAN_BEFORE = pytest.StashKey[bool]()
 PROGRAMS = {"state-metrics": "kube-state-metrics"}
-"""Needs that are met by a program on PATH, which the project does not build."""
+"""Features of a cluster, each with the program on PATH that it needs. The project does not build
+these programs, so without one, the tests that need its feature are deselected.
+"""
 ORDER = (
     *("recovery", "chaos", "node", "upgrade", "two_nodes", "server_loss"),
     *("hub_nodes", "scale", "enforcement", "lab"),
@@ -58,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
         f"needs(*abilities): what a cluster must be able to do: {', '.join(clusters.ABILITIES)}",
     )
     config.addinivalue_line("markers", "alone: this file would disturb others on its cluster")
-    # By design, a node outlives the process that starts it.
+    # A node may outlive the process that starts it, so Python's warning about this is ignored.
     config.addinivalue_line(
         "filterwarnings", r"ignore:subprocess \d+ is still running:ResourceWarning"
     )
@@ -209,14 +211,15 @@ def _one_message() -> Iterator[None]:
         yield
     except NodeError as error:
         if "PYTEST_XDIST_WORKER" in os.environ:
-            say(str(error))  # pytest-xdist reports only that this process ended, not why
+            say(str(error))  # because pytest-xdist reports that this process ended, but not why
         pytest.exit(str(error), returncode=1)
 
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path) -> Path:
-    """Replace the fixture of the other tests. The user's home stays, because it has the node's
-    cache, and a cluster itself checks what is left of it.
+    """Replace the fixture of the other tests, which changes HOME and looks for leftover processes.
+    Here HOME stays the user's, because the node's cache is below it; and a cluster reports its own
+    leftovers when it is removed.
     """
     return tmp_path
 

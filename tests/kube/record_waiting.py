@@ -40,7 +40,7 @@ CLUSTER_WIDE = (
 
 
 def seen_now(kube: Kubectl) -> Object:
-    """Return all objects of the namespace that may show the reason."""
+    """Return all objects that may show why a task of the namespace waits or has ended."""
 
     def every(kind: str) -> list[Object]:
         return list(json.loads(kube("get", kind, "-o", "json"))["items"])

@@ -84,9 +84,9 @@ def stop(tenant: Tenant, *names: str) -> None:
 
 @pytest.mark.needs("quota", "rwx")
 def test_two_launches_and_room_for_one(bounded: Tenant, program: Any) -> None:
-    """If only one of two launched runs fits, the other waits with its reason, its place, and the
-    run that uses the resources. The waiting run starts automatically when the resources are free,
-    and then the third run.
+    """If only one of three launched runs fits, the others wait in order. The message of the second
+    names the missing resources, the run that uses them, and its place in the queue. When the
+    resources are free, the second run starts automatically, and the third takes its place.
     """
     for name in ("first-1", "second-1", "third-1"):
         bounded.launch(name, workers(program, 1, "3Gi"))
@@ -195,8 +195,9 @@ ADVICE = (
 
 def test_a_number_of_workers_is_advised_where_it_helps(kube: Kubectl) -> None:
     """The message advises a number of workers only if fewer workers would help, because the workers
-    request the scarce resource. Only the test publishes limits in this namespace. Limits that do
-    not belong to the published offer, as those of an older operator, are not enforced.
+    request the scarce resource. Only the test publishes limits in this namespace. If the ConfigMap
+    has limits that were computed for another offer than the one in it, as an older operator leaves
+    them, they are not enforced.
     """
     kube("create", "namespace", "advice")
     place = kube.within("advice")

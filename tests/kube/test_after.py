@@ -24,7 +24,8 @@ sys.exit(int(sys.argv[2]))
 """
 LIMITS = Lifecycle(grace=2.0)
 LATEST = 3.0
-"""Seconds from the end of a run to the start of the next, on a busy test node."""
+"""Maximum seconds from the end of a run to the start of the run that waits for it, on a busy node.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,8 @@ def test_a_run_ends_when_what_it_waits_for_cannot_happen(
     home: Tenant, apply: Callable[..., None]
 ) -> None:
     """A run fails if the run that it waits for failed, was deleted, never existed, or waits for it;
-    the reason says so. `End` accepts any end, and a stop ends a wait.
+    the reason says so. A run that waits `until: End` starts after any end of the other run. A
+    waiting run can be stopped.
     """
     apply(
         ("bad-1", 0, 1, ()),

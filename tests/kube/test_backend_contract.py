@@ -33,7 +33,7 @@ NAMES = [*SUITE]
 AT_ONCE = 4
 PACKAGES = ("pytest", "pluggy", "iniconfig", "packaging", "pygments", "pytest-timeout")
 QUOTA = {"requests.cpu": "1300m", "requests.memory": "6Gi"}
-"""These limits keep the free resources of a namespace independent of others."""
+"""With this quota, the free resources of a namespace do not depend on the other namespaces."""
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,12 @@ STEPS, SEED = 60, 38945
 """The length and the seed of a short chaos schedule that contains each action."""
 MANY = 100
 ROOM = {"requests.memory": "400Mi"}
-"""The quota of the second namespace: one of two runs may have to wait."""
+"""The quota of the second namespace, so small that one of two runs may have to wait."""
 
 
 @pytest.fixture
 def alone(installed: Installed | None) -> Iterator[None]:
-    """Stop every other operator; those of this test may be killed."""
+    """Stop the installed operator during the test, which starts and kills its own operators."""
     if installed:
         installed.stop()
     yield

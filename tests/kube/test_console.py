@@ -109,8 +109,8 @@ def test_an_administrator_sees_stops_and_reads_what_everyone_runs(
 def test_an_administrator_pauses_a_schedule_and_resumes_it(
     console: Console, tenants: tuple[Furnished, Furnished]
 ) -> None:
-    """The console's account suspends and locks a schedule, and ends the suspension; the owner
-    cannot, and the console changes nothing else of a schedule.
+    """The console pauses a schedule and resumes it with its own account. The owner cannot resume
+    it.
     """
     ada, _bob = tenants
     program = {"inline": "print('hello')"}

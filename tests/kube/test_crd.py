@@ -138,7 +138,7 @@ def test_a_launch_is_stored_as_it_was_asked_for(kubectl: Kubectl, kube: Kubectl)
 
 
 def test_records_of_the_previous_version_are_converted(kubectl: Kubectl, kube: Kubectl) -> None:
-    """`tools/convert_records.py` carries records of v1alpha1 over with their status, as
+    """`tools/convert_records.py` converts records of v1alpha1 with their status, as
     docs/how-to/install-kubernetes.md says.
     """
     head = {"name": "old-3", "namespace": kube.namespace, "uid": "7f0e"}

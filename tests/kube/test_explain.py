@@ -1,7 +1,8 @@
 """The operator's explanations of waiting and failing tasks: each cause is produced for real.
 
 Every run is admitted before its cause exists, as when a cluster changes between admission and
-start. The operator is stopped while the records are written.
+start. The operator is stopped while the test writes the records of these runs, and starts
+afterwards.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ def place(new_tenant: Callable[[], Tenant]) -> Iterator[Tenant]:
 
 @pytest.fixture(scope="module")
 def refusing(cluster: UnderTest, place: Tenant) -> Iterator[Callable[..., str]]:
-    """Return a function that puts the pods of a run, or of one task type, under an unreachable
-    admission webhook.
+    """Return a function that sends the pods of a run, or of one of its task types, to an
+    unreachable admission webhook, so that they cannot be created.
     """
     made: list[str] = []
 
@@ -109,7 +110,7 @@ def test_each_cause_is_in_the_status(
     """
     every = cases(tmp_path, image, cluster.busybox)
     assert cluster.own
-    for node in cluster.own.nodes():  # a disk that outlives its node may still hold the image
+    for node in cluster.own.nodes():  # an earlier cluster may have left the image on the disk
         registry.forget(str(every["private-1"].spec.image), node)
     place.kubectl.apply(
         ACCESS_SECRET,
@@ -128,7 +129,8 @@ def test_each_cause_is_in_the_status(
     tenants = ((place, False), (bounded, True))
     for each, _second in tenants:
         each.operator.stop()
-    # With the published limits `kubectl apply` would refuse these runs.
+    # Some of these runs exceed the limits that the operator publishes, so remove the limits: with
+    # them, the API server would refuse these runs.
     for each, _second in tenants:
         each.kubectl("delete", "configmap", "tfcluster-options", "--ignore-not-found")
     too_large = json.dumps(custom_resource.write("large", 1, every["no-cpu-1"].spec))

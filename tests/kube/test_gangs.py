@@ -71,8 +71,8 @@ def test_without_a_gang_scheduler_one_run_waits_for_the_other(
 def test_with_volcano_one_run_waits_for_the_other(
     cluster: UnderTest, there: Tenant, program: Path
 ) -> None:
-    """Volcano binds all tasks of one run; the other is Queued with Volcano's reason, and starts
-    after the first, whose PodGroup is deleted.
+    """Volcano binds all tasks of one run. The other run is Queued with Volcano's reason, and starts
+    after the end of the first run, whose PodGroup is then deleted.
     """
     operate(cluster, there, gang="auto")
     runs, waits = one_runs_and_one_waits(there, program, "insufficient cpu")

@@ -82,8 +82,8 @@ def test_a_notebook_launches_a_cluster(alice: Visitor) -> None:
 
 
 def test_a_notebook_has_its_volumes_and_no_secret_of_the_hub(alice: Visitor) -> None:
-    """A notebook writes its workspace, /data and /log as uid 1000, and `tfcluster` works in its
-    shell. Of the hub's secrets it gets only its own token.
+    """A notebook can write to its workspace, /data and /log as uid 1000, and `tfcluster` works in
+    its shell. Of the hub's secrets it gets only its own token.
     """
     said = alice.run(f"user/{alice.name}", SHELL)
     assert "1000\n" in said.replace("\r", ""), said
@@ -129,7 +129,9 @@ def route(cluster: UnderTest, tmp_path_factory: pytest.TempPathFactory) -> Objec
 
 
 def at(route: Object, listener: str, **more: Any) -> Object:
-    """Return a copy of the route on a listener of the Gateway; `more` changes its only rule."""
+    """Return a copy of the route, attached to one listener of the Gateway; `more` are fields that
+    replace those of its only rule.
+    """
     made: Object = copy.deepcopy(route)
     made["metadata"]["name"] = f"hub-{listener}"
     made["spec"]["parentRefs"] = [{"name": "hub", "sectionName": listener}]
@@ -274,7 +276,7 @@ def test_a_removed_user_is_marked(hub: Hub, alice: Visitor) -> None:
     hub.stop(user)
 
 
-@pytest.mark.long  # test_hub_openid.py covers "/"
+@pytest.mark.long  # test_hub_openid.py covers the path "/"
 @pytest.mark.parametrize("prefix", ["/", "/a/b/"])
 def test_the_base_url_can_be_any_path(
     cluster: UnderTest, hub: Hub, tmp_path: Path, prefix: str

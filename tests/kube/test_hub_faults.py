@@ -96,8 +96,8 @@ def test_a_namespace_of_somebody_else_is_never_taken(hub: Hub) -> None:
 def test_a_new_proxy_gets_its_routes(hub: Hub, carol: Visitor) -> None:
     """After the proxy's pod is killed, pages answer again without a new sign-in.
 
-    Requests reach the hub by the hub's secret path even before the new proxy has its routes, so the
-    hub's log has the address of each client.
+    Even before the new proxy has its routes, it sends requests to the hub's secret path, by which
+    the hub recognises the proxy. So the hub logs the address of each client instead of the proxy's.
     """
     hub.alone()
     _kill(hub, "tfcluster-proxy")
@@ -115,8 +115,9 @@ def test_a_new_proxy_gets_its_routes(hub: Hub, carol: Visitor) -> None:
 
 
 def test_a_killed_hub_agrees_with_the_cluster_afterwards(hub: Hub, carol: Visitor) -> None:
-    """A hub that is killed while a notebook starts knows the state of the cluster when it is back.
-    It takes over the starting notebook; sessions and other notebooks continue.
+    """A hub that is killed while a notebook starts agrees with Kubernetes after its restart about
+    which notebooks exist. It takes over the starting notebook; sessions and other notebooks
+    continue.
     """
     hub.alone()
     user = hub.new_user("half")

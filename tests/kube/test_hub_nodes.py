@@ -52,14 +52,16 @@ Write = Callable[..., None]
 
 
 def pool(name: str) -> Object:
-    """Return the selector and tolerations of a pool, in the form that policies and pods share."""
+    """Return the node selector and the tolerations for a pool of nodes. Policies and pods have them
+    in the same form.
+    """
     allowed = {"key": POOL, "operator": "Equal", "value": name, "effect": "NoSchedule"}
     return {"nodeSelector": {POOL: name}, "tolerations": [allowed]}
 
 
 @contextmanager
 def kept_for(cluster: UnderTest, node: str, name: str) -> Iterator[None]:
-    """Reserve a node for the pods of a pool."""
+    """Add a node to a pool: only pods that tolerate the pool's taint may run on it."""
     cluster.kubectl("label", "node", node, f"{POOL}={name}")
     cluster.kubectl("taint", "node", node, f"{POOL}={name}:NoSchedule")
     try:
@@ -170,7 +172,7 @@ def test_a_notebook_waits_for_a_storage_class(
     cluster: UnderTest, hub: Hub, nodes: tuple[str, str], write: Write, eva: Visitor
 ) -> None:
     """A notebook whose claims name a missing storage class says so, and starts once the policy
-    names another. The waiting claims are replaced by new ones.
+    names another. The claims that waited for the missing class are replaced by new ones.
     """
     write(MISSING, PEOPLE)
     hub.spawn(eva.name)
@@ -283,8 +285,8 @@ def _install(cluster: UnderTest, hub: Hub, folder: Path, where: Object) -> None:
 
 
 def _offered(hub: Hub, visitor: Visitor) -> None:
-    """Wait until the operator offers the nodes for tasks; until then the nodes' taint excludes all
-    tasks.
+    """Wait until the options that the operator publishes offer its nodes for tasks to launches.
+    Until then they offer no node, because each node has a taint that tasks do not tolerate.
     """
     inside = hub.namespace(visitor.name)
 

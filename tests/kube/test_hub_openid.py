@@ -41,11 +41,11 @@ class Behind(Provider):
         super().__init__(folder, PEOPLE, callback, **words)
 
     def command(self) -> list[str]:
-        """Return the command with the steps that enter the node first."""
+        """Return the command that starts the provider, with a prefix to run it in the node."""
         return self.node.inside(super().command())
 
     def answers(self) -> bool:
-        """Return whether its port is open."""
+        """Return whether the provider's port is open."""
         connect = ["bash", "-c", f"exec 3<>/dev/tcp/{self.node.ip}/{PORT}"]
         return succeeds(self.node.inside(connect), seconds=10)
 
@@ -134,8 +134,8 @@ def test_sign_in_at_a_provider(
     """Users sign in, through the ingress controller, at the provider that `hub-settings` and
     `hub-sign-in` describe.
 
-    The groups of the claim become the hub's groups, with the policy's grants. A user in no allowed
-    group is refused, and so is a request without TLS.
+    The groups in the provider's claim become groups of the hub, and get what the hub's policy
+    grants to them. A user in no allowed group is refused, and so is a request without TLS.
     """
     words = {
         "TFCLUSTER_HUB_SIGN_IN": "oidc",

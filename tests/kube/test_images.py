@@ -84,7 +84,7 @@ def test_a_notebook_is_compiled_and_takes_packages(pushed: Pushed, kube: Kubectl
     assert said.endswith("made_here.py hello from home\n")
 
 
-@pytest.mark.long  # builds two images; the tests above check the content of one
+@pytest.mark.long  # it builds an image twice; the tests above build it once
 def test_a_change_of_code_changes_one_layer(
     pushed: Pushed,
     kube: Kubectl,

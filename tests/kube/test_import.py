@@ -25,7 +25,9 @@ told = {name: os.environ[name] for name in names if name in os.environ}
 print(json.dumps([kind, sys.argv[1:], os.getcwd(), told]), flush=True)
 time.sleep(3600 if kind == "ps" else 1)
 """
-"""A program that prints what its task got; in a parameter server, it then continues to serve."""
+"""A program that prints its task's type, arguments, folder and variables; in a parameter server, it
+then keeps running.
+"""
 
 
 def secret(name: str, **keys: str) -> Object:
@@ -122,8 +124,8 @@ def test_a_tfjob_is_launched_and_its_tasks_get_what_it_says(
 def test_render_warns_about_missing_rights(user: tuple[Tenant, Path], tmp_path: Path) -> None:
     """`tfcluster render` warns a user without the rights to create Jobs.
 
-    An administrator can apply the same manifests: their pods have the priority class of the policy,
-    and run in the namespace.
+    An administrator can apply the same manifests: their pods have the priority class that the
+    namespace's policy names, and run in the tenant's namespace.
     """
     tenant, kubeconfig = user
     program = tmp_path / "hello.py"

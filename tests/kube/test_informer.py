@@ -79,13 +79,15 @@ def test_a_cut_watch_misses_nothing(relay: Relay, told: Told, kube: Kubectl) -> 
 
 
 def test_a_forgotten_version_is_listed_again(relay: Relay, told: Told, kube: Kubectl) -> None:
-    """After 410 Gone the informer compares a new list, and reports deletions."""
+    """After 410 Gone the informer lists all objects again, compares them with those that it knew,
+    and reports the missing ones as deleted.
+    """
     told.wait("new two")
     relay.closed.set()
     relay.cut()
     kube("delete", "configmap", "two")
     wait_until(lambda: told.informer.problem, "the informer has noticed", seconds=90)
-    told.informer._version = "1"  # older than the server's history
+    told.informer._version = "1"  # a version that is older than the server's history
     relay.closed.clear()
     told.wait("gone two")
     kube("create", "configmap", "three")

@@ -10,8 +10,8 @@ COUNT = 2
 
 
 def test_a_job_is_suspended_and_resumed(cluster: UnderTest, kube: Kubectl) -> None:
-    """A suspended Indexed Job has no pods; after a resume it has the same host names and counts no
-    failure.
+    """A suspended Indexed Job has no pods. After it is resumed, its pods have the same host names
+    as before, and the Job counts no failure.
     """
     kube.apply(job("task", spec(cluster.busybox), COUNT))
     kube.wait("job", "task", _all_ready, "all its pods are ready")

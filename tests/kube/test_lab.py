@@ -36,8 +36,8 @@ LONG = (
     flows.show_a_deleted_run,
     flows.read_odd_output,
 )
-"""Further flows of tests/ui, which only `--long` tests, because they make the same API calls as the
-others.
+"""Further flows of tests/ui. They run only with `--long`, because they make the same API calls as
+the others.
 """
 assets, context, open_page, form = pages.assets, pages.context, pages.open_page, launch_form.form
 STEPS = """\
@@ -136,7 +136,7 @@ def phase(lab: LabPage, name: str, wanted: str) -> None:
 def test_the_flows_of_one_machine_work_on_pods(
     lab: LabPage, flow: Callable[[LabPage], None]
 ) -> None:
-    """The flows of one machine work unchanged with tasks in pods."""
+    """Flows that tests/ui runs with tasks on one machine work unchanged with tasks in pods."""
     flow(lab)
 
 

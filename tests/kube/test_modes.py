@@ -226,7 +226,7 @@ def test_a_program_from_a_url_in_another_image(
     elsewhere.apply(pod("web", cluster.busybox, "sh", "-c", serve), service("web", "web", 8080))
     elsewhere.running("web")
     url = f"http://web.{elsewhere.namespace}:8080/plain.py"
-    asked = ["wget", "-q", "-O-", url]  # fails until the Service has endpoints
+    asked = ["wget", "-q", "-O-", url]  # this request fails until the Service has endpoints
     wait_until(lambda: elsewhere.succeeds("web", *asked), f"{url} answers", seconds=60)
     cells = [
         "%load_ext tfcluster_magic",

@@ -97,7 +97,9 @@ def test_the_api_server_accepts_the_monitoring_manifests(tenant: Tenant) -> None
 def test_every_query_of_the_dashboard_has_data(
     programs: Path, tenant: Tenant, tmp_path: Path
 ) -> None:
-    """With an operator that ran a launch, each panel shows a number and no alert fires."""
+    """After a run under the operator has ended, each panel of the operator's dashboard shows a
+    number, and no alert fires.
+    """
     with (
         _operator(tenant, tmp_path) as operator,
         _prometheus(programs, tmp_path, operator) as address,
@@ -119,9 +121,9 @@ def test_every_query_of_the_dashboard_has_data(
 def test_every_query_about_a_run_has_data(
     cluster: UnderTest, programs: Path, tenant: Tenant, tmp_path: Path
 ) -> None:
-    """With series of a real kubelet, kube-state-metrics, API server and etcd, each panel of a run's
-    dashboard shows each task of the run, the dashboard's variables list the run, and both parts of
-    each alert have data.
+    """Prometheus scrapes a real kubelet, kube-state-metrics, API server and etcd. Each panel of a
+    run's dashboard then shows each task of the run, and the dashboard's variables list the run.
+    Every series that a query or an alert names exists.
     """
     (tmp_path / "train.py").write_text(BUSY)
     workers = Replicas(count=3, resources=Resources(cpu=0.3, memory="256Mi"))
@@ -194,7 +196,7 @@ def _panels(file: str) -> list[Object]:
 
 
 def _queries(file: str) -> list[str]:
-    """Return the panels' queries, over a range longer than any test."""
+    """Return the panels' queries; their rates are over an hour, which is longer than any test."""
     asked = [target["expr"] for panel in _panels(file) for target in panel["targets"]]
     return [query.replace("$__rate_interval", "1h") for query in asked]
 

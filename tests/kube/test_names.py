@@ -109,7 +109,7 @@ def test_dns_grows_with_the_nodes(cluster: UnderTest) -> None:
         "serviceaccount/dns-autoscaler",
     ]
     every = {each["kind"]: each for each in yaml.safe_load_all(told)}
-    data = every["ConfigMap"]["data"]  # the autoscaler accepts only one mode
+    data = every["ConfigMap"]["data"]  # may have only one mode, linear or ladder
     assert {mode: json.loads(text) for mode, text in data.items()} == {
         "linear": {"nodesPerReplica": 10, "min": 1, "max": 50}
     }

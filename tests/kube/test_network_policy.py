@@ -94,26 +94,32 @@ Made = tuple[list[Object], dict[str, str]]
 
 
 def of_a_tenant(namespace: str, *networks: str) -> Made:
-    """Return tenancy's policies for a group with these networks, and a notebook's labels."""
+    """Return tenancy's NetworkPolicies for a group whose pods may connect to these networks, and
+    the labels of a notebook.
+    """
     grant = Entitlement(Grant(egress=networks))
     every = tenants_objects(grant, TenantContext("tfcluster-hub"), namespace=namespace)
     return [each for each in every if each["kind"] == "NetworkPolicy"], NOTEBOOK
 
 
 def of_a_run(namespace: str, *networks: str) -> Made:
-    """Return the operator's policies for a run with these networks, and a task's labels."""
+    """Return the operator's NetworkPolicies for a run whose tasks may connect to these networks,
+    and the labels of a task.
+    """
     head = Metadata(name="digits-1", cluster="digits", run=1, uid="u1", created_at=0.0)
     run = TFCluster(metadata=head, spec=Spec(mode=Mode.IN_GRAPH))
     every = runs_objects(run, Policy(egress=networks), namespace=namespace)
     made = [each for each in every if each["kind"] == "NetworkPolicy"]
     for each in made:
-        # The owner does not exist, so Kubernetes would delete the policy.
+        # The run that owns the policy does not exist, so Kubernetes would delete the policy.
         del each["metadata"]["ownerReferences"]
     return made, labels.pod_labels("digits-1", "u1", TaskType.WORKER)
 
 
 BOTH: dict[str, Callable[..., Made]] = {"notebook": of_a_tenant, "task": of_a_run}
-"""Policies by kind of pod; each kind is tested in its own namespace."""
+"""Functions that return the policies and labels of each kind of pod. Each kind is tested in its own
+namespace.
+"""
 
 
 @pytest.mark.needs("network-policy", "node-inside")

@@ -20,7 +20,9 @@ from kubenode.processes import members, namespace_of
 
 pytestmark = pytest.mark.needs("node-inside")
 NAMESPACES = ("pid", "ipc", "uts")
-"""Namespaces that hold no resources when they are kept open: neither mounts nor network devices."""
+"""Kinds of Linux namespaces that a test may keep open: unlike a mount or a network namespace, they
+keep no mounts or devices alive.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +69,8 @@ class Traces:
         self.processes = len(list(members(namespace_of(first))))
 
     def left(self) -> list[str]:
-        """Return what is left: processes in its namespaces, mounts, loop devices, cgroups. Call it
-        only once.
+        """Return what is left of the cluster: processes in its namespaces, mounts, loop devices,
+        cgroups. This closes the namespaces that were kept open, so call it only once.
         """
         found = [each for each in leftovers.found(self.state, self.cgroup) if "folder" not in each]
         for entry in Path("/proc").glob("[0-9]*"):
@@ -112,9 +114,11 @@ def test_up_restarts_ended_servers(running: Cluster) -> None:
     spare.kubectl("get", "configmap", "kept")
 
 
-@pytest.mark.long  # the next test also starts a new cluster
+@pytest.mark.long  # in the next test, `up` also starts a new cluster
 def test_a_cluster_whose_door_has_ended(running: Cluster) -> None:
-    """If something that cannot be restarted has ended, `up` starts a new cluster."""
+    """If the process that forwards the API's port into the node has ended, `up` starts a new
+    cluster, because this process cannot be restarted.
+    """
     spare = running
     first = spare.first.pid
     os.kill(_pid(spare.first, "door-api"), signal.SIGKILL)
@@ -127,8 +131,8 @@ def test_a_cluster_whose_door_has_ended(running: Cluster) -> None:
 def test_a_cluster_is_killed_begins_anew_and_ends_whole(
     running: Cluster, settings: dict[str, str]
 ) -> None:
-    """A second `up` changes nothing; after kill -9 of all processes a new cluster starts. `down`
-    leaves no trace of either cluster, and may be repeated.
+    """A second `up` changes nothing; after kill -9 of all processes of the cluster, `up` starts a
+    new one. `down` leaves no trace of either cluster, and may be repeated.
     """
     spare = running
     servers = {server: _pid(spare.first, server) for server in spare.first.servers()}
@@ -137,7 +141,7 @@ def test_a_cluster_is_killed_begins_anew_and_ends_whole(
     before = Traces(spare)
     assert before.processes > len(servers)
     for pid in list(members(namespace_of(spare.first.pid))):
-        with suppress(ProcessLookupError):  # the door ended together with process 1
+        with suppress(ProcessLookupError):  # the port forwards have ended with process 1
             os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not spare.nodes(), "all its processes have ended", seconds=90)
     spare.up()
@@ -163,7 +167,7 @@ def test_a_taken_port_is_named(spare: Cluster) -> None:
     assert spare.leftovers() == []
 
 
-@pytest.mark.long  # test_a_taken_port_is_named covers another failed start
+@pytest.mark.long  # the test above covers another failed start
 def test_an_api_server_that_dies_at_the_start(spare: Cluster) -> None:
     """If the API server dies at the start, the error shows its last lines, and the cluster is
     removed.

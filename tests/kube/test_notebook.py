@@ -69,8 +69,8 @@ def home(new_tenant: Callable[[], Tenant]) -> Tenant:
 
 @pytest.mark.long  # test_user_journey.py drives In-Graph servers in a notebook of the hub
 def test_a_notebook_drives_servers_in_pods(home: Tenant, tmp_path: Path) -> None:
-    """In a notebook pod `%tfcluster` launches pods by default, and a session computes on them. The
-    NetworkPolicies that exclude all others are in force.
+    """In a notebook's pod, `%tfcluster` launches tasks as pods by default, and a TensorFlow session
+    of the notebook computes on them. NetworkPolicies that block all other pods are in force.
     """
     said = tenants.run_cells(home.kubectl, IN_GRAPH, tmp_path)
     assert "TARGET grpc://drive-1-worker-0.drive-1:2222" in said

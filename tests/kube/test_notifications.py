@@ -47,7 +47,7 @@ def home(new_tenant: Callable[[], Tenant], installed: Installed | None) -> Tenan
 
 @pytest.fixture(scope="module")
 def receiver(home: Tenant) -> Receiver:
-    """A receiver that the notifier may connect to."""
+    """A server that receives webhooks, to which the notifier may connect."""
     return webhook_receiver.start(home)
 
 
@@ -55,7 +55,7 @@ def receiver(home: Tenant) -> Receiver:
 def manager(
     home: Tenant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ClusterManager]:
-    """A manager with the rights of the user."""
+    """A ClusterManager with only the user's rights."""
     config = tenants.kubeconfig(home.kubectl, tmp_path / "kubeconfig")
     monkeypatch.setenv("KUBECONFIG", str(config))
     backend = KubernetesBackend()
@@ -197,8 +197,8 @@ def test_the_notifier_may_do_nothing_else(
 def test_a_user_writes_their_own_rules_and_no_deliveries(
     home: Tenant, new_tenant: Callable[[], Tenant]
 ) -> None:
-    """The user's account can change the rules in its own namespace only. Only the notifier can
-    write the states of messages, and the Secret has a maximum size.
+    """The user's account can change the rules in its own namespace only. In the Secret of rules,
+    only the notifier can write the states of messages, and the Secret has a maximum size.
     """
     other = new_tenant()
     home.let("ida")

@@ -1,5 +1,5 @@
-"""The operator on a real cluster, and its runs while it works, while it is away, and after it
-returns.
+"""The operator on a real cluster: its runs while it works, while it is stopped, and after it has
+started again.
 """
 
 from __future__ import annotations
@@ -226,8 +226,8 @@ def test_a_later_run_of_the_same_name_runs_its_own_program(
     """A run never gets the program of a deleted run of its name, even on a node that still has that
     program.
 
-    Kubelet keeps the files of a run while any pod names them, and then slightly longer than the API
-    shows that pod.
+    To keep the deleted run's program on the node, another pod mounts the same volumes: the kubelet
+    keeps their files while any pod mounts them, and a little longer.
     """
     file = tmp_path / "say.py"
     file.write_text("print('the first')")
@@ -284,7 +284,9 @@ def test_a_record_goes_when_its_time_is_over(launched: Tenant) -> None:
 def test_a_run_succeeds_with_its_workers_and_frees_its_ps(
     launched: Tenant, watched: Watched
 ) -> None:
-    """A run succeeds with its workers. `reclaimAfter` later, its parameter server has to end."""
+    """A run succeeds once its workers have succeeded. Its parameter server is asked to end
+    `reclaimAfter` later.
+    """
     status = launched.phase("works-1", "Succeeded")
     launched.kubectl("wait", "tfc/works-1", "--for=condition=Complete", "--timeout=60s")
     assert status["counts"]["worker"] == {"desired": 2, "succeeded": 2}
@@ -306,8 +308,9 @@ def _without_standstill(status: Object) -> Object:
 def test_an_operator_that_returns_catches_up(
     launched: Tenant, watched: Watched, program: Path
 ) -> None:
-    """An operator that returns catches up with a run whose workers ended meanwhile. It reclaims the
-    parameter server, dates the success from the worker's exit, and changes no other run.
+    """An operator that starts again catches up with a run whose workers ended while it was stopped.
+    It reclaims the parameter server, dates the success from the worker's exit, and changes no other
+    run.
     """
     launched.launch("away-1", spec_of(program, LONG, "0", ps=1, lifecycle=SHORT))
     launched.phase("away-1", "Running")

@@ -33,7 +33,9 @@ RUN = "tried-1"
 NO_RIGHT = "cannot"
 LABELS = "the operator may only touch objects with the labels of a run"
 DENIED = "denied request"
-"""Part of the API server's message. Two policies refuse such a request, and either may be named."""
+"""Part of the API server's message if an admission policy refuses a request. It is used where two
+policies refuse the request, because the message may name either of them.
+"""
 OPEN = "may only write in namespaces labelled tfcluster.dev/tenant=true"
 HOME = "may only write its Lease, its ledgers and its check"
 WAITS = "import time\ntime.sleep(600)\n"
@@ -480,8 +482,9 @@ def bind(inside: Kubectl) -> None:
 
 
 def test_the_operators_namespace_gives_no_more_rights(thief: Kubectl, cluster: UnderTest) -> None:
-    """In its own namespace the token changes neither the policy nor another Lease. It creates no
-    pod with a secret or a token, and opens no network.
+    """In the operator's own namespace the token can change neither the operator's policy nor the
+    Lease of another service. It can create no pod with a secret or a token, and no NetworkPolicy
+    that opens the network.
     """
     system = cluster.kubectl.within(SYSTEM)
     policy = next(

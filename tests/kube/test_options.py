@@ -1,5 +1,5 @@
-"""Options of the project's own node, built and started on request: make test-kube
-WITH=kwok,volcano.
+"""Optional servers of the project's own node, kwok and Volcano. They are built and started only on
+request: `make test-kube WITH=kwok,volcano`.
 """
 
 from __future__ import annotations

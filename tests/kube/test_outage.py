@@ -36,8 +36,9 @@ def test_users_are_told_of_an_outage_only_during_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """`list` and `status` show a notice only while the operator is killed or stopped. A run that
-    ends slowly shows no notice. Requests made during the outage are carried out afterwards.
+    """`list` and `status` show a notice only from the moment at which the operator was killed or
+    stopped until it runs again. A run that ends slowly shows no notice. Requests made during the
+    outage are carried out afterwards.
     """
     tenant = new_tenant()
     # An operator that runs as a process has its Lease in the tenant's namespace, so the user needs

@@ -37,7 +37,9 @@ def bounded(new_tenant: Callable[[], Tenant]) -> Tenant:
     }
 
     def counts() -> bool:
-        """Replace the quota, because a quota that is older than the CRD takes minutes to count."""
+        """Return whether the quota counts TFClusters. Replace it first, because a quota that is
+        older than the CRD takes minutes to count them.
+        """
         tenant.kubectl("delete", "resourcequota", "records", "--ignore-not-found")
         tenant.kubectl.apply(quota)
         return _counts(tenant.kubectl)

@@ -191,7 +191,8 @@ def trainings(
     quick = Lifecycle(grace=3.0)
     cluster.kubectl("cordon", first)
     try:
-        # The operator moves, too, to the node that will be lost: it must soon run again elsewhere.
+        # The operator moves to the second node, too. A test takes this node down, and the
+        # operator must soon run again on the first.
         operator = cluster.kubectl.within(SYSTEM)
         operator("delete", "pod", "-l", "app=tfcluster-operator")
         operator("rollout", "status", "deployment/operator", "--timeout=120s", seconds=150)

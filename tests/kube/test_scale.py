@@ -1,6 +1,6 @@
 """600 tasks on fake nodes, and one of them on a real node, which resolves the names of all. Run it
-by `make test-kube WITH=kwok`. This file makes its own fake nodes, because the other file with fake
-nodes removes them at its end.
+by `make test-kube WITH=kwok`. This file makes its own fake nodes, because test_options.py, which
+also uses fake nodes, removes them at its end.
 """
 
 from __future__ import annotations

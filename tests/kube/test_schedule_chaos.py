@@ -91,8 +91,8 @@ def _is_over(kubectl: Kubectl, name: str) -> bool:
 
 
 def _manifest(name: str, overlap: str) -> dict[str, object]:
-    """Return a schedule for every minute. Its runs end at once, or last longer than a minute of the
-    fast clock.
+    """Return a schedule for every minute. Its name decides whether its runs end at once or last
+    longer than a minute of the fast clock, which is five seconds.
     """
     seconds = {"allows": "0", "forbids": "7", "replaces": "20"}[name]
     return {

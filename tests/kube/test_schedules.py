@@ -223,8 +223,8 @@ def _late(home: Tenant, name: str) -> float:
 
 
 def test_the_next_run_gets_what_the_task_of_the_last_one_reported(home: Tenant) -> None:
-    """If a program uses a small part of its memory, the second run requests half as much; its pod,
-    its record and the schedule's history say so.
+    """If the first run of a schedule uses only a small part of the memory that it requested, the
+    second run requests half as much; its pod, its record and the schedule's history say so.
     """
     kubectl = home.kubectl
     apply(kubectl, "sized", cron="0 0 1 1 *", seconds=5, more="  advised: true\n")

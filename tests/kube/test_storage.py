@@ -69,7 +69,9 @@ def own_node(cluster: UnderTest) -> Node:
 
 
 def is_read(kube: Kubectl, name: str, text: str) -> None:
-    """Wait until a pod reads a text in the claim's note. Shared storage may take a second."""
+    """Wait until a pod reads this text in the file `note` of its claim. Shared storage may show a
+    new text a second later.
+    """
     wait_until(
         lambda: kube.exec(name, "sh", "-c", "cat /data/note || true") == text,
         f"{name} reads {text!r}",
@@ -188,7 +190,9 @@ def test_files_outlive_a_lost_replica(
 
 @pytest.fixture
 def whole_volume(cluster: UnderTest) -> Iterator[Node]:
-    """The serving node, with every replica online before and after."""
+    """The node that serves the volume; before and after the test, every replica of the volume is
+    online.
+    """
     node = own_node(cluster)
     gluster.revive_bricks(node)
     yield node

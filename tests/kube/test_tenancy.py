@@ -1,5 +1,5 @@
 """Tenancy on a real cluster: the objects of a user's namespace, and the network between its pods.
-The installed service sets up two tenants once, for all tests.
+The installed tenancy service sets up two tenants, which all tests share.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def write_policy(hub: Hub, group: Object | None) -> None:
 
 @pytest.fixture(scope="module")
 def alice(hub: Hub) -> Iterator[Furnished]:
-    """A member of the tests' group, whose tasks may have three pods."""
+    """A user in the tests' group, whose quota allows three pods of tasks."""
     hub.kubectl.apply({**ACCESS_SECRET, "metadata": {"name": "registry"}})
     write_policy(hub, QUOTA)
     user = hub.new_user("alice")
@@ -153,7 +153,9 @@ def test_a_changed_policy_is_live_within_ten_seconds(hub: Hub, alice: Furnished)
 
 
 def test_a_notebook_has_the_rights_of_a_user_and_no_others(alice: Furnished) -> None:
-    """The notebook's account can launch and read, but only in its own namespace."""
+    """The notebook's account can launch runs and read logs and options, but only in its own
+    namespace.
+    """
     account = as_(f"system:serviceaccount:{alice.name}:notebook")
 
     def may(*words: str) -> bool:

@@ -108,7 +108,7 @@ class Case:
     starts: Mapping[str, int] = field(default_factory=dict)
     """Expected starts of the tasks that start more than once."""
     run_policy: Mapping[str, object] = field(default_factory=dict)
-    """Fields that replace those of the manifest."""
+    """Fields of `runPolicy` that replace those of the manifest."""
     here: str = ""
     """Expected end of the TFCluster, if it differs from the TFJob's."""
     starts_here: Mapping[str, int] | None = None
@@ -172,8 +172,8 @@ TWELVE = {
     ),
     "volumes": Case("worker-0 worker-1", {"worker-1": [SERVES], "worker-0": ["7"]}, end=FAILED),
 }
-"""Cases of the manifests. Without a chief a job succeeds with its worker 0, unless the case says
-AllWorkers.
+"""Cases of the manifests in tests/data/tfjobs. A job without a chief succeeds when its worker 0
+succeeds, unless the case says AllWorkers.
 """
 
 
@@ -183,11 +183,11 @@ class Small(Case):
 
     restart: str = NEVER
     of_servers: str = ""
-    """Restart policy of the parameter servers, if it differs."""
+    """Restart policy of the parameter servers, if it differs from `restart`."""
     clean: str = "All"
 
     def manifest(self, name: str, image: str) -> Object:
-        """Return the TFJob."""
+        """Return the TFJob of this case."""
         counts: dict[str, int] = {}
         for each in self.names:
             kind = {"ps": "PS"}.get(each[:-2], each[:-2].capitalize())
@@ -396,7 +396,7 @@ def surroundings(storage_class: str) -> list[Object]:
 
 
 def reader(busybox: str) -> Object:
-    """Return a pod that reads the programs' notes."""
+    """Return a pod that can read the files in which the programs record their starts and ends."""
     mount = {"name": "ends", "mountPath": ENDS}
     made = workloads.pod("reader", busybox, volumeMounts=[mount])
     claim = {"name": "ends", "persistentVolumeClaim": {"claimName": "ends"}}
@@ -467,7 +467,7 @@ class TFJobs:
             if end := ended(job):
                 self.ends.setdefault(name, end)
             elif (job.get("status") or {}).get("startTime") and self._limit(name):
-                # The operator checks the deadline only when a job changes.
+                # The operator checks the deadline only when a job changes, so change an annotation.
                 mark = {"metadata": {"annotations": {"tests/looked": str(time.time())}}}
                 api.merge(f"{self.where}/{name}", mark)
         return self.ends.keys() == self.jobs.keys()

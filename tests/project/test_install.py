@@ -30,15 +30,15 @@ def install(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def environment(folder: Path) -> Path:
-    """Make a new environment."""
+    """Make a new virtual environment, without packages."""
     venv.create(folder, with_pip=False, symlinks=True)
     return folder
 
 
 @pytest.fixture
 def first(install: ModuleType, tmp_path: Path) -> Path:
-    """Return an environment with a package, which has a module, a script and a data file, and with
-    files of the environment's own clone.
+    """Return an environment with an installed package, which has a module, a script and a data
+    file. The environment also has files that belong to its own clone of the project.
     """
     made = environment(tmp_path / "first")
     (made / install.PACKAGES / "kept.py").write_text("WORD = 'from a package'\n")

@@ -30,7 +30,7 @@ Tool = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def copy(target: Path) -> Path:
-    """Copy the files of a wheel, with the extension as `make dev` built it."""
+    """Copy the files from which the wheel is built, with the extension as `make dev` built it."""
     made = shutil.ignore_patterns("__pycache__", "*.so", "node_modules", ".yarn", "lib")
     also = ("pyproject.toml", "setup.py", "tfcluster.py", "README.md", "LICENSE", "MANIFEST.in")
     for name in also:
@@ -41,8 +41,8 @@ def copy(target: Path) -> Path:
 
 
 def node(folder: Path) -> tuple[dict[str, str], Path]:
-    """Return environment variables with a Node that creates a file and fails, and return that
-    file.
+    """Return environment variables in whose PATH Node is a script that fails, and the path of the
+    file that this script writes when it is started.
     """
     folder.mkdir()
     mark = folder / "was-started"

@@ -17,7 +17,7 @@ OF_A_RUN = {".tfcluster-stacks/"}
 """Folders in where-is-what.md that exist only in the output of a run."""
 
 
-@cache  # cached on use, because each process of the suite imports this file
+@cache  # parsed on first use: every process of the suite imports this file, few use it
 def trees() -> Mapping[Path, ast.Module]:
     """Return the parsed files of the package."""
     return {

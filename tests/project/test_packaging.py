@@ -150,7 +150,7 @@ def test_what_runs_in_a_task_needs_only_python_3_8(path: Path) -> None:
     """
     tree = ast.parse(path.read_text(), feature_version=(3, 8))
     siblings = {sibling.stem for sibling in (PACKAGE / "runtime").glob("*.py")}
-    late = {"tensorflow"}  # only for `--server python`
+    late = {"tensorflow"}  # imported only with `--server python`
     for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):

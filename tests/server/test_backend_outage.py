@@ -138,4 +138,4 @@ async def test_which_backend_is_meant_is_never_asked_on_the_loop(
                     connection.recv(65536)
                 assert_problem(await answer, 503)
         finally:
-            del service.manager  # the next test makes a new manager
+            del service.manager  # so that the next test gets a new manager

@@ -1,5 +1,5 @@
-"""The checks of a launch form, which launch nothing: problems, the numbers that fit, and the
-command line.
+"""The checks of a launch form, which launch nothing: problems, the number of workers that fits, and
+the command line.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ async def test_a_plan_tells_every_problem_at_its_input(post: Post) -> None:
 
 
 async def test_a_plan_says_what_would_fit(post: Post, service: Service) -> None:
-    """If resources are short, the response has the number that fits, even without a program."""
+    """If resources are short, the response has the number of workers that fits, even if no program
+    is named.
+    """
     free = service.manager.options().memory.free
     each = int(free / 4.5 / 2**20)
     said = {"workers": 6, "worker_memory": f"{each}Mi"}

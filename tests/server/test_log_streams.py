@@ -46,7 +46,7 @@ def log_of(run: TFCluster, task: str = "worker-0") -> Path:
 
 
 class Browser:
-    """A connection that can be left half-read, as a browser may do."""
+    """A connection from which a test reads only a part of the answer, as a browser may do."""
 
     def __init__(self, port: int, path: str, token: str, small: bool = False) -> None:
         self.socket = socket.socket()

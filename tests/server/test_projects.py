@@ -73,8 +73,8 @@ async def test_projects_are_listed_with_their_last_run(
 
 
 async def test_a_form_is_shown_what_comes_from_the_file(digits: Path, api: Api, post: Post) -> None:
-    """Before a launch, the plan has the configurations and the values of the project's file, with
-    every secret and variable, and the command line for this launch.
+    """Before a project is launched, the plan has the configurations and the values of the project's
+    file, including secrets and variables, and the command line for this launch.
     """
     (digits / "tfcluster.yaml").write_text(FILE + "secret: [s3]\n")
     plan = (await api("POST", "clusters/plan", {"program": "work/digits"})).json
@@ -98,7 +98,9 @@ async def test_a_form_is_shown_what_comes_from_the_file(digits: Path, api: Api, 
 async def test_the_file_chooses_the_python_unless_the_person_does(
     digits: Path, api: Api, post: Post
 ) -> None:
-    """A kernel that nobody chose does not replace the file's Python."""
+    """Tasks get the Python that the project's file names, unless the user chose a kernel in the
+    form.
+    """
     (digits / "tfcluster.yaml").write_text("program: train.py\npython: /nonexistent/python\n")
     _code, plan = await post("clusters/plan", program="work/digits")
     assert "/nonexistent/python" in str(plan["problems"])

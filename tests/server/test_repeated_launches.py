@@ -30,7 +30,9 @@ async def repeated(api: Api, post: Post, service: Service, name: str) -> tuple[T
 async def test_a_cell_is_launched_again_with_all_that_was_said(
     post: Post, service: Service, api: Api
 ) -> None:
-    """Text, folder, arguments, counts and options of a record produce the same record again."""
+    """A form that is filled in from a run has its text, folder, arguments, counts and options;
+    launching it unchanged makes a run with the same spec.
+    """
     options = {"workers": 1, "env": {"A": "b\nc"}, "grace": "5s", "restarts": 2, "keep_for": "2h"}
     said = {"cell": HELLO, "folder": "project", "name": "digits", "arguments": ["a b", "--x=1"]}
     await post("clusters", **said, options=options)

@@ -411,8 +411,9 @@ async def test_what_can_be_asked_for(api: Api) -> None:
 
 
 async def test_usage(api: Api, ended: Launch) -> None:
-    """The usage of tasks is listed next to the requests, with samples for tasks that the request
-    names. For an unknown task, the error names the existing tasks.
+    """A response lists the usage of each task next to the CPU and memory that the task requested,
+    with samples for the tasks that the query names. For an unknown task, the error names the
+    existing tasks.
     """
     # long enough for two samples
     program = "import time\nend = time.time() + 5\nwhile time.time() < end: pass"

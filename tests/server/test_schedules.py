@@ -139,8 +139,9 @@ def components() -> dict[str, Any]:
 
 
 async def test_a_plan_says_what_create_would_make(api: Api, folder: Path) -> None:
-    """A plan has the next five due times in the schedule's time zone, the rules, and the line for a
-    notebook. It creates nothing. `POST /schedules` with the same body creates the planned schedule.
+    """A plan has the next five due times in the schedule's time zone, the rules, and the command
+    that creates the schedule in a notebook. It creates nothing. `POST /schedules` with the same
+    body creates the planned schedule.
     """
     options = {
         "cron": "0 2 * * *",
@@ -252,8 +253,8 @@ async def test_a_form_changes_a_whole_schedule(api: Api, folder: Path) -> None:
 
 
 async def test_a_form_cannot_hold_a_cluster_file(api: Api, folder: Path, service: Service) -> None:
-    """A schedule created from a cluster file cannot be opened in the form, which would lose the
-    file.
+    """A schedule created from a cluster file cannot be opened in the form, because the form would
+    lose what the file says.
     """
     (folder / "cluster.yaml").write_text(CLUSTER_FILE)
     service.manager.schedules.create(

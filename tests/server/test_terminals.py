@@ -68,8 +68,8 @@ def own_shell(jp_server_config: Config) -> None:
 
 @pytest.mark.parametrize("no_terminal", ["bash"], indirect=True)
 def test_a_shell_with_rules_of_its_own_is_left_to_jupyter(tmp_path: Path) -> None:
-    """A shell without the needed options, such as the C shell, is started as Jupyter does by
-    default. An account without a shell gets the default shell.
+    """A shell that `-l -c` does not make a login shell, such as the C shell, is started as Jupyter
+    does by default. An account without a shell gets the default shell.
     """
     assert login_shell({"SHELL": "/usr/bin/tcsh"}, tmp_path) is None
     before = tmp_path / "local"

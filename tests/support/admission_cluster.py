@@ -1,4 +1,4 @@
-"""A Kubernetes cluster with nodes and namespaces, and its admission of runs."""
+"""A simulated Kubernetes cluster with nodes and namespaces, and its admission of runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ NODES, PODS, RUNS = (
 
 
 class Place:
-    """A Kubernetes cluster with nodes and namespaces, and its admission of runs."""
+    """A simulated Kubernetes cluster with nodes and namespaces, and the operator's admission of
+    runs to it.
+    """
 
     def __init__(self, policy: Policy = Policy()) -> None:  # noqa: B008
         self.server = KubeServer()
@@ -97,7 +99,9 @@ class Place:
         self.server.put(f"{NODES}/{name}", {"spec": {}, "status": status})
 
     def tenant(self, name: str, quota: str = "") -> None:
-        """Create a user's namespace with the claims of every run, and a quota of cores."""
+        """Create a user's namespace with the three claims that every run uses, and a quota of this
+        many cores.
+        """
         self.server.put(f"/api/v1/namespaces/{name}", {"metadata": {"labels": {TENANT: "true"}}})
         for claim in ("data", "log", "workspace"):
             where = f"/api/v1/namespaces/{name}/persistentvolumeclaims/{claim}"

@@ -1,4 +1,4 @@
-"""Rows of the console's table."""
+"""Rows for the table of runs in the hub's console for administrators."""
 
 from __future__ import annotations
 

@@ -136,7 +136,9 @@ RUNS: dict[str, tuple[TFCluster, Policy]] = {
 
 
 def made(cluster: TFCluster, policy: Policy) -> list[dict[str, Any]]:
-    """Return the objects of a run, including those for parameter servers."""
+    """Return the objects of a run, including the Job of its parameter servers, which the operator
+    creates later than the others.
+    """
     found = run_objects.objects_of_run(cluster, policy, namespace=NAMESPACE)
     served = run_objects.types_served_by_ps(cluster)
     mains = {f"{cluster.metadata.name}-{each.value}" for each in served}

@@ -1,4 +1,4 @@
-"""Clients of a guarded server, as programs for another account of the machine."""
+"""Texts of programs that connect to a guarded server as another user account of this machine."""
 
 from __future__ import annotations
 

@@ -12,13 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 HUGE = 90 * 1024 * 1024
-"""Bytes that are announced but never sent."""
+"""Length of a body that a request announces but never sends completely, in bytes."""
 NESTED = b'{"options": ' + b"[" * 900 + b"]" * 900 + b"}"
 
 
 @dataclass(frozen=True)
 class Attack:
-    """A request. `path` is below the server's own path; `allowed` are the acceptable statuses."""
+    """A hostile request. `path` is relative to the server's own path; `allowed` are the statuses
+    with which the server may answer.
+    """
 
     name: str
     method: str
@@ -61,7 +63,7 @@ FRAMINGS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "a length beside chunks": (("Content-Length", "5"), ("Transfer-Encoding", "chunked")),
     "an unknown coding": (("Transfer-Encoding", "gzip, identity"),),
 }
-"""Headers that give the body no clear length."""
+"""Headers from which the length of the body is not clear."""
 NUMBERS: Mapping[str, tuple[bytes, str]] = {
     "an infinite number": (b'{"options": {"cpu": 1e400}}', "options.cpu"),
     "a negative infinite number": (b'{"options": {"cpu": -1e400}}', "options.cpu"),

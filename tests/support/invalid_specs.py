@@ -14,7 +14,8 @@ SAME = "the same"
 
 @dataclass(frozen=True)
 class Wrong:
-    """A spec with one mistake. `field` is the end of its path, `allowed` is part of the message.
+    """A spec with one mistake. `field` is the end of the wrong field's path, and `allowed` is part
+    of the message.
 
     `kubectl` is the API server's own message. It is None if the schema accepts the spec; a comment
     gives the reason.

@@ -117,7 +117,9 @@ class KubeServer:
         """Return a connection to the server."""
 
     def open(self) -> tuple[Api, int]:
-        """Return a connection and its own port, by which `cut` can end the connection."""
+        """Return a connection, and a port that no other connection uses, so that `cut` can end just
+        this one.
+        """
         made = Listener(self._handler)
         self._ports.append(made)
         return made.api(), made.server_port
@@ -295,15 +297,17 @@ def _is_in(collection: str, path: str) -> bool:
 
 
 def _selector(query: Mapping[str, list[str]]) -> str:
-    """Return the label selector of a request, with the name if it selects one."""
+    """Return the label selector of a request; if the request selects a name, `metadata.name=NAME`
+    is a part of it.
+    """
     parts = query.get("labelSelector", [""])
     names = [each for each in query.get("fieldSelector", ()) if each.startswith("metadata.name=")]
     return ",".join(filter(None, [*parts, *names]))
 
 
 def _is_chosen(found: Object, selector: str) -> bool:
-    """Return whether an object's labels match a selector with `=` and `!=`. Labels never change
-    here.
+    """Return whether an object's labels match a selector with `=` and `!=`. Tests never change
+    labels, so watches need not handle an object that stops matching.
     """
     if "," in selector:
         return all(_is_chosen(found, each) for each in selector.split(","))

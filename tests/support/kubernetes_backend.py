@@ -21,7 +21,7 @@ MUCH = Limit(total=1e15, free=1e15)
 
 
 def publish(server: KubeServer, offer: LaunchFacts | None = None, **options: object) -> None:
-    """Publish the operator's facts on the namespace."""
+    """Write the ConfigMap in which the operator publishes the launch options of the namespace."""
     told = {"backend": "kubernetes", "cpu": MUCH, "memory": MUCH, "gpu": MUCH, **options}
     data = {
         OPTIONS_KEY: msgspec.json.encode(Options(**told)).decode(),  # type: ignore[arg-type]
@@ -33,7 +33,7 @@ def publish(server: KubeServer, offer: LaunchFacts | None = None, **options: obj
 def backend(
     server: KubeServer, folder: Path, patched: pytest.MonkeyPatch, name: str = NAMESPACE
 ) -> KubernetesBackend:
-    """Return the backend of the kubeconfig's account."""
+    """Return a backend for the server; write a kubeconfig for this, and set KUBECONFIG to it."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",

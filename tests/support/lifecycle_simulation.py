@@ -1,4 +1,6 @@
-"""A simulated run: a spec, tasks that follow decisions, and a clock that the test moves."""
+"""A simulated run: a spec, tasks that start and stop as the lifecycle decides, and a clock that the
+test moves.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ def spec_of(
 
 
 class Story:
-    """A run, tasks that follow decisions, and a clock that the test moves."""
+    """A run whose tasks start and stop as the lifecycle decides; the test moves its clock."""
 
     def __init__(self, spec: Spec, *, admitted: bool = True, obeys: bool = True) -> None:
         self.spec, self.now = spec, 1000.0
@@ -69,7 +71,9 @@ class Story:
         self.turn()
 
     def turn(self) -> Decision:
-        """Decide until nothing changes. Started tasks become ready, and stopped tasks end."""
+        """Let the lifecycle decide until it changes nothing more; return its last decision. If
+        `obeys` is true, started tasks become ready, and stopped tasks end.
+        """
         for _ in range(20):
             seen = Observation(
                 tasks=dict(self.tasks),
@@ -124,7 +128,7 @@ class Story:
         return self.status.phase, self.status.reason, self.status.culprit
 
     def sees(self, name: str, phase: Phase, *, released: bool = True, uid: str = "") -> None:
-        """Put an awaited run into this phase."""
+        """Put another run, for which this run waits, into this phase."""
         ended = released and phase.is_final
         self.runs[name] = SeenRun(uid=uid or name, phase=phase, released=ended)
         self.turn()

@@ -83,7 +83,8 @@ def supervisor_of(run: TFCluster) -> int:
     mark = os.fsencode(folder_of(run).path)
     known = processes.snapshot()
     found = {pid for pid in known if {mark, b"-I"} <= {*words_of(pid)}}
-    # A child that is about to become a task is still a copy of the supervisor.
+    # A child that is about to become a task still has the supervisor's command line, so take the
+    # process whose parent does not have it.
     (pid,) = [pid for pid in found if known[pid].parent not in found]
     return pid
 

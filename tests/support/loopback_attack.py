@@ -127,7 +127,7 @@ def descriptors_left(pid: int, count: int) -> Iterator[None]:
 
 @contextmanager
 def paused(pid: int) -> Iterator[None]:
-    """Stop a process, so that it accepts connections only afterwards."""
+    """Stop a process during the block, so that it accepts connections only after the block."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -190,10 +190,10 @@ def victim() -> Iterator[Victim]:
 def attack(tries: int, server: Victim | None = None) -> list[Tally]:
     """Try each form `tries` times; every `Tally.failed` must be 0.
 
-    In most forms another account sends a Reset, to the v4 or to the mapped v6 address, and then
-    waits, resets, closes or shuts down its side; in some of these forms the server is paused
-    meanwhile, or has at most two file descriptors left. In the other forms the owner makes calls,
-    which must all be served.
+    In most forms another account sends a Reset to the v4 or to the mapped v6 address. It then
+    waits, resets or closes the connection, or shuts down its own side. In some of these forms the
+    server is paused meanwhile, or has at most two file descriptors left. In the other forms the
+    owner makes calls, which must all be served.
     """
     if server is None:
         with victim() as own:
@@ -201,7 +201,7 @@ def attack(tries: int, server: Victim | None = None) -> list[Tally]:
     reset, status, tallies = grpc_call(RESET), grpc_call(STATUS), []
 
     def told(form: str, tried: int, answered: int) -> None:
-        # The server answers this call after all connections in its queue.
+        # The server answers this call after all earlier connections, so the attack is over then.
         connect(0, "127.0.0.1", server.port, "wait", 1, status, STATUS_OK)
         ended = not server.lives()
         if ended:

@@ -46,7 +46,9 @@ class NodeLog:
         self.lines[-1] = (stamp, begun + text)
 
     def rotate(self) -> NodeLog:
-        """Start a new file. The API serves only the newest."""
+        """Start a new log file, as a node does when the file is large. The API serves only the
+        newest file.
+        """
         self.lines.clear()
         return self
 

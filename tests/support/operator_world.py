@@ -77,7 +77,7 @@ class World:
         self.count = 0
 
     def make_server(self) -> Jobs:
-        """Return the server, before anything is on it."""
+        """Return a new server without objects."""
         return Jobs()
 
     def operate(self) -> None:
@@ -109,11 +109,11 @@ class World:
         return self.server.objects[f"{RUNS}/{name}"]
 
     def status(self, name: str) -> Object:
-        """Return the run's status, with Python's names of fields."""
+        """Return the run's status, with keys in snake_case."""
         return resource_form.read(Status, self.run(name).get("status") or {})
 
     def say(self, name: str, **status: Any) -> None:
-        """Write a run's status, given with Python's names of fields."""
+        """Change a run's status; `status` has field names in snake_case."""
         found = copy.deepcopy(self.run(name))
         found["status"] = found.get("status", {}) | resource_form.write(Status, status)
         self.server.put(f"{RUNS}/{name}", found)
@@ -123,8 +123,8 @@ class World:
         return self.server.objects[f"{JOBS}/{name}"]
 
     def pod(self, job: str, recorded: str, index: int = 0, pod: str = "") -> str:
-        """Create a pod of a Job from a recording. If `pod` is given, replace the pod of that
-        name.
+        """Create a pod of a Job from the recorded pod `recorded`. If `pod` is given, replace the
+        pod of that name.
         """
         found = json.loads((RECORDED / f"{recorded}.json").read_text())
         head = found["metadata"]
@@ -153,8 +153,8 @@ class World:
         return self.wait(name, lambda status: status.get("phase") == phase)
 
     def made(self) -> int:
-        """Return how many objects were created. Services do not count, because they depend on the
-        tasks' addresses.
+        """Return how many objects have been created, without Services, whose creation depends on
+        the tasks' addresses.
         """
         made = [where for method, where in self.server.calls if method == "POST"]
         return len([where for where in made if not where.endswith("/services")])

@@ -49,7 +49,7 @@ SPECS: dict[str, dict[str, Any]] = {
 
 
 def size(spec: dict[str, Any]) -> int:
-    """Return how many bytes of the limit the texts of a spec take."""
+    """Return the bytes of a spec's texts that count towards the limit PAYLOAD_BYTES."""
     return sum(payload_sizes(msgspec.convert(spec, Spec)).values())
 
 

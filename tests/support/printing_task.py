@@ -1,4 +1,4 @@
-"""A task that prints much output, and a folder for it."""
+"""A program that prints much output, the lines that it prints, and a run for it."""
 
 from __future__ import annotations
 

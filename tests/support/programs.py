@@ -25,7 +25,7 @@ def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
 
 
 def contents(program: Program) -> dict[str, bytes]:
-    """Return the files in a record, by path."""
+    """Return the contents of the files that a run's record stores of its program, by path."""
     assert program.files is not None
     return {path: base64.b64decode(text) for path, text in program.files.items()}
 

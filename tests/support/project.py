@@ -1,4 +1,4 @@
-"""Folders of the project, from any folder of a test."""
+"""Paths of the project's folders, for tests in any folder."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Programs as users write them, each with its expected result: the table of tests/programs.
 
 Each represents a kind of public program and is rewritten for this project. `words` are all
-arguments that a user gives; the launch finds out and prints everything else.
+arguments that a user gives to `launch`, which finds out everything else and prints it.
 """
 
 from __future__ import annotations

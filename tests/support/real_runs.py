@@ -133,7 +133,7 @@ class Run:
         return [Path(at, name) for at, below, _ in walked for name in below if self.uid in name]
 
     def assert_nothing_left(self) -> None:
-        """Check that no process and no control group is left, while the record exists."""
+        """Check that of a released run only the record is left: no process and no control group."""
         assert self.status.released_at is not None
         assert [p.cmdline() for p in self.processes()] == []
         assert self.control_groups() == []

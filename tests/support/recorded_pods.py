@@ -19,7 +19,9 @@ RUNNING = Status(phase=Phase.RUNNING, reason=Reason.RUNNING, started_at=1.0, run
 
 
 def recorded(name: str, uid: str = "", index: int = 0, **status: object) -> Object:
-    """Return a pod of a real node as caches store it."""
+    """Return a pod that was recorded on a real node, with only the fields that the operator's
+    caches keep.
+    """
     pod: Object = decoding.trim_pod(json.loads((PODS / f"{name}.json").read_text()))
     pod = copy.deepcopy(pod)
     pod["metadata"]["uid"] = uid or f"{name}-{index}"

@@ -53,8 +53,9 @@ def keep(run: str, recording: Sequence[bytes], own: Path) -> None:
 
 
 def scrubbed(recording: Sequence[bytes], own: Path) -> Iterator[bytes]:
-    """Return the recording with neutral paths and shortened last lines of tasks. Decide each step
-    again, and assert that only the texts of messages differ from the recorded decisions.
+    """Return the recording with neutral paths and shortened last lines of tasks. Let the lifecycle
+    decide each step again, and assert that only the texts of messages differ from the recorded
+    decisions.
     """
     lines = [_neutral(line, own) for line in recording]
     header = msgspec.json.decode(lines[0], type=RecordingHeader)

@@ -1,5 +1,5 @@
-"""A schedule in simulated time, whose simulated runs end after a given duration; `due` is called as
-the clock process calls it.
+"""A schedule in simulated time, whose simulated runs end after a given duration. The function `due`
+is called as the product calls it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class SimulatedRun:
 
 @dataclass
 class ScheduleWorld:
-    """One schedule. `lasts` and `ends_as` give the duration and result of each run."""
+    """One schedule and its runs. `lasts` and `ends_as` are functions that return how long a run
+    lasts and how it ends.
+    """
 
     rules: ScheduleRules
     now: float = START
@@ -45,7 +47,7 @@ class ScheduleWorld:
     find: FindSchedule = lambda _name: None
     runs: dict[str, SimulatedRun] = field(default_factory=dict)
     worked: float = 0.0
-    """Seconds that passed for the runs, whose machine may have a different clock from the
+    """Seconds that have passed on the machine of the runs, whose clock may differ from the
     schedule's.
     """
 

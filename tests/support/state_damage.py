@@ -118,7 +118,7 @@ def _endless(file: Path, chance: random.Random) -> None:
 
 
 def _link(file: Path, _chance: random.Random) -> None:
-    """Replace the file by a link to a valid copy elsewhere, which must not be written either."""
+    """Replace the file by a link to a valid copy elsewhere, which the product must not change."""
     elsewhere = file.parent / f"elsewhere-{file.name}"
     elsewhere.write_bytes(_text(file))
     _clear(file)
@@ -139,7 +139,7 @@ def _folder(file: Path, _chance: random.Random) -> None:
 def _socket(file: Path, _chance: random.Random) -> None:
     _clear(file)
     here = os.open(file.parent, os.O_RDONLY)
-    try:  # a socket's path is limited to 107 bytes
+    try:  # through /proc, because a socket's path is limited to 107 bytes
         with socket.socket(socket.AF_UNIX) as made:
             made.bind(f"/proc/self/fd/{here}/{file.name}")
     finally:

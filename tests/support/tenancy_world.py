@@ -132,8 +132,8 @@ class World:
         return data
 
     def groups_told(self) -> bool:
-        """Ask tenancy to read the hub's groups at the next allowed time, as it does for a new user.
-        Return True, so that the conditions of tests can contain this call.
+        """Ask tenancy to read the hub's groups as soon as its rate limit allows, as it does for a
+        new user. Return True, so that a condition of `wait_until` can contain this call.
         """
         assert self.tenancy is not None
         self.tenancy.membership.ask(time.monotonic())
@@ -153,7 +153,7 @@ class World:
 
     def furnish(self, namespace: str) -> None:
         """Create a tenant's objects directly on the server, as if an earlier tenancy process had
-        created them; the server records no requests.
+        created them. `writes` therefore does not contain them.
         """
         policy = parse_policy(
             self.server.objects[path("configmaps", HOME, POLICY_MAP)]["data"][POLICY_KEY]
@@ -172,7 +172,7 @@ class World:
         return marks
 
     def annotate(self, namespace: str, **marks: str | None) -> None:
-        """Write annotations of a namespace, `removed` as `tfcluster.dev/removed`."""
+        """Write annotations of a namespace; the argument `removed` sets `tfcluster.dev/removed`."""
         change = {f"tfcluster.dev/{k.replace('_', '-')}": v for k, v in marks.items()}
         where = path("namespaces", "", namespace)
         self.server.answer("PATCH", where, {"metadata": {"annotations": change}})

@@ -79,7 +79,7 @@ class WatchServer:
             self._tell("DELETED", gone, quietly)
 
     def bookmark(self) -> None:
-        """Send the current version, and nothing else."""
+        """Send every watch a bookmark: the current version without a change."""
         with self.condition:
             self.version += 1
             self._tell("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}}, False)

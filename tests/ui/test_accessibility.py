@@ -14,8 +14,8 @@ from tfcluster_magic.runs.manager import Until
 
 @pytest.mark.timeout(420)  # axe examines a dozen screens
 def test_axe_finds_nothing_serious(lab: LabPage) -> None:
-    """Sidebar, dialogs, launch form, a run's output, logs and status item pass axe. test_launch.py
-    checks the form of a program.
+    """Axe finds nothing serious in sidebar, dialogs, launch form, a run's output, logs and status
+    item. test_launch.py checks the form with all its sections.
     """
     found = Findings(lab)
     expect(lab.sidebar).to_contain_text("No clusters yet")

@@ -1,4 +1,4 @@
-"""A budget of hours in the launch form in a browser: the rest, a warning, a refusal."""
+"""A budget of hours in the launch form in a browser: the hours left, a warning, a refusal."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def allow(server: LabServer, cpu_hours: float, spent: float) -> str:
 
 
 def test_what_is_left_of_a_budget_stands_in_the_form(lab: LabPage) -> None:
-    """The form shows the rest of the budget, as a warning once 80 % are used. If nothing is left,
-    the launch is disabled, and the form says when hours become free and whom to ask. A higher
+    """The form shows what is left of the budget, as a warning once 80 % are used. If nothing is
+    left, the launch is disabled, and the form says when hours become free and whom to ask. A higher
     budget appears without a reload.
     """
     allow(lab.server, 20, spent=12)

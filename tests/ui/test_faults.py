@@ -38,8 +38,8 @@ def is_old(lab: LabPage, run: str, why: str) -> None:
 def test_a_disabled_server_extension_is_named_with_what_to_do(
     own_server: LabServer, open_page: Open
 ) -> None:
-    """Without its server extension the sidebar names the command that enables it, which then
-    works.
+    """If the server extension is off, the sidebar shows the command that enables it; once it is
+    enabled, the sidebar works.
     """
     own_server.stop()
     own_server.enabled = False
@@ -237,7 +237,7 @@ def test_markup_in_names_and_messages_is_text(lab: LabPage, server: LabServer) -
 
 
 def test_failures_that_come_together_are_one_notification(lab: LabPage, server: LabServer) -> None:
-    """Several failures share one notification, which disappears with them."""
+    """Several failures share one notification, which disappears when their runs are deleted."""
     knows_nothing = lab.sidebar.get_by_role("row")
     expect(knows_nothing).to_have_count(0)
     for name in "abc":

@@ -1,4 +1,6 @@
-"""The product in JupyterLab under a base URL, as every test of a screen opens it."""
+"""The base of all browser tests: the palette, base URLs, a slow start, and pages without data of
+other tests.
+"""
 
 from __future__ import annotations
 

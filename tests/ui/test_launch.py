@@ -147,7 +147,9 @@ def test_the_last_launch_is_remembered(lab: LabPage, form: Locator) -> None:
 
 
 def test_a_run_is_edited_and_launched_again(lab: LabPage) -> None:
-    """A run's menu fills the form with all its values, says so, and makes a new run."""
+    """The menu action "Edit and Launch Again…" fills in the form with the run's values and says
+    where they come from; the launch makes a new run.
+    """
     options: dict[str, Any] = {"workers": 1, "ps": 0, "grace": "5s", "folder": lab.server.root}
     options["env"] = {"RATE": "0.1", "TEXT": "a\nb"}
     lab.server.launch("hello.py", "--steps", "a b", name="digits", **options)
@@ -268,7 +270,7 @@ def test_sections_stay_as_they_were_left(lab: LabPage, form: Locator) -> None:
 
 
 def _keeps(*sections: str) -> Callable[[Response], bool]:
-    """Return whether a response says that JupyterLab has saved just these open sections."""
+    """Return a condition for a response: JupyterLab has saved just these sections as open."""
 
     def saves(response: Response) -> bool:
         if "api/workspaces" not in response.url or not (sent := response.request.post_data):
@@ -281,7 +283,7 @@ def _keeps(*sections: str) -> Callable[[Response], bool]:
 
 def test_inputs_look_enabled_and_icons_are_seen_in_every_theme(lab: LabPage, form: Locator) -> None:
     """Inputs have the page's background and a visible border in light, dark and high contrast. The
-    product's icon has the colour of icons, even if the system sets all colours.
+    product's icon can be seen in each theme, and even if the system sets all colours.
     """
     lab.sidebar.wait_for()
     name = form.get_by_label("Name", exact=True)

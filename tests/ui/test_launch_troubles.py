@@ -21,7 +21,9 @@ def test_a_run_that_failed_is_not_told_as_one_that_goes_well(lab: LabPage) -> No
 
 
 def test_what_does_not_fit_says_what_would(lab: LabPage, form: Locator) -> None:
-    """If resources are short, a button takes the number that fits, and the launch succeeds."""
+    """If there are not enough resources for the workers, a button enters the number of workers that
+    fits; with it, the launch succeeds.
+    """
     each = int(lab.server.manager.options().memory.free / 2.5 / 2**20)
     form.get_by_label("Path of the program").fill("hello.py")
     form.get_by_label("Workers").fill("6")
@@ -87,7 +89,7 @@ def test_a_server_that_is_away_loses_nothing_that_was_typed(lab: LabPage, form: 
 
 
 def test_a_slow_answer_does_not_overwrite_a_newer_one(lab: LabPage, form: Locator) -> None:
-    """If two plans arrive in any order, the newer one is shown."""
+    """A late answer about older input does not replace the answer about newer input."""
     held: list[Route] = []
 
     def hold(route: Route) -> None:

@@ -18,7 +18,7 @@ def follow(lab: LabPage, query: str) -> None:
     lab.page.goto("about:blank")
     lab.page.goto(f"{lab.server.url}lab?token={lab.server.token}&{query}")
     lab.restored()
-    expect(lab.page).not_to_have_url(re.compile("tfcluster="))  # F5 would open the link again
+    expect(lab.page).not_to_have_url(re.compile("tfcluster="))  # otherwise F5 would reopen the link
 
 
 def tabs(lab: LabPage) -> Locator:

@@ -17,7 +17,7 @@ from support.ui.page import LabPage
 from support.ui.page_console import AWAY
 
 MOST_DRAWN = 300
-"""Largest number of lines in the page at once."""
+"""Maximum number of lines that the page may contain at the same time."""
 SLOW = """\
 import time
 
@@ -57,7 +57,7 @@ SEEN_AFTER = """least => {
         return shown && Number(line.dataset.line) >= least;
     });
 }"""
-"""Returns whether the line with this number, or a later one, is in view."""
+"""A function of the page: whether the line with this number, or a later one, is in view."""
 
 
 @pytest.mark.same_page
@@ -138,7 +138,7 @@ def test_following_stops_when_one_scrolls_up(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_a_download_has_every_line_of_the_chosen_tasks(lab: LabPage) -> None:
-    """The file has the output of `tfcluster logs`."""
+    """The downloaded file has the lines of the selected tasks, as `tfcluster logs` prints them."""
     lab.server.launch("hello.py", workers=2, name="hi")
     lab.server.manager.wait("hi-1", 180)
     open_logs(lab, "hi-1", task="worker-1")
@@ -208,7 +208,7 @@ def test_a_lost_stream_goes_on_without_a_line_twice(
 
 @pytest.mark.same_page
 def test_a_run_that_ends_or_is_deleted_is_said_to_be_so(lab: LabPage) -> None:
-    """The result is shown below the lines, which stay."""
+    """The result of a run that ends or is deleted is shown below its lines, which stay."""
     lab.server.launch("fail.py", workers=1, name="fails")
     log = open_logs(lab, "fails-1")
     expect(log).to_contain_text("before the fall")

@@ -74,7 +74,7 @@ def test_an_interrupted_wait_shows_the_card_and_detaches_in_one_line(lab: LabPag
 
 
 def test_a_deleted_run_stays_as_it_was_stored(lab: LabPage) -> None:
-    """The stored state has its time and the reason why it is no longer updated."""
+    """A deleted run's card shows the stored state, its time, and why it is no longer updated."""
     flows.show_a_deleted_run(lab)
 
 
@@ -96,7 +96,9 @@ def test_another_run_of_the_same_name_is_not_shown(lab: LabPage) -> None:
 def test_while_the_server_is_away_the_card_is_marked_as_old(
     own_server: LabServer, open_page: Callable[..., LabPage]
 ) -> None:
-    """The last known state stays with its time, and is live again when the server is back."""
+    """While the server is away, the card shows the last known state with its time; when the server
+    is back, the card is live again.
+    """
     lab = open_page(own_server)
     lab.console.allow(AWAY)
     lab.run(f"{LOAD}%tfcluster launch sleep.py --workers 1 --name digits")
@@ -151,7 +153,7 @@ def outdated(run: TFCluster) -> list[dict[str, Any]]:
 
 def test_what_is_saved_follows_the_run_while_the_page_is_open(lab: LabPage) -> None:
     """Each phase is written into the document, so a save at any time stores the newest. A hidden
-    window writes only once it is visible.
+    window writes the newest phase only once it is visible.
     """
     lab.run(f"{LOAD}%tfcluster launch sleep.py --workers 2 --name digits")
     expect(card(lab)).to_contain_text("2 of 2 running")
@@ -257,8 +259,8 @@ def test_an_older_run_whose_name_was_launched_again_is_still_there(lab: LabPage)
 
 
 def test_a_cell_that_follows_goes_on_after_the_page_was_closed(lab: LabPage) -> None:
-    """Lines that were printed while no page was open, and later lines, appear below the cell that
-    followed them. A note says that the page was closed; if it was not, there is no note.
+    """Below a cell that follows a run, the lines that were printed while no page was open, and
+    later lines, appear too. A note says that the page was closed; if it was not, there is no note.
     """
     gate = lab.server.root / "go"
     (lab.server.root / "waits.py").write_text(

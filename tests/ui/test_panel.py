@@ -14,7 +14,7 @@ from support.ui.page import LabPage
 
 from tfcluster_magic.runs.manager import Until
 
-# A widget's icon is a character before the word.
+# Only the end of a button's text is compared, because its icon is a character before the word.
 LAUNCH, STOP = re.compile("Launch$"), re.compile("Stop$")
 CARD = ("Stop", "Connect the Notebook", "Logs", "TensorBoard", "Resources", "Rerun", "Delete")
 """The actions of a run's card, in order."""
@@ -27,7 +27,7 @@ def row(output: Locator, name: str) -> Locator:
 
 
 def test_a_panel_launches_shows_and_stops_a_run(lab: LabPage) -> None:
-    """The form, the list, a question and the end of a run all work below one cell."""
+    """The form, the list, a confirmation and the end of a run all work below one cell."""
     output = lab.run(LOAD)
     output.get_by_label("Program").fill("sleep.py")
     output.get_by_label("Workers").fill("1")
@@ -90,7 +90,7 @@ def test_two_panels_and_the_sidebars_server_agree(lab: LabPage) -> None:
 
 
 def test_axe_finds_nothing_serious(lab: LabPage) -> None:
-    """Form, list, logs and a question pass axe."""
+    """Axe finds nothing serious in the form, the list, the logs and a confirmation."""
     found = Findings(lab)
     lab.server.launch("fail.py", name="broken", workers=1)
     lab.server.manager.wait("broken", 180, until=Until.RELEASED)

@@ -157,7 +157,9 @@ def test_a_saved_notebook_has_what_was_used(lab: LabPage) -> None:
 
 
 def test_the_logs_of_a_run_that_stalls_have_its_stacks(lab: LabPage) -> None:
-    """When all tasks stand still, their stacks are taken automatically, and name the line."""
+    """When all tasks stand still, their stacks are taken automatically; the tab of the logs shows
+    the line at which each task hangs.
+    """
     (lab.server.root / "hangs.py").write_text(HANGS)
     lab.server.launch("hangs.py", name="hangs", workers=1, ps=0)
     expect(row(lab, "hangs-1")).to_contain_text("Nothing has happened since", timeout=150_000)

@@ -29,7 +29,9 @@ def item(lab: LabPage, text: str) -> Locator:
 
 
 def test_active_runs_are_in_the_panel_of_what_runs(lab: LabPage) -> None:
-    """A run is listed while it is active, opens in the sidebar, and is stopped after a question."""
+    """A run is listed while it is active; a click opens it in the sidebar, and a button stops it
+    after a confirmation.
+    """
     launch_sleeping(lab, "mnist")
     shown = panel(lab)
     mnist = item(lab, r"^mnist-1 · 2 of 2 running")

@@ -209,8 +209,8 @@ def test_a_schedule_is_read_in_cells(lab: LabPage) -> None:
 
 
 def test_an_hourly_schedule_is_read_by_month(lab: LabPage) -> None:
-    """A day with many due times shows their number by result. One request loads a month, and arrow
-    keys move between days.
+    """For a day with many due times, the calendar shows how many had each result. One request loads
+    a month, and arrow keys move between days.
     """
     now = datetime.now(timezone.utc)
     start = (now - timedelta(days=3)).strftime("%Y-%m-%d")

@@ -25,7 +25,7 @@ BEYOND = """sidebar => {
     });
     return beyond.map(e => `${e.tagName} ${e.getAttribute('class')} ${e.textContent.slice(0, 40)}`);
 }"""
-"""Returns the elements of a part of the page that extend beyond its sides."""
+"""A function of the page: the elements of the sidebar that extend beyond its left or right side."""
 
 
 @pytest.mark.same_page
@@ -151,8 +151,8 @@ def test_the_filter_narrows_the_list(lab: LabPage) -> None:
 
 @pytest.mark.same_page
 def test_everything_can_be_done_with_the_keyboard(lab: LabPage) -> None:
-    """With only the keyboard a user opens the list from the palette, moves in it, opens, selects,
-    uses the menu, and leaves.
+    """With only the keyboard a user opens the list from the palette, moves between rows, opens and
+    selects them, uses a row's menu, closes the row and ends the selection.
     """
     for name in ("first", "second"):
         lab.server.launch("hello.py", workers=1, ps=0, name=name)
@@ -239,7 +239,9 @@ def test_a_run_is_renamed_and_tagged_by_keyboard(lab: LabPage) -> None:
 
 
 def test_the_narrowest_sidebar_cuts_nothing_off(lab: LabPage) -> None:
-    """At 220 pixels, narrower than JupyterLab's default, a row is readable and reachable."""
+    """At 220 pixels, narrower than JupyterLab's default, no part of a row extends beyond the
+    sidebar.
+    """
     launch_sleeping(lab, "a-name-that-is-as-long-as-some-are")
     lab.server.launch("fail.py", workers=2, ps=0, name="broken")
     expect(row(lab, "broken-1")).to_contain_text("the data set is empty")
@@ -277,7 +279,9 @@ def test_the_copied_command_launches_the_same(lab: LabPage) -> None:
 
 
 def test_connect_inserts_a_cell_that_connects(lab: LabPage) -> None:
-    """Connect writes the client's lines below the active cell, and they connect."""
+    """The action "Connect a Session" inserts a cell below the active one; run, it connects to the
+    cluster.
+    """
     lab.server.launch(None, workers=1, ps=1, mode="in-graph", name="drive")
     lab.server.manager.wait("drive", 120, until=Until.READY)
     lab.notebook("1 + 1")
@@ -380,8 +384,8 @@ def test_paths_of_a_run_are_links(lab: LabPage, tmp_path: Path) -> None:
 
 
 def test_an_open_run_shows_its_tasks(lab: LabPage) -> None:
-    """Each task's row has its place, its times and its last line, and follows the run. It opens the
-    logs of that task, by mouse or keyboard.
+    """Each task's row shows its place, its times and its last line, and is updated during the run.
+    A click or a key on the row opens the logs of that task.
     """
     asked: list[str] = []
     lab.page.on("request", lambda r: asked.append(r.url) if "api/tasks?" in r.url else None)

@@ -56,7 +56,7 @@ def tabs(lab: LabPage) -> Locator:
 def charts_are_drawn(lab: LabPage) -> None:
     """Wait until a curve is visible."""
     card = frame(lab).locator("scalar-card").first
-    # a released page is hidden, but still has all the text
+    # check that it is visible, because a page that was released still has all the text
     expect(card).to_be_visible(timeout=60_000)
     expect(card).to_contain_text("loss")
     expect(card.locator("line-chart canvas, line-chart svg").first).to_be_visible()

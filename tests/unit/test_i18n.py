@@ -132,7 +132,9 @@ def test_a_reason_is_told_in_the_language_of_who_reads_it(here: Path, launched_i
 
 
 def test_a_launch_its_failure_and_its_status_are_told_in_chinese(here: Path) -> None:
-    """The report of a launch, the wait for it, the table of tasks and the list are Chinese."""
+    """With a Chinese locale, the output of `launch --wait`, the table of tasks in `status`, and
+    `list` are Chinese.
+    """
     launched = said(here, "zh_CN", "launch", "fail.py", "--workers", "2", "--ps", "0", "--wait")
     status = said(here, "zh_CN", "status", "fail")
     listed = said(here, "zh_CN", "list")

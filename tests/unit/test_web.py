@@ -12,7 +12,9 @@ from tfcluster_magic.web import problem
 
 
 def test_a_problem_is_text_in_the_readers_language() -> None:
-    """A refusal names field, value and allowed values as text, in every encoding."""
+    """In the JSON of a refusal, the field, the value and the allowed values are texts in the
+    reader's language.
+    """
     refused = PreflightRefused([too_many_tasks({TaskType.WORKER: 8}, 3)])
     for tag, value, allowed in (
         ("en", "8 tasks", "at most 3 tasks run here: use --workers 3"),

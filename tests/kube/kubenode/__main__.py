@@ -43,7 +43,8 @@ def obey(asked: argparse.Namespace, cluster: Cluster, parser: argparse.ArgumentP
             if asked.modules:
                 build.build(asked.modules)
             else:
-                sandbox.check_machine()  # fails here instead of after half an hour of building
+                # so that an unsuitable machine is reported now, not after building for half an hour
+                sandbox.check_machine()
                 prepare.everything()
         case "up":
             options = [word for word in asked.options.split(",") if word]

@@ -19,13 +19,13 @@ from .commands import SYSTEM_PATH, run
 
 SCRIPT = Path(__file__).with_name("buildah.sh")
 CERTIFICATES = (
-    "/etc/ssl/certs/ca-certificates.crt"  # the path in Debian, and so in every image here
+    "/etc/ssl/certs/ca-certificates.crt"  # where Debian, and so every image here, has them
 )
 PIP_CONFIGURATION = "/run/pip.conf"
 NPM_CONFIGURATION = "/run/npmrc"
 PIP_OPTIONS = (
     *("index-url", "extra-index-url", "no-index", "trusted-host"),  # package sources
-    *("proxy", "default-timeout", "timeout", "retries"),  # the connection to package sources
+    *("proxy", "default-timeout", "timeout", "retries"),  # how to connect to them
 )
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "ftp_proxy", "all_proxy")
 
@@ -49,7 +49,7 @@ def buildah(
         binds: files and folders of the machine, with their paths inside.
         network_of: a process whose network is used; 0: the machine's network, for package
             registries.
-        hosts: its /etc/hosts.
+        hosts: the content of /etc/hosts during the build.
 
     Raises:
         NodeError: buildah failed; the message has its last lines.
@@ -59,7 +59,7 @@ def buildah(
         folder.mkdir(parents=True, exist_ok=True)
     inside = {
         folders["storage"]: "/var/lib/containers/storage",
-        # Which layers and digests the registries have.
+        # This folder records which layers the registries have already.
         folders["cache"]: "/var/lib/containers/cache",
         folders["tmp"]: "/var/tmp",  # on disk, because layers in transit are too large for memory
         Path("/etc/resolv.conf"): "/etc/resolv.conf",

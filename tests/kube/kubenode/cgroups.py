@@ -42,7 +42,8 @@ def join(pid: int, cgroup: str) -> None:
             folder = folder / part
             folder.mkdir(exist_ok=True)
             for name in ("cpuset.cpus", "cpuset.mems"):
-                # empty in a new v1 group, which accepts no process until this file is set
+                # These files are empty in a new v1 group, and it accepts no process until they are
+                # set.
                 file = folder / name
                 if file.exists() and not file.read_text().strip():
                     file.write_text((folder.parent / name).read_text())

@@ -150,12 +150,15 @@ class Cluster:
             lambda: self._let_in(node),
             lambda: self._add(second=second, options=options),
         )
-        # This comes last, because its first build uses both cores for a minute.
+        # The images for tests come last: building them for the first time uses both cores for a
+        # minute.
         self._push(description.FOR_PODS)
         self._describe()
 
     def _add(self, *, second: bool, options: Sequence[str]) -> None:
-        """Start the second node and the options unless they are running."""
+        """Start the requested optional servers and, if requested, the second node, unless they are
+        running.
+        """
         if second and not self.second.servers():
             began = time.monotonic()
             self.second.begin()
@@ -212,8 +215,8 @@ class Cluster:
         """Bring back the second node with its disk, even if servers of the first are down.
 
         Raises:
-            NodeError: the node does not start. Then nothing of it runs, and the call may be
-                repeated.
+            NodeError: the node does not start. All of its processes are then ended, so that the
+                call can be repeated.
         """
         with locked(self.state.with_suffix(".lock"), waiting_for=f"the cluster {self.name}"):
             try:

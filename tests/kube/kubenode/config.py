@@ -13,8 +13,8 @@ CONFIG = paths.KUBE / "config"
 
 
 def filled(file: str, node: Node, **more: str) -> str:
-    """Return a file of `config/` for a node. The file may use $state, $folder, $pki, $node, $ip,
-    $cgroup, and `more`.
+    """Return the text of a file of `config/` with the values of a node. The file may use $state,
+    $folder, $pki, $node, $ip, $cgroup, and `more`.
     """
     values = {
         "state": str(node.state),

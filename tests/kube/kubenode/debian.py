@@ -91,7 +91,7 @@ def unpack(package: str, folder: Path) -> None:
     """Download a Debian package with apt and unpack it, without installing it."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
         here = Path(name)
-        here.chmod(0o755)  # apt downloads as another user, who must be able to enter
+        here.chmod(0o755)  # so that the account under which apt downloads can enter
         try:
             run(["apt-get", "download", package], cwd=here)
         except NodeError:  # a fresh machine has no package lists yet

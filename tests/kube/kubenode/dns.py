@@ -39,8 +39,8 @@ def start(node: Node) -> None:
 
 @contextmanager
 def caching(node: Node) -> Iterator[None]:
-    """Run another CoreDNS, which caches missing names for a while, at the node's address and
-    CACHING_PORT.
+    """Run another CoreDNS at the node's address and CACHING_PORT. It remembers for a while that a
+    name is missing.
     """
     node.write("/etc/coredns/Corefile.caching", filled("Corefile.caching", node))
     node.start(CACHING, [build.binary("coredns"), "-conf=/etc/coredns/Corefile.caching"])

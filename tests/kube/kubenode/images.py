@@ -98,7 +98,8 @@ def build(name: str) -> Image:
                 # Package registries fail at times, and finished layers are kept: try once more.
                 say(f"image {name}: failed, and is tried once more. {error}")
                 make(image)
-            # buildah prints a line for each name of the image, such as an earlier tag.
+            # buildah prints a line for each name of the image, such as an earlier tag; all lines
+            # have the same size.
             size = buildah(["images", "--format", "{{.Size}}", image.reference]).splitlines()[0]
             say(f"image {name}: {size}, built in {time.monotonic() - began:.0f} s")
             built.write_text(size)
@@ -199,7 +200,7 @@ def contents(name: str) -> Mapping[str, Path]:
 
 
 def package() -> Iterator[str]:
-    """Yield the package's files as in a fresh clone."""
+    """Yield those files of the package that a fresh clone has too, without what was built."""
     built = paths.ROOT / "tfcluster_magic" / "labextension"
     for path in sorted((paths.ROOT / "tfcluster_magic").rglob("*")):
         made = "__pycache__" in path.parts or ".so" in path.suffixes or built in path.parents

@@ -43,7 +43,8 @@ def stages() -> str:
         NodeError: kwok is not built, or its stage of a running pod has changed.
     """
     found = {f.name: f.read_text() for f in build.resources("kwok", "stages") if f.name in STAGES}
-    # kubelet sets `started` on each container, but kwok only on some init containers.
+    # Add `started: true` to each container, as kubelet does: kwok's own stage sets it only on some
+    # init containers.
     before, ready, after = found["pod-ready.yaml"].partition("        ready: true\n")
     if not ready:
         raise NodeError("kwok's stage pod-ready.yaml does not say `ready: true` any more")

@@ -57,7 +57,7 @@ def start(node: Node, first: Node) -> None:
         node.run(["sh", "-ec", "\n".join(RULES)])
     program = build.binary("kube-network-policies")
     node.start("kube-network-policies", [program, *flags("kube-network-policies", node)])
-    never_given = f"10.244.{node.number}.254"  # kubelet.yaml limits a node to 240 pods
+    never_given = f"10.244.{node.number}.254"  # a node has at most 240 pods (kubelet.yaml)
     check = ["sh", "-ec", CHECK, "sh", node.ip, never_given, first.ip]
     node.ready("kube-network-policies", check)
 

@@ -77,8 +77,8 @@ def push(image: Image, node: Node) -> None:
 
 
 def holds(image: Image, node: Node) -> bool:
-    """Return whether the registry on `node` has the image. A registry accepts a manifest only after
-    all layers.
+    """Return whether the registry on `node` has the image. It asks only for the manifest,
+    which a registry accepts only after all layers.
     """
     asked = f"HEAD /v2/{image.name}/manifests/{image.tag} HTTP/1.0\r\nAccept: {MANIFESTS}\r\n\r\n"
     reply = node.run(["socat", "-t5", "-", f"TCP:127.0.0.1:{PORT}"], stdin=asked)

@@ -99,7 +99,9 @@ class Phases:
             self._told.notify_all()
 
     def wait(self, name: tuple[str, str], phase: str, seconds: float = PATIENCE) -> float:
-        """Wait until a run was in this phase, or was "released"; return the time."""
+        """Wait until a run was reported in `phase`, or as released (`phase="released"`); return the
+        time of that report.
+        """
         with self._told:
             if not self._told.wait_for(lambda: phase in self.at[name], seconds):
                 raise NodeError(f"{name}: not {phase} after {seconds:g} s: {self.at[name]}")

@@ -23,8 +23,8 @@ ENDED = "status.phase=Succeeded"
 
 
 class Follower:
-    """What `status -f` sees of a run: the numbers of succeeded workers, and when each was first
-    reported.
+    """The numbers of succeeded workers that `status -f` receives for a run, with the time at which
+    each number was first reported.
     """
 
     def __init__(self, namespace: str) -> None:

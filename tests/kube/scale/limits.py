@@ -1,9 +1,10 @@
-"""Measurement of the operator with as many and as large records as a hub's default policy allows.
+"""Measure the operator with records of the largest number and size that a hub's default policy
+allows.
 
-Measures the operator's memory and start, and the delay that a user who launches and deletes all the
-time causes for another user's launch. Each is compared with the same work without the operator: a
-plain client that reads the same records, and a bare Job that is launched while the same user is
-active.
+The figures are the operator's memory, the time of its start, and the delay of one user's launch
+while another user launches and deletes all the time. Each is compared with the same work without
+the operator: a plain client that reads the same records, and a bare Job that is launched while the
+same user is active.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def limits(site: Site, rounds: int) -> list[Row]:
         site.make_namespace(name)
     try:
         site.wait_furnished(names[-1])
-        site.operator.stop()  # it would start the runs before their status says that they ended
+        site.operator.stop()  # it would start the new runs before their status is written
         _fill(site, names, each)
         starts, reads = list[float](), list[float]()
         for _ in range(max(3, rounds)):

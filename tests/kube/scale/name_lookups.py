@@ -120,7 +120,7 @@ def counters(where: str) -> dict[str, float]:
 
 
 def counted(metrics: str, ask: Any) -> Found:
-    """Return the results, with the answers that CoreDNS has counted for them."""
+    """Return the results of `ask`, with the numbers of answers that CoreDNS has given meanwhile."""
     before = counters(metrics)
     heard: Found = ask()
     after = counters(metrics)

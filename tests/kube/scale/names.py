@@ -82,7 +82,11 @@ def hosts() -> tuple[Sequence[str], Sequence[str]]:
 
 
 def _late(site: Site, node: Node, kubectl: Kubectl, values: Values) -> None:
-    """Create the objects by hand, the Service last, after lookups of its names have failed."""
+    """Measure how late each DNS server has a new name that it has answered as missing before.
+
+    For this, create the objects of a launch by hand; first look up a name, and then create the
+    Service that defines it.
+    """
     posts = BY_HAND.posts(site)
     namespace = kubectl.namespace
     with counting(site.api, namespace, selector="tfcluster.dev/name") as pods:

@@ -1,4 +1,4 @@
-"""The operator and `list` with 2000 records of ended runs and 100 running runs."""
+"""The cost of the operator and of `list` with 2000 records of ended runs and 100 running runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def records(site: Site, rounds: int) -> list[Row]:
     try:
         for name in names:
             site.wait_furnished(name)
-        site.operator.stop()  # it would start the runs before their status says that they ended
+        site.operator.stop()  # it would start the new runs before their status is written
         _finish(site, names)
         site.operator.start()
         _run(site, names)
@@ -116,7 +116,7 @@ def _change(site: Site) -> float:
             for number, name in enumerate(workers(site, namespace)[:CHANGES], 1):
                 site.api.merge(name, {"metadata": {"annotations": {EXIT: "0"}}})
                 pods.wait(number, "a worker has ended")
-            _used(site, 1.0)  # wait until the work after the last task is done, too
+            _used(site, 1.0)  # time for the operator's work after the last task
             spent, passed = site.cpu() - before, time.monotonic() - began
     return (spent - idle * passed) / CHANGES
 

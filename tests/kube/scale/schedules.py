@@ -100,7 +100,7 @@ def measure(site: Site, controller_manager: int, rounds: int) -> list[Row]:
 def _round(site: Site, side: _Side) -> dict[str, float]:
     before = _use(site, side)
     _create(site, side, NEVER)
-    _use(site, side, 5.0)  # skip the work that the creation causes
+    _use(site, side, 5.0)  # not measured: work that the creation still causes
     idle = _use(site, side)
     _delete(site, side.where, side.made)
     due = (time.time() + LEAD) // 60 * 60 + 60.0

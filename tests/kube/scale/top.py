@@ -2,7 +2,8 @@
 requests that it makes to the API server while it runs.
 
 The tasks are on fake nodes. Their samples are on the volume that the notebook mounts. The samples
-are from a recorded run, with reports of steps; there are as few as a task keeps in a run of 600.
+are from a recorded run, with reports of steps. Each task has only as many of them as a task keeps
+in a run of 600 tasks.
 """
 
 from __future__ import annotations

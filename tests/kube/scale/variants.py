@@ -51,7 +51,7 @@ class Way:
     name: str
     posts: Callable[[Site], Sequence[Object]]
     ends: bool = True
-    """Whether the end is measured."""
+    """Whether to measure the time in which the pods end."""
 
 
 @cache
@@ -108,7 +108,7 @@ def in_turn(ways: Sequence[_Way], number: int) -> Sequence[_Way]:
 
 
 def where(found: Object, namespace: str) -> str:
-    """Return the collection in which an object is created."""
+    """Return the API's path of the collection in which an object is created."""
     if found["kind"] in _OTHERS:
         return _OTHERS[found["kind"]].format(namespace)
     return path(_COLLECTIONS[found["kind"]], namespace)
@@ -143,7 +143,7 @@ def _objects(site: Site, namespace: str) -> Measured:
 
 
 def _end(site: Site, posts: Sequence[Object], namespace: str) -> float:
-    """Request the end; return the seconds until nothing is left."""
+    """Stop or delete what was created; return the seconds until no pod and no Job is left."""
     with (
         counting(site.api, namespace, fields="") as pods,
         phases(site.api, namespace) as told,

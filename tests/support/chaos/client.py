@@ -1,10 +1,10 @@
-"""Clients that die at a given point; `python client.py`.
+"""Clients of the chaos tests, which can be killed at a given point: the program `python client.py`.
 
 The program reads a list of requests from each line of its input, runs all of them at once, each in
 its own process, and prints a list of results. A request with a `namespace` goes to Kubernetes. A
 request with `dies: 7` is killed (or interrupted, as by Ctrl-C) just before its seventh operation on
-the disk, on processes or on the API server. Unlike a time, this point can be repeated. A request
-with `lives: 5` is killed after five seconds.
+the disk, on processes or on the API server. Unlike a kill after some seconds, such a kill comes at
+the same point each time. A request with `lives: 5` is killed after five seconds.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def ambush(cluster: str, after: float) -> None:
 
 
 def carry_out(wish: dict[str, Any]) -> TFCluster | None:
-    """Run one verb; return its run."""
+    """Carry out one request; return the run that a launch or a rerun made, otherwise None."""
     manager = ClusterManager(_backend(wish))
     ref: str = wish["ref"]
     if wish["verb"] == "launch":

@@ -1,5 +1,6 @@
-"""Clients, waits and notes of chaos tests for every backend. This module manages the process that
-starts clients (`chaos/client.py`).
+"""The base of the chaos tests of every backend: it runs requests, waits for conditions, and keeps
+notes for the report of a failure. This module manages the process that starts clients
+(`chaos/client.py`).
 """
 
 from __future__ import annotations

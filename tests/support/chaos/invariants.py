@@ -19,7 +19,9 @@ follow any of them.
 
 
 def check_change(before: Status, after: Status) -> None:
-    """Check that a run's phase only advances, that it ends once, and that its addresses stay."""
+    """Check that a run's phase only advances, that it ends only once, and that its addresses stay
+    the same.
+    """
     if before.phase.is_final:
         assert after.phase is before.phase, (before, after)
         assert after.reason is before.reason, (before, after)

@@ -76,7 +76,9 @@ class World(Asking):
     """
 
     def __init__(self, folder: Path) -> None:
-        """Use `folder`, which `own_folders` made and the environment names."""
+        """Use `folder`, which the fixture `own_folders` made and to which the environment variables
+        point.
+        """
         self.folder = folder
         self.backend = LocalBackend()
         self.data = self.backend.data_dir
@@ -131,7 +133,7 @@ class World(Asking):
     # -- observations ------------------------------------------------------------------------------
 
     def newest(self, cluster: str) -> TFCluster | None:
-        """Return the newest run of this name with a record."""
+        """Return the newest run of this name that has a record."""
         runs = [run for run in self.backend.list() if run.metadata.cluster == cluster]
         return max(runs, key=lambda run: run.metadata.run, default=None)
 
@@ -165,7 +167,7 @@ class World(Asking):
     # -- invariants --------------------------------------------------------------------------------
 
     def adopt(self, cluster: str) -> None:
-        """Record whether a launch whose client died has made a run of this name."""
+        """Record the run, if any, that a launch of this name made although its client died."""
         runs = {r.metadata.name: r.metadata.uid for r in self.backend.list()}
         unknown = {name: uid for name, uid in runs.items() if name not in self.known}
         assert len(unknown) <= 1 and all(n.rpartition("-")[0] == cluster for n in unknown), unknown

@@ -57,7 +57,9 @@ OBEYS = """
             os.execvp("sleep", ["sleep", "600"])
         os._exit(0)
 """
-"""The actions for each command; these lines end the loop in which a program reads commands."""
+"""The reaction of a program to each command. These lines are the end of the loop in `MEMBER`, which
+reads commands.
+"""
 MEMBER += OBEYS
 SHAPES = (
     {"worker": 1},
@@ -115,7 +117,7 @@ class Step:
     draws: tuple[float, float, float, float]
 
     def pick(self, draw: int, among: Sequence[T]) -> T:
-        """Return one of several items, chosen by a number."""
+        """Return one of several items; the step's number `draws[draw]` chooses it."""
         return among[int(self.draws[draw] * len(among))]
 
 

@@ -1,7 +1,8 @@
-"""A class in a browser: students with system accounts and their own browsers take turns.
+"""Students of a class, with system accounts and browsers of their own, who take turns.
 
 A student's page is closed before their notebook is stopped, and the console output of a page is
-kept for the test. Tests use the Lab by `LabPage` and the console by its pages.
+kept for the test. Tests use JupyterLab through `LabPage`, and the admin console by its pages in a
+browser.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class Student:
         self.lab: LabPage
 
     def comes(self) -> None:
-        """Open the link and choose a password, or sign in. The notebook then starts."""
+        """Open the invitation link and choose a password; if that is done, sign in. The notebook
+        then starts.
+        """
         self._context = self._browser.new_context(viewport=SIZE, locale="en-US")
         self._context.set_default_timeout(PATIENCE / 3)
         page = self._context.new_page()
@@ -68,7 +71,7 @@ class Student:
         page.get_by_role("button", name="Sign in").click()
 
     def arrives(self) -> LabPage:
-        """Wait for the notebook, with the example open."""
+        """Wait for the page of the student's notebook, with the Between-Graph example open."""
         expect(self.lab.page).to_have_url(re.compile(f"/user/{self.name}/lab"), timeout=PATIENCE)
         first = self.lab.page.locator(".jp-NotebookPanel h1", has_text="Between-Graph")
         expect(first).to_be_visible(timeout=PATIENCE)

@@ -1,4 +1,6 @@
-"""Clients of the admin console of a real hub: a browser without a page, a token, a shell."""
+"""Clients of the admin console of a real hub: a page, requests with a browser's cookies or with a
+token, and a shell.
+"""
 
 from __future__ import annotations
 
@@ -127,6 +129,6 @@ def said_in_log(hub: Hub, since: int) -> str:
 
 
 def refused(answer: requests.Response, status: int) -> bool:
-    """Return whether an answer is a refusal in the form of all errors."""
+    """Return whether an answer has this status and the content type of all error answers."""
     kind = answer.headers["Content-Type"]
     return answer.status_code == status and kind == "application/problem+json"

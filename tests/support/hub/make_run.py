@@ -135,7 +135,7 @@ class Hub:
 
     @property
     def link(self) -> str:
-        """The link in the output of the start."""
+        """The link for the owner that the hub printed when it started."""
         found = re.search(r"http://\S+/hub/set-password\?code=\S+", self.told)
         assert found, f"no link:\n{self.told}"
         return found.group()
@@ -169,7 +169,7 @@ class Hub:
             self.manager.stop(run.metadata.name, "the test is over")
         deadline = time.monotonic() + 90
         while (left := self.processes("")) and time.monotonic() < deadline:
-            time.sleep(0.05)  # these are not child processes: no signal reports their end
+            time.sleep(0.05)  # poll: no signal reports the end of processes that are not children
         for process in left:
             process.kill()
         assert not left, f"the hub left processes behind: {left}\n{self.said()}"
@@ -184,7 +184,7 @@ class Hub:
         wait_until(condition, lambda: f"{what}\n{self.said()}", within)
 
     def launch(self, program: str, name: str, **options: Any) -> TFCluster:
-        """Launch a program's text as a shell on the same machine does."""
+        """Write a program's text to a file and launch it, as a shell on the same machine does."""
         file = self.folder / f"{name}.py"
         file.write_text(program)
         with pytest.MonkeyPatch.context() as patch:
@@ -218,7 +218,9 @@ class Hub:
         return visitor
 
     def owner_signs_in(self) -> Visitor:
-        """Sign in the owner by the link of the first start, and set PASSWORD."""
+        """Open the link that the hub printed at its first start, and set the owner's password to
+        PASSWORD; return the owner, who is then signed in.
+        """
         visitor = Visitor(self)
         assert visitor.set_password(self.link).status_code == 302
         return visitor
@@ -253,7 +255,7 @@ class Visitor:
     def set_password(
         self, link: str, password: str = PASSWORD, again: str | None = None
     ) -> requests.Response:
-        """Set a password by a link."""
+        """Set a password on the page to which a link with a code leads."""
         code = link.partition("code=")[2]
         form = {"code": code, "password": password, "again": again or password}
         return self.submit("set-password", form, link)

@@ -16,13 +16,15 @@ def accessible(page: Page, part: str = "body") -> None:
     page.emulate_media(reduced_motion="reduce")
     found = Axe().run(page, context=part).response["violations"]
     serious = [f"{v['id']}: {v['nodes'][0]['html']}" for v in found if v["impact"] != "minor"]
-    # JupyterHub's own pages have their own headings and landmarks.
+    # Leave out findings about headings and landmarks: on some pages these are JupyterHub's own.
     serious = [v for v in serious if not v.startswith(("region", "landmark", "page-has-heading"))]
     assert not serious, "\n".join(serious)
 
 
 def in_every_look(page: Page, shots: Path, name: str, ready: Locator | None = None) -> None:
-    """Load a page in light, dark and Chinese; take pictures, and check each for accessibility."""
+    """Load a page in both themes, in English and in Chinese; take a picture of each, and check its
+    accessibility.
+    """
     browser = page.context.new_cdp_session(page)  # the language of a context cannot be changed
     browser.send("Network.enable")
     agent = page.evaluate("navigator.userAgent")
@@ -36,7 +38,7 @@ def in_every_look(page: Page, shots: Path, name: str, ready: Locator | None = No
         browser.send(
             "Emulation.setUserAgentOverride", {"userAgent": agent, "acceptLanguage": language}
         )
-        # the override alone does not apply to the requests of an EventSource
+        # set the header too, because the override does not apply to requests of an EventSource
         headers = {"Accept-Language": language}
         browser.send("Network.setExtraHTTPHeaders", {"headers": headers})
         page.reload()

@@ -2,7 +2,7 @@
 
 It has its own folders and ports, and users with passwords; `close` leaves nothing. With `several`,
 users without system accounts have notebooks. These run under the tests' uid, each with its own
-home; the lines `SEVERAL` configure this.
+home; `SEVERAL` is the configuration for this.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Commands on a machine with more accounts than this one, such as ada and bob, or a class.
+"""Commands that see more system accounts than this machine has, such as ada and bob, or a class.
 
 This machine stays unchanged: the accounts, their homes and their access to the Python under test
 exist only in a mount namespace, which ends with its last process.
@@ -45,7 +45,7 @@ exec "$@"
 
 
 def students(count: int, first: int = 60_201) -> dict[str, int]:
-    """Return accounts of a class, each with its uid, from `first` on."""
+    """Return the uids of the accounts student01, student02 and so on; the first is `first`."""
     return {f"student{number + 1:02}": first + number for number in range(count)}
 
 
@@ -76,11 +76,12 @@ def _is_of(process: psutil.Process, uids: Collection[int]) -> bool:
 def entered(
     folder: Path, needed: Sequence[Path] = (), accounts: Mapping[str, int] = UIDS
 ) -> list[str]:
-    """Return the prefix of a command that runs on the machine with more accounts. The prefix is
-    replaced by the command (exec), so the process id stays.
+    """Return the prefix of a command that sees these accounts besides the machine's own. The prefix
+    is replaced by the command (exec), so the process id stays.
 
-    The account files and the homes of that machine are created in `folder`. `needed` are folders
-    that root's processes must still see.
+    The account files and the homes are created in `folder`. A folder that other accounts cannot
+    enter, such as /root, is replaced by one that they can enter; it contains only the folders that
+    Python and the tests need, and those in `needed`.
     """
     homes = folder / "homes"
     homes.mkdir()
@@ -88,7 +89,7 @@ def entered(
         text = Path("/etc", file).read_text()
         (folder / file).write_text(text + "".join(_line(file, *each) for each in accounts.items()))
     for name, uid in accounts.items():
-        (homes / name).mkdir(mode=0o755)  # the mode of useradd's default
+        (homes / name).mkdir(mode=0o755)  # useradd's default mode for homes
         os.chown(homes / name, uid, uid)
     python = [ROOT, Path(sys.prefix), Path(sys.base_prefix), Path(node()).resolve().parents[1]]
     hidden = [word for each in _hidden([*python, folder, *needed]) for word in each]

@@ -17,7 +17,7 @@ READY = 150.0
 
 
 class Visitor:
-    """A browser for the hub at an address that ends with a slash."""
+    """A user's browser for one hub; `url` is the hub's base URL, with a slash at the end."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -29,7 +29,7 @@ class Visitor:
         return self.session.get(self.url + path, timeout=120, **words)
 
     def xsrf(self, path: str) -> str:
-        """Return the token for a path, from the cookie with the longest path."""
+        """Return the XSRF token for a path, from the cookie with the longest path that matches."""
         asked = urlsplit(self.url + path).path
         found = [one for one in self.session.cookies if one.name == "_xsrf"]
         fits = [one for one in found if asked.startswith(one.path)]

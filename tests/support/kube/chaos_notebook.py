@@ -31,7 +31,7 @@ LAUNCH = (
     *("--name={name}", "member.py"),
 )
 LAUNCHED = re.compile(rf"((?:{'|'.join(CLUSTERS)})-\d+) ")
-"""The start of the answer to a launch, which no task prints."""
+"""The start of the output of a cell that launches a run: the run's name, which no task prints."""
 LINE = re.compile(r"\b(?:up|end) [0-9a-f-]{36} \S+(?: \d+)?$", re.MULTILINE)
 """A line of a program, without its prefix."""
 
@@ -112,16 +112,16 @@ class Notebook:
         return len(found)
 
     def delete(self, back: int, *how: str) -> None:
-        """Delete the pod. Its user gets a new pod at the step `back`; if that is 0, no step creates
-        one.
-        """
+        """Delete the pod. `tend` creates the next one at the step `back`, or never if this is 0."""
         with suppress(NodeError):
             words = ("delete", "pod", tenants.POD, "--wait=false", "--request-timeout=5s")
             self._kube(*words, *how, seconds=30)
         self._back = back
 
     def tend(self, step: int) -> None:
-        """Create the pod again if it is due, and read the output of cells."""
+        """Create the pod again if `delete` chose this step or an earlier one; record the runs that
+        the cells have launched.
+        """
         if self._back and step >= self._back and self._begin():
             self._back = 0
         for cell in self.cells:
@@ -209,7 +209,7 @@ class WithNotebook(Room):
         deleted.
         """
         for cell in self.notebook.cells:
-            # A traceback of a task has a prefix on each line.
+            # A task's traceback has a prefix on each line, so one without it is the command's own.
             own = re.search(r"^Traceback", cell.said, re.MULTILINE)
             assert not own, (str(cell.output), cell.said)
         place = self.notebook.place

@@ -1,7 +1,7 @@
 """Observers of runs under chaos: every state of each record, and each task's processes.
 
 Both observe continuously from outside: one follows the API with lists and watches, the other reads
-the kernel's list of processes. `problems` returns the violations.
+the kernel's list of processes. Each has a list `problems` of the violations that it found.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ def _members() -> Iterator[Member]:
 
 
 def processes_of(uids: set[str]) -> list[int]:
-    """Return every process of these runs' tasks: first processes, and processes with a task's
-    mark.
+    """Return every process of these runs' tasks: the first processes of their containers, and the
+    processes with a run's uid in their environment.
     """
     marks = {f"TFCLUSTER_RUN_UID={uid}".encode() for uid in uids}
     found = [each.pid for each in _members() if each.uid in uids]

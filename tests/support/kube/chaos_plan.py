@@ -80,9 +80,11 @@ WEIGHTS = {
 }
 """The weights of actions: servers die rarely, so that runs can progress in between."""
 EVENLY = {action: max(3, weight // 2) for action, weight in WEIGHTS.items()}
-"""The weights of actions in a plan of few steps."""
+"""The weights of actions in a plan of few steps: frequent actions weigh less, and rare ones at
+least 3.
+"""
 ON_TASKS = {
     *("tell", "finish", "stop", "kill_task", "kill_program", "kill_shim", "delete_pod"),
     *("force_pod", "delete_job", "meddle", "die_stopping", "die_reading"),
 }
-"""Actions on tasks, or on a run with tasks."""
+"""Actions that need tasks; a step with such an action launches a run if there are none."""

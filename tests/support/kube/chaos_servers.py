@@ -22,8 +22,8 @@ from kubenode.processes import children, members, namespace_of
 from support.kube.operator_modes import Process
 
 SHAKEN, AFTERMATH = 15.0, 60.0
-"""Seconds after a server returns in which the test makes no checks, and in which clients may still
-fail.
+"""Seconds after a server's return: how long the test makes no checks, and how long clients may
+still fail.
 """
 LOST = gluster.BRICKS[-1]
 KEPT = (
@@ -61,7 +61,9 @@ class Servers:
         return bool(self._away) or time.monotonic() < self._back + seconds
 
     def lose(self, server: str, until: int, which: int) -> None:
-        """Kill a server until the step `until`; `which` selects one of the operators."""
+        """Kill a server, which stays down until the step `until`; `which` selects one of the
+        operators.
+        """
         self.restore()
         self._away, self._until = server, until
         if server == "operator":
@@ -86,8 +88,8 @@ class Servers:
                 operator.begin()
 
     def keep(self) -> None:
-        """Restart servers that ended by themselves, even long after another was down. For example,
-        a scheduler ends when it learns that its pod was already bound.
+        """Restart servers that ended by themselves, which can happen long after another server was
+        down. For example, a scheduler ends when it learns that a pod was already bound.
         """
         for server, (node, name) in self._kept.items():
             lost = self._away == SECOND and node.name == SECOND
@@ -142,8 +144,8 @@ class Servers:
         )
 
     def _brick(self) -> int:
-        """Return the server of the replica that is lost: always the same one, so that the other two
-        stay complete.
+        """Return the pid of the GlusterFS server that chaos kills. Its replica is always the same
+        one (`LOST`), so that the other two replicas stay complete.
         """
         name = str(gluster.brick(LOST))
         for pid in members(namespace_of(self.node.pid)):
@@ -183,5 +185,5 @@ class Servers:
         return {each for words in said for each in words.split()}
 
     def folder(self, path: Path) -> Path:
-        """Return a folder of the node, as this machine reaches it."""
+        """Return the path by which processes of this machine reach a folder of the node."""
         return Path(f"/proc/{self.node.pid}/root", re.sub("^/", "", str(path)))

@@ -119,7 +119,7 @@ class Chaos(WithNotebook):
         (result,) = self.clients({"lives": 8.0, **wish})
         if result.get("made", "") is None:
             self.until(lambda: run.metadata.uid not in self._there(place), f"{name} is gone")
-            # If the output stays, no later run gets this run's number.
+            # A later run can get this run's number only if the output is gone, so mostly delete it.
             if step.draws[1] < 0.7 and not self.servers.shaken:
                 shutil.rmtree(self.output(place, run), ignore_errors=True)
 

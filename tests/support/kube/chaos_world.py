@@ -118,12 +118,12 @@ class Room(Asking):
     # -- actions -----------------------------------------------------------------------------------
 
     def place_of(self, cluster: str) -> Place:
-        """Return the namespace of a name; each namespace has half of the names."""
+        """Return the namespace that launches clusters of this name; each has half of the names."""
         number = CLUSTERS.index(cluster.partition("-")[0])
         return self.places[number * len(self.places) // len(CLUSTERS)]
 
     def wish(self, cluster: str, verb: str, **more: Any) -> dict[str, Any]:
-        """Return a request by the user of this name."""
+        """Return a request for a client process, in the namespace to which the cluster belongs."""
         place = self.place_of(cluster)
         base = {"verb": verb, "ref": cluster, "namespace": place.name, "lives": LIVES}
         return {**base, **more}
@@ -200,7 +200,7 @@ class Room(Asking):
                 assert found[-LINES:] == lines, (str(told), found)
 
     def output(self, place: Place, run: TFCluster) -> Path:
-        """Return the folder of a run's output, as this machine reaches it."""
+        """Return the path by which processes of this machine reach a run's output."""
         claim = place.kubectl.get("pvc", "log")
         volume = place.kubectl.get("pv", claim["spec"]["volumeName"])
         folder = self.servers.folder(Path(volume["spec"]["hostPath"]["path"]))

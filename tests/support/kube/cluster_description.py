@@ -30,7 +30,7 @@ ABILITIES: dict[str, tuple[str, ...]] = {
     "quota": (),  # ResourceQuotas are enforced
     "node-inside": (),  # servers of the nodes can be stopped; only on the project's own node
     "two-nodes": (),  # pods run on more than one node
-    "kwok": (),  # fake nodes; like metrics, an option of the project's node (kubenode up --with)
+    "kwok": (),  # fake nodes exist; the project's node has them with `kubenode up --with kwok`
     "volcano": (),
     "metrics": (),  # metrics.k8s.io reports the use of pods
 }

@@ -48,7 +48,9 @@ FLOW = "import tensorflow\n"
 
 @dataclass
 class Case:
-    """A run, Kubernetes' message once it knows the cause, and the expected status message."""
+    """A run that waits or fails, and two patterns: `known` for Kubernetes' message about the cause,
+    `told` for the message in the run's status.
+    """
 
     spec: Spec
     known: str
@@ -61,12 +63,12 @@ class Case:
 
 @dataclass
 class Seen:
-    """The times at which a message was first seen (monotonic seconds)."""
+    """The times at which messages appeared (monotonic seconds), and their texts, by run."""
 
     known: dict[str, float] = field(default_factory=dict)
-    """The end of the first read that had the message."""
+    """The end of the first read that had Kubernetes' message about the cause."""
     not_told: dict[str, float] = field(default_factory=dict)
-    """The start of the last read whose status lacked the message."""
+    """The start of the last read whose status lacked the run's own message."""
     told: set[str] = field(default_factory=set)
     said: dict[str, str] = field(default_factory=dict)
 
@@ -93,7 +95,7 @@ def wish(
 
 
 def admit(api: Api, tenant: Tenant, run: str, spec: Spec) -> None:
-    """Write a run with the status of one that was just admitted."""
+    """Create a run whose status says that it was admitted just now."""
     cluster, _dash, number = run.rpartition("-")
     api.create(path("tfclusters", tenant.name), custom_resource.write(cluster, int(number), spec))
     now = time.time()
@@ -117,14 +119,16 @@ def look(api: Api, namespace: str) -> tuple[dict[str, str], dict[str, Object]]:
 
 
 def words_of(status: Object) -> str:
-    """Return every text in a status for users."""
+    """Return all texts of a status that users can read."""
     tasks = [f"{each['name']}: {each.get('message', '')}" for each in status.get("attention", ())]
     events = [each["message"] for each in status.get("events", ())]
     return "\n".join([status.get("message", ""), *tasks, *events])
 
 
 def follow(api: Api, namespace: str, cases: dict[str, Case], seen: Seen) -> bool:
-    """Read once; return whether every cause has been reported."""
+    """Read all messages once, and record in `seen` when they were there; return whether the
+    statuses have reported every cause.
+    """
     before = time.monotonic()
     words, statuses = look(api, namespace)
     now = time.monotonic()
@@ -140,7 +144,7 @@ def follow(api: Api, namespace: str, cases: dict[str, Case], seen: Seen) -> bool
 
 
 def cases(tmp_path: Path, image: str, busybox: str) -> dict[str, Case]:
-    """Return every cause, by the name of its run; `image` has Python and no TensorFlow."""
+    """Return a case for every cause, by its run's name; `image` has Python and no TensorFlow."""
     sleeps = wish(tmp_path, image, SLEEP)
     private = image.replace("registry:5000", registry.PRIVATE)
     volume = Pods(volumes=(Volume(claim="nowhere", path="/more"),))

@@ -105,7 +105,7 @@ class FastOperators:
 
 
 def status_of(kubectl: Kubectl, name: str) -> Object:
-    """Return the status of a schedule, with Python's names of fields."""
+    """Return the status of a schedule, with keys in snake_case."""
     found = kubectl.get("tfclusterschedule", name)
     return resource_form.read(ScheduleStatus, found.get("status") or {})
 
@@ -133,8 +133,8 @@ def runs_of(kubectl: Kubectl, name: str) -> list[Object]:
 
 
 def check_once_each(runs: list[Object], *, skips: bool = False) -> None:
-    """Check that no due time of each minute ran twice, and that none is missing, unless the rules
-    skip some.
+    """Check the runs of a schedule that is due every minute: no due time ran twice, and none is
+    missing unless `skips` is true.
     """
     dues = [scheduled(run)["due"] for run in runs]
     assert len(set(dues)) == len(dues), "a due time ran twice"

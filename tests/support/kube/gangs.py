@@ -1,5 +1,6 @@
-"""Fake nodes with few resources, a user whose tasks run there, and annotations of the namespace.
-The operator is a separate process for that user, so that each test has its own policy.
+"""Fake nodes with few resources, and a user whose tasks run there. `annotate` changes the user's
+namespace as an administrator does. The operator is a separate process for that user, so that each
+test has its own policy.
 """
 
 from __future__ import annotations

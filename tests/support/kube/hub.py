@@ -72,7 +72,7 @@ class Hub:
         return name
 
     def invited(self, prefix: str = "user", *words: str) -> tuple[str, str]:
-        """Create a user, and return the code of the administrator's link."""
+        """Invite a user; return the user's name, and the code in the administrator's link."""
         name = f"{prefix}-{secrets.token_hex(4)}"
         said = self.commanded("accounts", "invite", name, *words)
         return name, said.strip().rpartition("code=")[2]

@@ -35,7 +35,7 @@ class Standing:
         """Return whether the browser is signed in, and its kernel and the same pods are running.
 
         Raises:
-            AssertionError: something is lost that cannot return.
+            AssertionError: a pod was replaced, or the kernel lost its state; waiting cannot help.
         """
         found = _pods(self.hub, self.visitor)
         assert found == self.pods, f"{found} instead of {self.pods}"
@@ -50,7 +50,9 @@ class Standing:
 
 
 def begin(hub: Hub, visitor: Visitor) -> Standing:
-    """Start a kernel and a cluster, after a notebook has answered."""
+    """Start a kernel in the visitor's running notebook, and a cluster from it; wait until the
+    cluster is running.
+    """
     own = f"user/{visitor.name}"
     kernel = visitor.kernel(own)
     said = visitor.execute(own, kernel, CELL)

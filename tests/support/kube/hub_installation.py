@@ -29,7 +29,7 @@ NAMESPACE = "tfcluster-hub"
 STATE, AUDIT, ARCHIVES = "hub-state", "console-audit", "console-archives"
 """Claims of the hub, and their folders on node-1."""
 ROOM = "24m"
-"""Size of the volume for archives; a user's data can be larger."""
+"""Size of the volume for archives, so small that a test can fill it with a user's data."""
 PREFIX = "/tf/"
 TOKEN = "tests-" + "0" * 32
 SCOPES = ["admin:users", "admin:servers", "admin:groups", "tokens", "access:servers"]
@@ -90,8 +90,8 @@ def rendered(
     """Return the output of `kubectl kustomize k8s/overlays/hub-<way>` for the tests' cluster.
 
     `settings` are further lines of hub-settings, and `files` further files of hub-config with their
-    text. `ingress` are operations that change the Ingress. `pool` has the nodes of all pods except
-    notebooks, by `nodeSelector` and `tolerations`.
+    text. `ingress` are operations that change the Ingress. `pool` selects the nodes for all pods
+    except notebooks, with the keys `nodeSelector` and `tolerations`.
     """
     copy = folder / f"hub-{way}-{prefix.strip('/').replace('/', '-')}"
     for part in ("k8s", "hub_config"):

@@ -134,14 +134,15 @@ class Kubectl:
 
     @property
     def api(self) -> Api:
-        """Return a connection of the same account. Unlike kubectl, it changes an object without
-        reading it first.
+        """Return a connection to the API with the kubeconfig's account. Unlike kubectl, it can
+        change an object without reading it first.
         """
         return _api(self.kubeconfig)
 
     def wait_until_furnished(self) -> None:
-        """Wait until the namespace has its service account, because pods are refused until then. A
-        controller manager that lost the API server returns only when its Lease has expired.
+        """Wait until the namespace has its service account, because pods are refused until then.
+        The controller manager creates the account; if it has lost the API server, it works again
+        only when its Lease has expired.
         """
         words = ("wait", "--for=create", "serviceaccount/default", "--timeout=120s")
         self(*words, seconds=150)

@@ -86,7 +86,7 @@ class Tenant:
         )
 
     def status(self, name: str) -> Object:
-        """Return the status of a run, with Python's names of fields."""
+        """Return the status of a run, with keys in snake_case."""
         return _status(self.kubectl.get("tfcluster", name))
 
     def wait(
@@ -167,7 +167,7 @@ def policy(cluster: UnderTest, **more: Any) -> str:
         # which takes most of a minute.
         "requireNetworkPolicy": "network-policy" in cluster.description.can and not as_processes(),
         **dns(cluster),
-        # Receivers of notifications are pods here.
+        # In the tests, notifications go to pods, whose addresses are private.
         "notifications": {"privateNetworks": ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"]},
         "monitoring": {"grafanaUrl": GRAFANA},
         # The node may also have Volcano, but only test_gangs.py uses it.
@@ -186,7 +186,9 @@ def dns(cluster: UnderTest) -> Object:
 
 
 def dns_patches(cluster: UnderTest) -> list[Object]:
-    """Return the patches for an overlay of a cluster whose DNS is not in the usual place."""
+    """Return the patches by which an overlay's NetworkPolicy `dns` allows the DNS server of the
+    project's own node; other clusters need none.
+    """
     if not cluster.own:
         return []
     servers = [DnsResolver(network=cluster.own.first.ip)]
@@ -259,8 +261,8 @@ def installed(
 
 
 def as_processes() -> bool:
-    """Return whether the operator runs outside the cluster; the variable is read before tests clear
-    variables.
+    """Return whether the operator runs outside the cluster. The environment variable for this is
+    read on import, before tests clear variables.
     """
     return _AS_PROCESSES
 
@@ -295,9 +297,9 @@ def new_tenant(
 
     yield make
     for tenant in made:
-        # Otherwise the namespace stays Terminating: Kubernetes deletes its Jobs only after its
-        # pods, and a Job that counts failures by index keeps a failed pod until it may create the
-        # next one.
+        # Delete the runs first; otherwise the namespace stays Terminating. Kubernetes deletes its
+        # Jobs only after its pods, and a Job that counts failures by index keeps a failed pod until
+        # it may create the next one.
         tenant.kubectl("delete", "tfclusters", "--all", "--wait=false")
         if isinstance(tenant.operator, Process):
             tenant.operator.stop()
@@ -308,5 +310,5 @@ def new_tenant(
 
 @pytest.fixture(scope="session")
 def tenant(new_tenant: Callable[[], Tenant]) -> Tenant:
-    """A user's namespace that tests share, each with its own names of runs."""
+    """A user's namespace that several tests share; each test uses its own names of runs."""
     return new_tenant()

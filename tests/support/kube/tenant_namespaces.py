@@ -77,7 +77,9 @@ def move_in(hub: Hub, user: str) -> Furnished:
 
 
 def of_user(image: str, name: str = "notebook") -> Object:
-    """Return a notebook pod as the hub creates it; it only listens."""
+    """Return a notebook pod as the hub creates it; instead of Jupyter, it has a process that only
+    listens.
+    """
     made = notebook(image, name)
     made["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "kubespawner"
     made["spec"]["priorityClassName"] = "tfcluster-notebook"

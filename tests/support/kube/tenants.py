@@ -25,7 +25,7 @@ VOLUMES = {"workspace": "/home/jovyan", "data": "/data", "log": "/log"}
 API = "rbac.authorization.k8s.io"
 TASKS = {"matchLabels": {"app.kubernetes.io/managed-by": "tfcluster-operator"}}
 CLIENT = {"port": 2230, "endPort": 2249, "protocol": "TCP"}
-"""The ports at which In-Graph servers reach a strategy's client:
+"""Ports of a notebook's pod from which In-Graph servers fetch data of a strategy's client; see
 docs/how-to/install-kubernetes.md.
 """
 CARRIED = "/tmp/carried"
@@ -63,7 +63,7 @@ def rights(rules: Sequence[Object], namespace: str, account: str = ACCOUNT) -> l
 
 
 def move_in(kube: Kubectl) -> None:
-    """Add a user to a tenant's namespace, with notebooks that may connect to what they need; return
+    """Add a user to a tenant's namespace, and allow the connections that notebooks need; return
     when the operator serves the namespace.
     """
     kube.apply(
@@ -121,7 +121,9 @@ def carry(kube: Kubectl, pod: str, files: Iterable[tuple[Path, str]]) -> None:
 
 
 def our_package() -> tuple[Path, str]:
-    """Return the package of this clone for `carry`. PYTHONPATH=CARRIED then selects it."""
+    """Return this clone's package, to be copied into a pod by `carry`; a process of the pod imports
+    it if PYTHONPATH is CARRIED.
+    """
     return ROOT / "tfcluster_magic", "tfcluster_magic"
 
 

@@ -25,8 +25,8 @@ class Entrance:
     """The controller's port for TLS, on 127.0.0.1."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
-        """Open a port to the controller, with a log of its own name; the port closes with the
-        node.
+        """Open a port of this machine that leads to the controller; `name` is part of its log's
+        name. The port closes with the node.
         """
         self.door = open_door(cluster.first, f"tls-{name}", ingress.TLS_PORT)
         self._pki = Pki(cluster.first)
@@ -77,8 +77,8 @@ class Secure(Visitor):
         return super().socket(path, sslopt={"ca_certs": str(self.session.verify)}, **words)
 
     def answers(self, path: str, **headers: str) -> bool:
-        """Return whether a page answers 200 with these headers. It does not if its certificate is
-        of another authority.
+        """Return whether a page answers 200 with these headers; False if its certificate is of an
+        authority that the browser does not trust.
         """
         try:
             found = self.get(path)

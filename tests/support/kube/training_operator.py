@@ -1,8 +1,8 @@
 """Kubeflow's training operator 1.9.4, running next to a cluster of the tests.
 
 It is built from its Go module and runs as a process. Its webhook is not reachable, so it validates
-nothing. It needs the certificates of its Secret at the path where a pod would mount them. The whole
-machine has only one such folder, so only one operator runs at a time.
+nothing. It needs the certificates of its Secret at the path where a pod would mount them. Because
+all processes of this machine share that path, only one operator can run at a time.
 """
 
 from __future__ import annotations

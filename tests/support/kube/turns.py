@@ -1,8 +1,8 @@
 """Locks for test processes that share one cluster.
 
-Many processes share the cluster. A process that needs the cluster exclusively waits until the
-others have released it; processes that want to share it later wait behind that process. A lock is a
-kernel lock on a file, so it is released when its process dies.
+A process that needs the cluster exclusively waits until the others have released it; processes that
+want to share it later wait behind that process. A lock is a kernel lock on a file, so it is
+released when its process dies.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class Turn:
     """The right of this process to a shared resource."""
 
     def __init__(self, path: Path) -> None:
-        """Refer to `path`, which is created. Nothing is locked yet."""
+        """Create the lock's files, `path` and one next to it, without locking anything yet."""
         self._what = os.open(path, os.O_CREAT | os.O_RDWR)
-        # A process that waits for the exclusive lock holds this file, so that new sharers wait and
-        # do not always come first.
+        # A process locks this file while it waits for the lock itself. New sharers then wait behind
+        # a process that waits for the exclusive lock, and cannot overtake it.
         self._door = os.open(f"{path}.door", os.O_CREAT | os.O_RDWR)
         self._how = fcntl.LOCK_UN
 
@@ -55,11 +55,11 @@ class Turn:
 
 
 CLUSTER, OPERATOR = pytest.StashKey[Turn](), pytest.StashKey[Turn]()
-"""The locks of the cluster under test, which is taken for a file of tests, and of its operator,
-which is taken for one test.
+"""The lock of the cluster under test, which a process holds during a file of tests, and the lock of
+its operator, held during one test.
 """
 HUB = pytest.StashKey[Turn]()
-"""The lock of the hub on that cluster, taken for a test."""
+"""The lock of the hub on that cluster, held during one test."""
 
 
 def is_worker(config: pytest.Config) -> bool:

@@ -1,4 +1,4 @@
-"""The cluster under test, as fixtures give it."""
+"""The type of the fixture `cluster`, which is the cluster under test."""
 
 from __future__ import annotations
 

@@ -2,9 +2,10 @@
 
 `PYTHONPATH=tests python -m support.planted [CAUSE…]` launches the run of each cause twice on this
 machine, about a minute each. It records the input of advice: the spec, the samples, the steps,
-earlier runs, and the stacks of tasks that stand still. Two cores have to be free. Root, on a
-machine with control groups of version 1, gets these cores before other programs; only in that way
-can the causes whose `world` is a slow disk, a slow link or a CPU limit be recorded.
+earlier runs, and the stacks of tasks that stand still. Two cores have to be free. If root runs the
+command on a machine with control groups of version 1, the runs get these cores before other
+programs. Only there can the causes whose `world` is a slow disk, a slow link or a CPU limit be
+recorded.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ class World(Enum):
 class Planted:
     """A planted cause: how it is launched, and which advice names it and the task.
 
-    `before` are the options of an earlier run. `changes` are the advised options; without any, no
-    launch option changes the cause. A run that `hangs` is recorded while its task stands still.
+    `before` are the options of an earlier run. `changes` are the launch options that the advice
+    names; they are empty if no launch option removes the cause. A run that `hangs` is recorded
+    while its task stands still.
     """
 
     arguments: tuple[str, ...]

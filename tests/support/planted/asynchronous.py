@@ -1,5 +1,5 @@
-"""A planted program: asynchronous training on parameter servers in TensorFlow 1 style. Texts of
-word numbers are classified; each flag makes one thing the bottleneck.
+"""A planted program: asynchronous training on parameter servers in TensorFlow 1 style. It
+classifies texts, whose words are given as numbers; each flag makes one thing the bottleneck.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def of_address(url, size):
 
 
 def batches(args, index):
-    """Return the batches of a worker without end, from memory, an address or its file."""
+    """Return an endless data set of one worker's batches, from memory, an address or its file."""
     size = (args.batch, args.length * (4 if index == args.slow else 1))
     if not args.url and not args.files:
         texts = np.random.RandomState(index).randint(0, args.words, (TEXTS, size[1]))

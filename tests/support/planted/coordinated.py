@@ -9,7 +9,7 @@ WORDS, WIDTH, HIDDEN, CLASSES, BATCH, LENGTH = 1000, 64, 512, 10, 128, 32
 
 
 def batches():
-    """Return batches of random texts without end."""
+    """Return an endless data set of batches of random texts."""
     texts = tf.random.uniform((1000, LENGTH), maxval=WORDS, dtype=tf.int32)
     return tf.data.Dataset.from_tensor_slices(texts).shuffle(1000).repeat().batch(BATCH).prefetch(2)
 

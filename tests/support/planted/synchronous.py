@@ -45,7 +45,7 @@ class Texts:
 
 
 def main():
-    """Train until the time of a worker is over."""
+    """Train as one worker; all workers end as soon as the time of one of them is over."""
     parser = argparse.ArgumentParser()
     for name, kind, default in (
         ("seconds", float, 42.0), ("slow", int, -1), ("locked", int, -1),

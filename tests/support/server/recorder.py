@@ -82,7 +82,7 @@ class Recorder(BaseHTTPRequestHandler):
         )
 
     def page_slow(self, _query: str) -> None:
-        """Send a first piece, and a second piece after a request for `go`."""
+        """Send the first half of an answer, and the second once the path `go` is requested."""
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()

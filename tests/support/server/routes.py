@@ -35,7 +35,9 @@ def routes(web_app: Any) -> Iterator[tuple[str, type]]:
 
 
 def ways(web_app: Any) -> list[tuple[str, str, Any]]:
-    """Return every path with each method of its handler, and the function that answers."""
+    """Return, for each route and method: the method, an example of a path, and the function that
+    answers.
+    """
     found = []
     for pattern, handler in routes(web_app):
         path = example(pattern)

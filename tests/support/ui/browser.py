@@ -28,7 +28,7 @@ BUILT = ROOT / "tfcluster_magic" / "labextension"
 PATIENCE = 60_000
 """Timeout in milliseconds for an element to appear on a busy machine."""
 BUILDING = 60.0
-"""Timeout in seconds for a build that runs at the same time."""
+"""Seconds to wait for a complete labextension, which another process may just be building."""
 FAILED = pytest.StashKey[bool]()
 STORED = "cookies,local_storage,indexeddb,service_workers,file_systems"
 """Data that a page may leave in a profile, in the terms of Chromium's protocol."""
@@ -106,7 +106,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
 
 
 def picture(item: pytest.Item, folder: str) -> Path:
-    """The path of a test's pictures without the last part of their names."""
+    """Return the start of the paths of a test's pictures; each picture adds its own ending."""
     test = re.sub(r"\W+", "-", item.name.removeprefix("test_")).strip("-")
     (SHOTS / folder).mkdir(parents=True, exist_ok=True)
     return SHOTS / folder / test
@@ -114,7 +114,7 @@ def picture(item: pytest.Item, folder: str) -> Path:
 
 @pytest.fixture
 def shots(request: pytest.FixtureRequest) -> Path:
-    """The path of this test's pictures without the last part of their names."""
+    """The start of the paths of this test's pictures; each picture adds its own ending."""
     return picture(request.node, request.node.path.stem.removeprefix("test_"))
 
 
@@ -122,8 +122,9 @@ def shots(request: pytest.FixtureRequest) -> Path:
 def context(
     profile: BrowserContext, request: pytest.FixtureRequest, shots: Path
 ) -> Iterator[BrowserContext]:
-    """A profile without cookies, storage and pages of other tests, except between tests marked
-    SAME_PAGE. If the test fails, its trace is kept (playwright show-trace FILE).
+    """A profile without cookies, storage and pages of other tests; only a test marked SAME_PAGE
+    keeps those of the test before it. If the test fails, its trace is kept (playwright show-trace
+    FILE).
     """
     origins = ORIGINS.setdefault(profile, set())
 

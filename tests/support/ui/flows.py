@@ -87,7 +87,7 @@ def insert_the_line(lab: LabPage) -> None:
     form.get_by_label("Path of the program").fill("hello.py")
     expect(form.locator(".tfc-Line code")).to_contain_text("hello.py")
     form.get_by_label("Arguments").fill("'{x}' $HOME")
-    # `Copy` waits until the line matches the form; only then is the line inserted.
+    # Click Copy before Insert, because Copy waits until the line matches the form.
     form.get_by_role("button", name="Copy").click()
     expect(lab.page.get_by_text("Copied", exact=True)).to_be_visible()
     copied = lab.page.evaluate("navigator.clipboard.readText()")

@@ -169,8 +169,8 @@ class LabServer:
             # SIGABRT makes the server print the stack of each thread
             self._process.send_signal(signal.SIGABRT)
             self._process.wait()
-            # Jupyter Server logs these messages if a page was still loading; any other message is
-            # the product's.
+            # Jupyter Server may hang with these messages if a page was still loading. Without them
+            # the fault is the product's.
             known = "in _shutdown" in self.said() and "anyio/_backends" in self.said()
             assert known, f"JupyterLab did not end in 30 s:\n{self.said()}"
         finally:
@@ -291,7 +291,7 @@ class LabServer:
         while found := [p for p in psutil.process_iter() if _carries(p.pid, mark)]:
             if time.monotonic() > deadline:
                 break
-            time.sleep(0.05)  # these are not child processes: no signal reports their end
+            time.sleep(0.05)  # poll: no signal reports the end of processes that are not children
         return found
 
 

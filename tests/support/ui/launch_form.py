@@ -28,6 +28,6 @@ def button(form: Locator) -> Locator:
 
 
 def launch(form: Locator) -> None:
-    """Click the button once the form has no problems."""
+    """Click the button Launch once the form has no problems."""
     expect(button(form)).not_to_have_attribute("aria-disabled", "true")
     button(form).click()

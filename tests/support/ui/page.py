@@ -31,7 +31,9 @@ DRAWN = """() => new Promise(done => {
     requestAnimationFrame(() => requestAnimationFrame(done));
     setTimeout(done, 500);
 })"""
-"""A script that waits until the page is drawn, or, if another page hides it, for half a second."""
+"""A script that waits until the page is drawn, but at most half a second, because a page behind
+another one is not drawn.
+"""
 EMPTIED = """async () => {
     const { commands, shell } = window.jupyterapp;
     for (const area of ['main', 'down']) {
@@ -67,7 +69,7 @@ class LabPage:
         query = f"?token={self.server.token}" + ("&reset" if reset else "")
         self.page.goto((origin or self.server.url) + path + query)
         self.restored()
-        if reset:  # a new layout opens the launcher, which takes the focus
+        if reset:  # wait until the launcher of the new layout has taken the focus
             expect(self.page.locator(".jp-Launcher")).to_be_focused()
 
     def empty(self) -> None:
@@ -83,9 +85,9 @@ class LabPage:
         self.restored()
 
     def layout_saved(self, *tabs: str) -> None:
-        """Wait until JupyterLab has saved its layout with these tabs, by their restorer's names.
-        JupyterLab saves the layout a moment after the last change, and the tabs' own state before
-        that.
+        """Wait until JupyterLab has saved its layout with these tabs, given by their names in the
+        data of the layout restorer. JupyterLab saves the layout a moment after the last change, and
+        the tabs' own state before that.
         """
 
         def saved() -> str:
@@ -192,7 +194,7 @@ class LabPage:
 
     def idle(self) -> None:
         """Wait until the notebook's kernel is idle."""
-        # The indicator on the screen says "idle" even before the kernel has started.
+        # Do not use the indicator on the screen: it says "idle" before the kernel has started.
         context = "window.jupyterapp?.shell.currentWidget?.sessionContext"
         for found in ("ready", "session?.kernel?.info", "session?.kernel?.status === 'idle'"):
             self._until(f"() => {context}?.{found}", 60_000)

@@ -52,7 +52,8 @@ class Console:
 
     def _message(self, message: ConsoleMessage) -> None:
         where = message.location
-        # A warning that precedes errors: the extension was built for another version of JupyterLab.
+        # This warning counts as an error, because errors follow it: the extension was built for
+        # another version of JupyterLab.
         unfit = "Unsatisfied version" in message.text and OURS in where["url"]
         if message.type == "error" or unfit:
             self._errors.append(f"{message.text} ({where['url']}:{where['lineNumber']})")

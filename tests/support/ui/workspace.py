@@ -80,7 +80,7 @@ def notebook(
     outputs: Sequence[Sequence[object]] = (),
     metadata: Mapping[str, object] | None = None,
 ) -> None:
-    """Write a notebook of code cells; the first ones have these outputs (nbformat 4).
+    """Write a notebook of code cells; the n-th item of `outputs` has the outputs of the n-th cell.
 
     Pass the `metadata` of a notebook saved by JupyterLab, so that JupyterLab does not modify the
     new notebook on opening it.

@@ -134,8 +134,8 @@ reader.join()
 
 
 def test_a_run_starts_after_another(backend: Backend, launch: Launch) -> None:
-    """A run waits without any task while the awaited run is active. Then it starts, or fails with
-    the reason.
+    """A run waits without any task while the awaited run is active. If the awaited run succeeds,
+    the waiting run starts; otherwise, it fails with this reason.
     """
     waits = "import os, time\nwhile not os.path.exists(os.environ['GO']): time.sleep(0.1)\n"
     go = Path(backend.options().log_dir) / "go"

@@ -1,5 +1,5 @@
-"""The contract of every backend about queries: logs, changes, options. All answers come from the
-record.
+"""The contract of every backend about queries: logs, changes, options. All answers come from stored
+records, so that a backend object in a new process gives the same answers.
 """
 
 from __future__ import annotations
@@ -106,7 +106,9 @@ time.sleep(600)
 
 
 def test_logs_of_some_tasks_and_only_the_last_lines(backend: Backend, launch: Launch) -> None:
-    """Logs are available for single tasks and from the end; an unknown task is refused."""
+    """A reader can request the logs of single tasks, and only the last lines; an unknown task is
+    refused.
+    """
     text = "import os\nfor i in range(5): print(os.environ['TFCLUSTER_TASK'], i)\n"
     until_released(backend, launch(text, worker=2))
     assert len(lines(backend, "digits")) == 10
@@ -260,7 +262,8 @@ def test_warnings_are_kept_with_the_run(
     verdict = backend.preflight(spec)
     told = [*verdict.warnings, *(str(problem.allowed) for problem in verdict.problems)]
     assert any("CPU" in text or "cpu" in text for text in told)
-    if verdict.problems:  # where cores are not shared, the launch is refused instead of warned
+    # where cores are not shared, the launch would be refused, not only warned about
+    if verdict.problems:
         spec = Spec(program=spec.program)
     inferred = (Message("InferredChief", {"why": Message("UsesName", {"line": 1})}),)
     request = LaunchRequest(
@@ -287,7 +290,9 @@ def test_options_say_what_there_is(
 
 
 def test_answers_come_from_the_record(backend: Backend, launch: Launch) -> None:
-    """Another backend object, as after a kernel restart, knows everything and can act."""
+    """A new backend object, as after a kernel restart, finds the runs of the old one, and can stop
+    them.
+    """
     run = until_phase(backend, launch(SLEEP, worker=1), Phase.RUNNING)
     other = type(backend)()
     assert other.get("digits").metadata == run.metadata

@@ -24,7 +24,7 @@ def chatty(tmp_path: Path) -> Path:
 
 
 def print_more(path: Path) -> None:
-    """Print more, as the task does while a line is shown."""
+    """Add a thousand lines to the log, as the task does while one line is shown."""
     with path.open("a") as file:
         file.write("step\n" * 1000)
 
@@ -89,7 +89,9 @@ def test_the_last_lines_are_those_that_count(
 
 
 def noted(log: Path, *times: tuple[int, int]) -> None:
-    """Write the times of a log; `times` are pairs of an offset and milliseconds."""
+    """Write the file with the times of a log's lines; `times` are pairs of a line's offset in the
+    log and its time in milliseconds.
+    """
     folder = log.parent / logs.TIMES_FOLDER
     folder.mkdir(exist_ok=True)
     (folder / log.name).write_bytes(b"".join(logs.TIMES_RECORD.pack(*each) for each in times))
@@ -147,9 +149,9 @@ def test_the_last_line_of_each_task(tmp_path: Path) -> None:
 
 
 def test_last_lines_of_logs_that_hang(tmp_path: Path) -> None:
-    """At most one reader waits for each hanging log, and a limited number for each folder, no
-    matter how often the last lines are requested. Other logs are read meanwhile; hanging logs are
-    read again once they recover.
+    """However often the last lines are requested, at most one reader thread waits for each hanging
+    log, and the number of waiting threads for each folder is limited. Other logs are read
+    meanwhile; hanging logs are read again once they recover.
     """
     places = {f"worker-{n}": [tmp_path / f"worker-{n}.log"] for n in range(3)}
     for task, (path,) in places.items():

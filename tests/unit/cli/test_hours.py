@@ -1,4 +1,6 @@
-"""`hours`, and a budget in `launch` and `status`, through the real local backend."""
+"""The command `hours`, and budgets as `launch` and `status` show them, with real runs on this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def test_hours_are_told_by_cluster_also_of_deleted_runs(
 
 
 def test_days_that_are_none_are_refused(here: Path, run: Run) -> None:
-    """A wrong day is refused with an example."""
+    """A text that is not a day is refused, and the refusal shows a valid day."""
     wrong = run("hours", "--from", "yesterday")
     assert wrong.code == 2
     assert "a day such as 20" in wrong.err

@@ -49,7 +49,7 @@ def test_wait_ends_on_success_and_failure_alike(run: Run) -> None:
 
 def test_wait_for_running_leaves_the_run_alone(run: Run) -> None:
     """A wait for running tasks ends when they run, and a wait for the end exits with 11 at its
-    timeout. After a stop, both exit with 10.
+    timeout. After the run was stopped, both kinds of wait exit with 10.
     """
     run("launch", "sleep.py", "--workers", "2")
     up = run("wait", "sleep", "--for", "running", "--timeout", "90s")
@@ -163,7 +163,9 @@ def test_last_lines_are_shown_lines(run: Run, here: Path, how: tuple[str, ...]) 
 
 
 def test_following_the_logs_of_a_run_again_starts_from_its_first_line(run: Run) -> None:
-    """Following again repeats all lines, so that a reconnect misses none."""
+    """If the logs of a run are followed a second time, all lines are repeated, so that a client
+    that reconnects misses none.
+    """
     run("launch", "hello.py", "--workers", "1", "--wait")
 
     assert run("logs", "-f", "hello").out == "worker-0 | hello from worker-0\n"
@@ -237,8 +239,8 @@ def test_what_was_read_from_the_program_is_told(run: Run, here: Path) -> None:
 
 
 def test_a_program_that_dies_of_a_flag_that_was_passed(run: Run, here: Path) -> None:
-    """The reason names the flag that TFCluster passed, and the command that launches without this
-    flag.
+    """If a program fails because it refuses a flag that TFCluster passed, the status names this
+    flag and the command that launches without it.
     """
     (here / "strict.py").write_text(
         "import argparse, sys\np = argparse.ArgumentParser()\n"

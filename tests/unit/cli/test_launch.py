@@ -47,7 +47,9 @@ def test_follow_shows_every_line_with_its_task_and_the_outcome(run: Run) -> None
 
 
 def test_waiting_for_a_failing_program_exits_10_with_the_cause(run: Run) -> None:
-    """If the run fails, a launch that waits for it exits with a code of its own."""
+    """If the run fails, a launch that waits for it exits with code 10, and the message has the
+    cause.
+    """
     done = run("launch", "fail.py", "--workers", "1", "--ps", "1", "--wait")
 
     assert done.code == 10
@@ -56,7 +58,7 @@ def test_waiting_for_a_failing_program_exits_10_with_the_cause(run: Run) -> None
 
 
 def test_a_wait_that_takes_too_long_exits_11_and_the_run_goes_on(run: Run) -> None:
-    """`--timeout` limits only the wait."""
+    """`--timeout` limits only the wait: the launch exits with code 11, and the run continues."""
     done = run("launch", "sleep.py", "--workers", "1", "--follow", "--timeout", "0.5s")
 
     assert done.code == 11

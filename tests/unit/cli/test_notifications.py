@@ -26,7 +26,9 @@ __all__ = ["programs", "receiver", "run"]  # fixtures used by the tests below
 
 @pytest.fixture
 def here(programs: Path) -> Iterator[Path]:
-    """Enter a folder with programs, in whose state folder a policy allows loopback."""
+    """Enter a folder with programs. The policy of notifications in its state folder allows
+    receivers on this machine.
+    """
     folder = programs.parent / "state" / "notifications"
     folder.mkdir(mode=0o700, parents=True)
     (folder / "policy.yaml").write_text("privateNetworks: [127.0.0.0/8]\n")

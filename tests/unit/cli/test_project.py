@@ -84,8 +84,8 @@ def test_a_project_is_rendered(digits: Path, run: Run) -> None:
 
 
 def test_init_writes_a_file_that_a_check_accepts(here: Path, run: Run) -> None:
-    """`init` finds the only program. The file that `init` writes has explanations and the name of
-    its schema, and can be launched.
+    """In a folder with one program, `init` finds this program. The file that `init` writes has
+    explanations and the name of its schema, and can be launched.
     """
     folder = here / "new"
     folder.mkdir()
@@ -133,7 +133,9 @@ def test_init_asks_for_the_program_only_where_it_is_unclear(here: Path, run: Run
 
 
 def test_check_names_each_problem_with_its_line(digits: Path, run: Run) -> None:
-    """Wrong keys, and numbers that only a launch refuses, are reported once, with their lines."""
+    """Unknown keys, and valid YAML that a launch would refuse, such as 5000 workers, are reported
+    once, with their lines.
+    """
     (digits / "tfcluster.yaml").write_text("program: src/train.py\nwrkers: 2\n")
     told = run("project", "check", "digits")
     assert told.code == 2
@@ -148,8 +150,8 @@ def test_check_names_each_problem_with_its_line(digits: Path, run: Run) -> None:
 
 
 def test_what_is_common_need_not_be_a_launch(digits: Path, run: Run) -> None:
-    """If each configuration names its program, the settings outside of configurations need no
-    program.
+    """If each configuration names its program, the part of the file that all configurations share
+    needs no program.
     """
     (digits / "a.py").write_text("1\n")
     (digits / "b.py").write_text("1\n")

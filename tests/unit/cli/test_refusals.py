@@ -98,7 +98,7 @@ def test_bad_input_gets_one_clear_message_and_leaves_nothing_behind(
     run: Run, here: Path, own_folders: Path, site: str, line: str, code: int, said: str
 ) -> None:
     """The message about wrong input has the entered value and the allowed values. The command exits
-    with a code and leaves nothing behind.
+    with the code for this kind of error, and leaves no run and no file behind.
     """
     (here / "empty.py").write_text("\n# nothing\n")
     infinite = "replicas: {worker: {count: 1, resources: {cpu: .inf}}}\n"
@@ -121,7 +121,9 @@ def test_bad_input_gets_one_clear_message_and_leaves_nothing_behind(
 def test_a_log_folder_that_cannot_be_written_is_refused(
     run: Run, own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message names the folder, and the variable that sets another folder."""
+    """If the log folder cannot be created, the launch is refused. The message names the folder, and
+    the variable that sets another folder.
+    """
     (own_folders / "file").write_text("")
     monkeypatch.setenv("TFCLUSTER_LOG_DIR", str(own_folders / "file" / "log"))
     done = run("launch", "hello.py")

@@ -70,7 +70,9 @@ def test_a_printed_program_is_given_its_addresses_as_before(run: Run, here: Path
 
 
 def test_a_run_is_printed_under_its_next_number(run: Run) -> None:
-    """A run's file has the next run's number, and no request to stop."""
+    """`render` of an existing run prints a file for the next run: it has the next number, and no
+    request to stop.
+    """
     run("launch", "sleep.py", "--workers", "1")
     run("stop", "sleep")
     found = yaml.safe_load(run(*WHOLE, "sleep").out)

@@ -23,7 +23,9 @@ __all__ = ["scheduler"]  # a fixture used by the tests below
 
 @pytest.fixture
 def tfcluster(scheduler: ClusterManager, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run `tfcluster` in a folder with programs; the schedules end afterwards."""
+    """Return a function that runs `tfcluster` in a folder with programs. Schedules that a test
+    creates are deleted after it.
+    """
     return runner(capfd)
 
 
@@ -151,8 +153,8 @@ def test_every_problem_is_named_at_once(tfcluster: Run) -> None:
 
 
 def test_a_large_backfill_is_asked_first_and_bounded(tfcluster: Run) -> None:
-    """A backfill of hundreds of runs asks first. A backfill of more than 10,000 runs, or of times
-    in the future, is refused.
+    """Before a backfill of hundreds of runs, the command asks for confirmation. A backfill of more
+    than 10,000 runs, or of times in the future, is refused.
     """
     tfcluster("schedule", "create", "nightly", "--cron", "0 * * * *", "--workers", "1", "quick.sh")
     span = ["--from", "2026-01-01", "--to", "2026-02-01"]
@@ -199,8 +201,9 @@ def test_names_are_completed(tfcluster: Run) -> None:
 def test_a_schedule_waits_for_the_run_of_another_of_the_same_time(
     tfcluster: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wrong `--after` is refused. A schedule's run starts when the awaited run for the same due
-    time has succeeded. A launch by hand waits for the newest run of a schedule.
+    """An `--after` that names no schedule, or that would make schedules wait for each other, is
+    refused. A schedule's run starts when the awaited run for the same due time has succeeded. A
+    launch by hand waits for the newest run of a schedule.
     """
     monkeypatch.setenv("TFCLUSTER_NO_CLOCK", "1")
     daily = ["--cron", "@daily", "--time-zone", "UTC", "--workers", "1"]

@@ -88,7 +88,7 @@ def test_a_full_disk_below_the_output_is_one_message(run: Run, here: Path, verb:
 
 
 def test_closed_streams_are_no_error(here: Path) -> None:
-    """A command works for a caller that has closed its streams."""
+    """A command works even if standard input, output and error are closed."""
     script = f"{shlex.join(MAIN)} list <&- >&- 2>&-"
     assert subprocess.run(["sh", "-c", script], cwd=here, check=False).returncode == 0
 

@@ -49,8 +49,8 @@ def test_stop_all_is_refused_where_nobody_can_confirm_it(run: Run) -> None:
 
 
 def test_delete_leaves_what_a_program_wrote(run: Run, here: Path, own_folders: Path) -> None:
-    """`delete` keeps the program's results, next to the copy of the program and in the folder of
-    the launch.
+    """`delete` keeps the files that a program wrote, both next to the copy of the program and in
+    the folder in which it was launched.
     """
     text = "import os\nfor at in (os.path.dirname(__file__), '.'):\n"
     (here / "write.py").write_text(text + "    open(os.path.join(at, 'model.h5'), 'w').close()\n")

@@ -86,6 +86,6 @@ def untranslated(text: str) -> list[str]:
     while "⟦" in text:
         text, found = re.subn(r"⟦[^⟦⟧]*⟧", "¤", text)
         assert found, f"brackets that do not fit: {text}"
-    text = re.sub(r"--[a-z-]+ [a-z-]+\|[a-z|-]+", "¤", text)  # an option, its values
+    text = re.sub(r"--[a-z-]+ [a-z-]+\|[a-z|-]+", "¤", text)  # an option and its values
     text = re.sub(r"%?tfcluster( (-f|[a-z]+|[a-z]+-\d+))*|\[OPTIONS\].*|\"[^\"]*\"", "¤", text)
     return [line for line in text.splitlines() if re.search(r"[a-z]{2,} [a-z]{2,}", line)]

@@ -101,7 +101,7 @@ def test_gate_waits_for_a_late_task() -> None:
 
 
 def test_gate_can_be_interrupted(closed_port: str) -> None:
-    """An interrupt ends the wait for a task that does not come."""
+    """An interrupt ends the wait for a task that never accepts connections."""
     interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     interrupt.start()
     with pytest.raises(KeyboardInterrupt):
@@ -189,8 +189,8 @@ def test_own_strategy_of_the_resolver_stays_on_loopback() -> None:
 
 @pytest.mark.cluster
 def test_a_notebook_loses_tasks() -> None:
-    """After a parameter server was restarted, `strategy()` returns a new strategy. A dead master is
-    named after a short timeout.
+    """After a parameter server was restarted, `strategy()` returns a new strategy. If the task to
+    which a session connects is dead, the error names this task after a short timeout.
     """
     with servers() as cluster:
 

@@ -14,7 +14,9 @@ LIMITS = ("allowed.json", "overrides.json", "policy.yaml")
 
 
 def hub(folder: Path, **limits: str) -> Path:
-    """Return a state folder with a database and these limits."""
+    """Return a state folder of a hub, with a database; `limits` are the contents of its files of
+    limits, by name.
+    """
     folder.mkdir()
     with closing(sqlite3.connect(folder / "jupyterhub.sqlite")) as connection:
         connection.execute("CREATE TABLE users (name)")

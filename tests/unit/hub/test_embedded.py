@@ -55,7 +55,7 @@ def test_notebooks_have_hosts_of_their_own_when_the_hubs_is_named(
 
 
 def test_without_it_all_is_at_one_host(tmp_path: Path) -> None:
-    """Without a host name for notebooks, no setting of hosts is made."""
+    """Without a host name for notebooks, JupyterHub's `subdomain_host` is not set."""
     c = Config()
     shared_settings.configure(c, state=tmp_path)
     assert "subdomain_host" not in c.JupyterHub
@@ -78,7 +78,7 @@ def test_without_it_all_is_at_one_host(tmp_path: Path) -> None:
     ],
 )
 def test_a_host_that_cannot_be_is_refused(said: str) -> None:
-    """The hub does not start, and says how to write the address."""
+    """With an invalid host name for notebooks, the hub does not start, and says what is allowed."""
     with pytest.raises(InvalidRequest, match="TFCLUSTER_HUB_SUBDOMAIN_HOST: got"):
         shared_settings.subdomain_host({"TFCLUSTER_HUB_SUBDOMAIN_HOST": said})
 
@@ -100,7 +100,7 @@ def test_the_public_address_has_the_base_path(said: str) -> None:
     ["tf.example.com", "https://tf.example.com/hub", "https://[", "ftp://tf.example.com", "http:/"],
 )
 def test_a_public_address_that_cannot_be_is_refused(said: str) -> None:
-    """The hub does not start, and says how to write the address."""
+    """With an invalid public address, the hub does not start, and shows a valid address."""
     with pytest.raises(InvalidRequest, match=r"such as https://hub\.example\.com/tf/"):
         shared_settings.public_url(
             {"TFCLUSTER_HUB_URL": said, "TFCLUSTER_HUB_BASE_URL": "tf"},
@@ -137,7 +137,9 @@ def test_the_hub_on_kubernetes_tells_notebooks_its_address(
 
 
 def test_the_overlay_of_subdomains_sets_what_hub_and_proxy_read() -> None:
-    """On Kubernetes, the overlay sets routing by host in the proxy, and the hub's own host."""
+    """On Kubernetes, the overlay for subdomains lets the proxy route requests by host, and sets the
+    hub's own host.
+    """
     folder = ROOT / "k8s" / "overlays" / "hub-subdomains"
     said = yaml.safe_load((folder / "kustomization.yaml").read_text())
     name, _equals, value = said["configMapGenerator"][0]["literals"][0].partition("=")
@@ -172,7 +174,8 @@ def test_an_account_that_may_not_read_the_clone_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before a notebook starts, a check that runs as its account finds out whether this account may
-    read the clone. Without this check, the notebook would fail without a message.
+    read the clone of TFCluster's repository. Without this check, the notebook would fail without a
+    message.
     """
     found = account("daemon", 0, "root")
     hidden = tmp_path / "python"

@@ -60,7 +60,9 @@ def read(html: str) -> str:
 
 @pytest.mark.parametrize("name", ["login.html", "403.html", "404.html", "503.html", "logout.html"])
 def test_a_page_is_all_in_one_language(pages: Environment, name: str) -> None:
-    """Only names and literal input are in English, and the HTML names the language."""
+    """On a Chinese page, only names and literal input are in English; an English page has no
+    Chinese text. The HTML names the page's language.
+    """
     words = {"own_machine": True, "own_passwords": True, "status_code": int(name[:3] == "403")}
     html = shown(pages, name, "zh-CN", **words)
 
@@ -103,8 +105,8 @@ def test_what_is_allowed_by_a_button_is_in_the_readers_language(
 
 
 def test_a_scope_that_is_named_is_one_of_jupyterhubs() -> None:
-    """Every scope that the page translates exists in JupyterHub. Without this check, the text of a
-    renamed scope would stay without use.
+    """Every scope that the page translates exists in JupyterHub. Without this check, the page would
+    keep the text of a scope that JupyterHub has renamed, although nobody sees this text any more.
     """
     source = (PAGES / "scopes.html").read_text("utf-8")
     named = re.findall(r'"([^"]+)": _\("[A-Z]', source)
@@ -160,8 +162,8 @@ def test_no_text_of_a_template_stays_english(file: Path) -> None:
 
 
 def test_scripts_of_the_console_have_their_texts_in_the_readers_language() -> None:
-    """Texts for scripts are JSON that cannot end a script element. In English, scripts get no
-    texts.
+    """The translations that a page gives to its scripts are JSON that cannot end a script element.
+    On an English page there are none, because the scripts have the English texts.
     """
     script = """
       t('Stop…'); at('x').text(t(
@@ -187,7 +189,7 @@ def test_scripts_of_the_console_have_their_texts_in_the_readers_language() -> No
 
 @pytest.mark.parametrize("file", CONSOLE, ids=lambda file: file.name)
 def test_a_page_of_the_console_is_all_in_one_language(file: Path) -> None:
-    """Only names and literal input are in English."""
+    """On a Chinese page of the console, only names and literal input are in English."""
     given = {
         "nonce": "",
         "prefix": "/tf/services/admin/",

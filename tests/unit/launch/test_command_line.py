@@ -78,7 +78,9 @@ options = st.fixed_dictionaries(
 
 
 def parsed(words: list[str]) -> dict[str, Any]:
-    """Return the result of the command line's own parser."""
+    """Parse the words of a `launch` with the command line's own parser; return the options that are
+    set.
+    """
     assert words[0] == "launch"
     with launch_command.make_context("launch", words[1:], obj=Terminal()) as ctx:
         found = {**ctx.params, "arguments": tuple(grammar.program_arguments(ctx) or ())}
@@ -136,7 +138,9 @@ def test_words_survive_the_shell_and_the_parser(arguments: list[str], said: dict
 def test_a_line_of_a_notebook_means_the_words_that_it_was_made_of(
     arguments: list[str], cell: bool
 ) -> None:
-    """IPython's expansion of {names} and its splitting of lines return the same arguments."""
+    """A launch written as a line of the magic reaches TFCluster as the same arguments, after
+    IPython has expanded {names} and split the line.
+    """
     words = launch_argv(None if cell else "train.py", [*arguments, "$HOME {x} {{y}} it's $$z"], "n")
     source = magic_line(words, cell) + ("\nprint(1)\n" if cell else "\n")
     code = TransformerManager().transform_cell(source)

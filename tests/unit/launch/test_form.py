@@ -86,8 +86,8 @@ def test_what_only_pods_have_is_offered_on_kubernetes_alone() -> None:
 
 
 def test_the_python_of_pods_is_one_of_their_image() -> None:
-    """On Kubernetes, the form has the Python next to the image, and offers no Python of this
-    machine.
+    """On Kubernetes, the form shows the field for the Python next to the image, and suggests no
+    Python of this machine.
     """
     (local,) = (
         field for field in form_fields.form_fields(is_here=True) if field["key"] == "python"
@@ -128,7 +128,7 @@ def of_the_table(mode: Mode, values: Mapping[str, object]) -> Spec:
 def test_every_option_of_a_run_is_in_the_form_that_repeats_it(pytestconfig: pytest.Config) -> None:
     """Each option of a record is written into the form, and the form makes the same record.
 
-    The page fills its form in with the same values: labextension/test/launch.test.ts.
+    labextension/test/launch.test.ts checks that the page fills in its form with the same values.
     """
     repeated = []
     for mode in Mode:
@@ -209,7 +209,9 @@ def test_help_has_no_default_in_brackets() -> None:
 def test_a_problem_stands_at_its_input(
     field: str, said: dict[str, object], option: str | None
 ) -> None:
-    """For each field that a refusal names, the form knows the input."""
+    """For each field that a refusal names, the form finds the input next to which it shows the
+    problem.
+    """
     assert form_fields.option_for(field, said) == option
 
 

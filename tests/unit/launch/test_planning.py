@@ -194,7 +194,7 @@ def test_every_option_reaches_the_field_that_it_names() -> None:
 def test_a_file_describes_a_cluster_and_options_go_before_it(
     manager: ClusterManager, here: Path
 ) -> None:
-    """A cluster file in YAML is a launch; options override it."""
+    """A cluster file in YAML describes a launch; options of the command override the file."""
     (here / "cluster.yaml").write_text(
         "apiVersion: tfcluster.dev/v1beta1\nkind: TFCluster\nmetadata: {cluster: fromfile}\n"
         "spec:\n  replicas: {worker: {count: 3}}\n  lifecycle: {grace: 3s}\n"

@@ -86,7 +86,9 @@ def wrong(text: str, project: Make) -> list[str]:
 
 
 def test_a_folder_with_the_file_is_launched_with_its_options(project: Make) -> None:
-    """Program, arguments, name and options come from the file; texts are not interpreted."""
+    """Program, arguments, name and options come from the file. The value of a variable stays as it
+    is written: `010` is not read as the number 8.
+    """
     made = asked(project())
     assert (made.cluster, made.name_given) == ("digits", False)
     program = made.spec.program

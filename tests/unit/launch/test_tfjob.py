@@ -29,7 +29,7 @@ __all__ = ["here", "manager", "run"]  # fixtures of another module
 
 JOBS = TESTS / "data" / "tfjobs"
 COMMANDS = {"servers-and-workers": ("python", "/opt/async.py"), "benchmark": ("env",)}
-"""The commands of images, for jobs without a command."""
+"""The commands of the images, which the user adds to the import of jobs without a command."""
 MANIFESTS = sorted(each.name.removesuffix(".tfjob.yaml") for each in JOBS.glob("*.tfjob.yaml"))
 
 
@@ -105,7 +105,9 @@ def test_there_are_twelve_manifests() -> None:
 def test_what_is_printed_is_what_operator_and_launch_read(
     manager: ClusterManager, tmp_path: Path, name: str
 ) -> None:
-    """The operator and `launch -f` read the file as the import read the manifest."""
+    """If the operator or `launch -f` reads the TFCluster file that an import wrote, it gets the
+    same spec as the import got from the TFJob.
+    """
     manifest, command = JOBS / f"{name}.tfjob.yaml", COMMANDS.get(name, ())
     ((made,), _others) = read_tfjobs(str(manifest), command)
     text = (JOBS / f"{name}.tfcluster.yaml").read_text()
@@ -176,8 +178,8 @@ def test_types_that_run_other_commands_are_told_apart_by_a_script(tmp_path: Path
 
 
 def test_a_worker_that_is_always_started_again_is_done_when_it_succeeds(tmp_path: Path) -> None:
-    """A TFJob whose workers always restart never ends. This difference is reported for workers; for
-    parameter servers it does not matter.
+    """A TFJob whose workers always restart never ends, but a run ends when its workers succeed.
+    This difference is reported for workers; for parameter servers it does not matter.
     """
     container = {"name": "tensorflow", "image": "a/b:1", "command": ["train"]}
     template = {"spec": {"containers": [container]}}
@@ -214,7 +216,7 @@ def test_workers_decide_whether_a_run_is_retried(
     told: str,
 ) -> None:
     """If workers have no retries, the failure of a worker fails the run, whatever restart policy
-    the parameter servers have. Each difference to a TFJob is reported.
+    the parameter servers have. Each difference from a TFJob is reported.
     """
     template = worker()["spec"]["tfReplicaSpecs"]["Worker"]["template"]
     both = (("Worker", workers), ("PS", servers))
@@ -452,8 +454,8 @@ def test_a_file_is_written_where_asked_and_read_from_standard_input(
 def test_a_job_is_not_launched_when_its_program_may_miss_something(
     run: Run, here: Path, own_folders: Path
 ) -> None:
-    """If a field that the program may need is left out, nothing is launched, and the message says
-    how to continue. Otherwise, the job is launched; on this machine, without its images.
+    """`import --launch` launches nothing if a field that the program may need was left out, and
+    says how to continue. On this machine, it also refuses a job that names an image.
     """
     manifest = worker(command=["sh", "-c", "echo I am $TFCLUSTER_TASK; sleep $(NAP)"])
     container = manifest["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]

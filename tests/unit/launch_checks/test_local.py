@@ -1,4 +1,4 @@
-"""Problems of a launch on this machine, computed only from facts."""
+"""Problems of a launch on this machine, computed only from given facts about the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fit of a cluster on a machine, computed only from numbers."""
+"""The check whether a cluster fits on a machine, computed only from given amounts of resources."""
 
 from __future__ import annotations
 
@@ -42,15 +42,17 @@ def test_what_fits_is_not_refused() -> None:
 
 
 def test_the_number_that_fits_is_named() -> None:
-    """Memory beyond what is free is refused with the number of workers that would fit."""
+    """A request for more memory than is free is refused, and the refusal says how many workers
+    would fit.
+    """
     (text,) = told(cluster(Resources(memory="2Gi"), worker=6), room(memory=9))
     assert "4 workers of 2Gi fit, but 6 were requested" in text
     assert "use --workers 4, or less memory for each" in text
 
 
 def test_other_tasks_are_counted_first() -> None:
-    """The number of the task type that requests most is reduced, after the needs of the other types
-    are subtracted.
+    """The refusal advises fewer tasks of the type that requests most memory in total. The advised
+    number is what fits next to the tasks of the other types.
     """
     (text,) = told(cluster(Resources(memory="2Gi"), worker=6, ps=2), room(memory=9))
     assert "2 workers of 2Gi fit" in text

@@ -1,4 +1,6 @@
-"""Names in a spec that a policy allows."""
+"""The check of a spec against the policy and the namespace: images, claims, secrets, annotations
+and time limits.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def told(spec: Spec, policy: Policy = Policy(), names: NamespaceObjects = NAMES)
 
 
 def pods(workers: int = 2, **more: Any) -> Spec:
-    """Return a run of `workers` whose `more` fields name objects of the namespace."""
+    """Return the spec of a run with this number of workers; `more` are fields of `spec.pods`, such
+    as volumes and secrets.
+    """
     return Spec(replicas=ReplicaSet(worker=Replicas(count=workers)), pods=Pods(**more))
 
 
@@ -157,7 +161,8 @@ def test_duration() -> None:
 
 def test_stall_timeout() -> None:
     """Without a `stallTimeout`, a run gets the policy's default; a `stallTimeout` above the
-    policy's limit is refused. Servers of a notebook have no such limit.
+    policy's limit is refused. An In-Graph cluster, whose servers wait for a notebook, has no such
+    timeout.
     """
 
     def counts(spec: Spec, policy: Policy) -> float | None:
@@ -263,8 +268,8 @@ def test_annotations() -> None:
 
 
 def test_an_offer_judges_alike_when_it_was_published() -> None:
-    """A client with the published options finds the same problems as the operator. If resources are
-    only not free now, it finds no problem, because the run waits for them.
+    """A client with the published options finds the same problems as the operator. If resources
+    exist but are in use now, it finds no problem, because the run waits for them.
     """
     total = {"cpu": 4.0, "memory": 8 * 2.0**30, "pods": 110.0}
     busy = NodeCapacity(total=total, free={"cpu": 0.0})

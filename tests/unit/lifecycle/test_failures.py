@@ -80,8 +80,8 @@ def test_a_worker_that_left_early_is_the_cause_without_parameter_servers() -> No
 
 
 def test_who_starts_again_is_not_said_to_run() -> None:
-    """While lost tasks restart slowly, the message names them and does not say that all tasks
-    run.
+    """While a lost task restarts, which may take long, the message says that the run waits for this
+    task, not that all tasks run.
     """
     story = Story(spec_of())
     story.obeys = False
@@ -92,7 +92,9 @@ def test_who_starts_again_is_not_said_to_run() -> None:
 
 
 def test_the_window_closes_when_everybody_has_ended() -> None:
-    """A failure is reported at once if no running task could change the verdict."""
+    """Once every task has ended, no later end can change which task is the cause, so the failure is
+    reported at once.
+    """
     story = Story(spec_of(worker=2))
     story.ends("worker-0", Cause.ERROR, exit_code=1, follows=True)
     story.passes(3)
@@ -189,8 +191,8 @@ def test_retries_come_ten_twenty_and_forty_seconds_apart() -> None:
 
 
 def test_a_lost_node_keeps_the_window_open() -> None:
-    """While a node is NotReady, the run waits up to 90 s before it decides the cause of a
-    failure.
+    """If a task fails while a node is NotReady, the run waits up to 90 s before it decides which
+    task is the cause, because a task on this node may turn out to be lost.
     """
     story = Story(spec_of())
     story.not_ready = True

@@ -114,7 +114,9 @@ def test_a_syntax_error_comes_with_its_place() -> None:
     ],
 )
 def test_what_was_said_is_not_said_again(ended: TaskFailure, sentence: str) -> None:
-    """A detail that repeats the message is left out."""
+    """The message about the end of a task does not repeat the detail of its exit if both say the
+    same.
+    """
     assert exit_message(ended, Spec()) == sentence
 
 
@@ -153,7 +155,7 @@ def test_every_kind_of_end_has_its_words(ended: TaskFailure, words: str) -> None
 
 
 def test_long_lists_are_shortened() -> None:
-    """A message about six hundred tasks is one sentence."""
+    """Of a list of 600 task names, a message shows the first five and the number of the others."""
     names = [f"worker-{i}" for i in range(600)]
     assert messages.shorten(names) == (
         "worker-0, worker-1, worker-2, worker-3, worker-4 and 595 more"
@@ -205,7 +207,7 @@ SAMPLES: list[dict[str, Any]] = json.loads((DATA / "messages.json").read_text("u
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample["en"][:40])
 def test_codes_become_sentences_in_the_readers_language(sample: dict[str, Any]) -> None:
     """The codes in a record become English or Chinese messages; an unknown code is shown as stored.
-    labextension/test/messages.test.ts tests the same for the page.
+    For JupyterLab, labextension/test/messages.test.ts tests the same samples.
     """
     stored = {"at": 0, "reason": "", "message": "", **sample}
     event = msgspec.convert(
@@ -227,7 +229,9 @@ def test_codes_become_sentences_in_the_readers_language(sample: dict[str, Any]) 
     ],
 )
 def test_values_of_any_kind_are_told(code: str, params: dict[str, Any]) -> None:
-    """Whatever values a hand-written record has, no view fails."""
+    """A message in a hand-written record may have values of a wrong type or size; it is shown
+    without an error.
+    """
     told = {
         "at": 0,
         "reason": "",
@@ -256,7 +260,7 @@ def _messages_in_code() -> Iterator[tuple[str, str, set[str] | None]]:
 
 
 def _places(code: str) -> set[str]:
-    """Return the names of the placeholders in the text of a code."""
+    """Return the names of the placeholders in the text that TEXTS has for a message code."""
     text = TEXTS[code]
     forms = (text,) if isinstance(text, str) else text
     names = {name for form in forms for _t, name, _f, _c in string.Formatter().parse(form) if name}
@@ -264,7 +268,9 @@ def _places(code: str) -> set[str]:
 
 
 def test_every_message_has_a_text_and_its_values() -> None:
-    """Every used code is in the table with all its values, and every text of the table is used."""
+    """TEXTS has a text for each message code that the package uses, with a placeholder for each of
+    its values, and no text that is not used.
+    """
     used = set()
     for where, code, given in _messages_in_code():
         assert code in TEXTS, where

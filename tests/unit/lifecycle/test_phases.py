@@ -185,8 +185,8 @@ def test_all_may_wait_for_their_data() -> None:
 
 
 def test_one_that_works_is_enough() -> None:
-    """If any task works, or it is unknown whether a task works, nothing is reported and the time of
-    `stallTimeout` does not begin.
+    """As long as one task works, or it is unknown whether it works, no standstill is reported, and
+    the time `stallTimeout` does not begin.
     """
     story = Story(spec_of(lifecycle=Lifecycle(stall_timeout=60)))
     story.ends("worker-0", Cause.COMPLETED, exit_code=0)
@@ -530,8 +530,8 @@ def test_queued_waits_and_gives_up_after_its_time_out() -> None:
 
 
 def test_tasks_that_came_up_while_nobody_looked_did_start() -> None:
-    """If the first turn after `startTimeout` finds that every task has started, the run is
-    Running.
+    """If the lifecycle decides only after `startTimeout`, and every task has started by then, the
+    run is Running.
     """
     story = Story(spec_of(lifecycle=Lifecycle(start_timeout=60)), obeys=False)
     story.tasks = {

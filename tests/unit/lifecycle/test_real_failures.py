@@ -49,8 +49,9 @@ def test_every_output_has_its_sentence() -> None:
 
 @pytest.mark.parametrize("name", [n for n, how in FAILURES.items() if how["exit"]])
 def test_a_failure_is_told_by_its_cause_and_what_to_do(name: str) -> None:
-    """The message has the exception with the line of the user's own program and, for known
-    exceptions, advice. The loss of a peer is distinguished from a failure of the program itself.
+    """The message quotes the exception and names the line of the user's own program; for known
+    exceptions, it also has advice. The loss of a peer is distinguished from a failure of the
+    program itself.
     """
     how, ended = FAILURES[name], end_of(name)
     failure = TaskFailure(task="worker-0", attempt=1, exit=ended)
@@ -151,8 +152,9 @@ def test_a_failure_of_its_own_shows_at_once() -> None:
 
 
 def test_an_error_long_before_the_end_is_kept() -> None:
-    """A thread that died is reported after any amount of further output. An error after which the
-    program continued does not count as the cause of its end.
+    """The report of a task's end says that a thread died, however much the program printed
+    afterwards. If the program continued after an error, this error does not count as the cause of
+    the program's end.
     """
     last = LastLines()
     last.put((FOLDER / "thread.txt").read_bytes())

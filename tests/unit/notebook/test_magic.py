@@ -66,7 +66,9 @@ def test_the_rest_of_a_cell_is_the_program(
 
 
 def test_variables_of_the_notebook_are_filled_in(shell: InteractiveShell) -> None:
-    """`{name}` and `$name` work as in other magics."""
+    """As in other magics, `{name}` and `$name` stand for the value of the variable `name` in the
+    notebook.
+    """
     shell.user_ns.update(count=3, program="hello.py")
     execute(shell, "cluster = %tfcluster launch $program --workers {count}")
 
@@ -116,7 +118,9 @@ def test_what_is_wrong_fails_the_cell_with_one_message_and_no_traceback(
     cell: str,
     said: str,
 ) -> None:
-    """A wrong line fails the cell with one message and no traceback, and leaves nothing behind."""
+    """A cell with an invalid `%tfcluster` line fails with one message and no traceback, and creates
+    no run.
+    """
     result = execute(shell, cell)
     shown = capsys.readouterr().out
 
@@ -187,7 +191,7 @@ def test_tab_offers_the_words_of_the_command_line(shell: InteractiveShell) -> No
 
 
 def test_a_handle_shows_itself_as_of_now(shell: InteractiveShell) -> None:
-    """A handle shows the current record each time."""
+    """Each time a handle is displayed, it reads and shows the current record of its run."""
     execute(shell, "cluster = %tfcluster launch hello.py --workers 1")
     cluster = shell.user_ns["cluster"].wait(60)
     made = cluster._repr_mimebundle_()

@@ -23,8 +23,8 @@ __all__ = ["here"]  # a fixture used by the tests below
 
 
 def test_a_notebook_shows_a_run_once_and_keeps_it_up_to_date(here: Path) -> None:
-    """A run is shown as one output in three forms, which is updated in place; followed lines go to
-    stdout.
+    """A run is shown as one output, as text, as HTML and as JSON for the JupyterLab extension. This
+    output is updated in place; followed lines go to stdout.
     """
     waited, followed, last, error = _notebook(
         "%tfcluster launch hello.py --workers 1 --wait",
@@ -47,7 +47,9 @@ def test_a_notebook_shows_a_run_once_and_keeps_it_up_to_date(here: Path) -> None
 
 
 def test_a_notebook_as_html_shows_the_card_with_its_time(here: Path) -> None:
-    """HTML that nbconvert exports shows the card, with its time, instead of JSON."""
+    """HTML that nbconvert exports shows the run's card and the time as of which it is valid; it
+    does not show the JSON of the record.
+    """
     notebook = _make("%load_ext tfcluster_magic", "%tfcluster launch hello.py --workers 1 --wait")
     NotebookClient(notebook, timeout=180, kernel_name="python3").execute()
     page, _ = HTMLExporter().from_notebook_node(notebook)

@@ -52,7 +52,9 @@ def rows(panel: Panel) -> dict[str, RunRow]:
 
 
 def asked(row: RunRow) -> list[str]:
-    """Return the texts of a row's question."""
+    """Return the texts of the question with which a row asks the user for confirmation, and of its
+    buttons.
+    """
     return [getattr(w, "description", "") or w.value for w in row._question.children]
 
 
@@ -93,8 +95,9 @@ def test_a_launch_under_way_cannot_be_sent_twice(
 def test_a_name_that_was_given_again_is_not_stopped_by_an_old_question(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor, own_folders: Path
 ) -> None:
-    """A question applies only to the run for which it was asked, even if the name is reused after
-    the file of used numbers was deleted.
+    """A confirmed deletion applies only to the run for which the panel asked. A later run with the
+    same name, which can exist only because the file of used run numbers (hours.json) was deleted,
+    stays.
     """
     manager.launch("hello.py", workers=1, name="twice")
     manager.wait("twice-1", 180, until=Until.RELEASED)
@@ -113,7 +116,7 @@ def test_a_name_that_was_given_again_is_not_stopped_by_an_old_question(
 def test_deleting_a_run_that_goes_on_says_that_it_is_stopped(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """The question says that the run is stopped first."""
+    """Before an active run is deleted, the panel asks, and says that the run is stopped first."""
     manager.launch("sleep.py", workers=1)
     wait_for(lambda: "sleep-1" in rows(panel))
     row = rows(panel)["sleep-1"]
@@ -232,7 +235,9 @@ def test_resources_are_shown_instead_of_logs(
 def test_a_button_that_is_refused_says_why(
     panel: Panel, manager: ClusterManager, wait_for: WaitFor
 ) -> None:
-    """A refusal is a sentence in the panel, not a traceback."""
+    """If an action of a button is refused, the panel shows the reason as a sentence, not as a
+    traceback.
+    """
     (Path.cwd() / "gone.py").write_text("print(1)\n")
     manager.launch("gone.py", workers=1)
     manager.wait("gone-1", 180, until=Until.RELEASED)

@@ -98,7 +98,9 @@ def test_a_message_is_tried_for_a_day_and_not_longer() -> None:
 
 
 def test_what_is_kept_is_bounded_and_what_is_forgotten_stays_told() -> None:
-    """Only the newest messages are kept, and an old event is not reported again."""
+    """Only the newest messages are stored; an event whose message was dropped is not reported
+    again.
+    """
     rules, kept = [rule(Occasion.STALLED)], Deliveries()
     for number in range(MOST_KEPT + 20):
         stall = (Event(at=100.0 + number, reason="Stalled", message="m"),)
@@ -112,7 +114,9 @@ def test_what_is_kept_is_bounded_and_what_is_forgotten_stays_told() -> None:
 
 
 def test_a_time_ahead_of_the_clock_silences_nothing() -> None:
-    """A dropped event whose time lies in the future does not hold back later events."""
+    """The oldest stored messages are dropped. If the events of dropped messages have times in the
+    future, later events are reported nevertheless.
+    """
     rules, kept = [rule(Occasion.STALLED)], Deliveries()
 
     def stall(at: float, now: float) -> bool:
@@ -131,8 +135,8 @@ def test_a_time_ahead_of_the_clock_silences_nothing() -> None:
 
 
 def test_an_event_slightly_ahead_of_the_clock_is_told_once() -> None:
-    """If another clock is two seconds ahead, its events are not reported again after they are
-    dropped.
+    """If the clock that sets the times of events is two seconds ahead, an event whose message was
+    dropped is not reported again.
     """
     rules, kept = [rule(Occasion.STALLED)], Deliveries()
     for number in range(MOST_KEPT + 20):
@@ -146,7 +150,7 @@ def test_an_event_slightly_ahead_of_the_clock_is_told_once() -> None:
 
 
 def test_a_rule_without_occasions_can_be_tested() -> None:
-    """`on: []`, written by hand, causes no error."""
+    """A hand-written rule with `on: []`, so without any kind of event, can be tested."""
     request = TestRequest(id="t", rule="r", at=100.0)
     kept = attempts.note_test(Deliveries(), [rule()], request, 100.0)
     assert [each.is_test for each in attempts.pending(kept)] == [True]
@@ -154,7 +158,8 @@ def test_a_rule_without_occasions_can_be_tested() -> None:
 
 def test_a_test_at_another_time_is_given_up_with_a_reason() -> None:
     """If a test request has a time that is too old or lies in the future, the message names the
-    clocks as the cause. A request that was cleared is ignored.
+    clocks as the cause. A test request is ignored if it is older than the deletion of the stored
+    messages.
     """
     for at in (1000.0, 9000.0, 1e300):
         request = TestRequest(id="t", rule="r", at=at)
@@ -185,8 +190,8 @@ def test_a_budget_is_told_when_it_is_crossed() -> None:
 
 
 def test_the_next_command_has_the_option_that_the_message_advises() -> None:
-    """After a failure of Keras 3, the `rerun` command in the message sets the variable that
-    helps.
+    """If a program failed because of Keras 3, the `rerun` command in the message sets
+    TF_USE_LEGACY_KERAS=1, which avoids this failure.
     """
     hint = Message("KerasUnsupported")
     ended = run(Phase.FAILED, Reason.PROGRAM_FAILED, finished_at=50.0, messages=(hint,))

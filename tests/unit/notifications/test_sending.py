@@ -91,8 +91,8 @@ def test_a_long_message_for_wecom_is_cut() -> None:
 
 
 def test_feishu_and_dingtalk_messages_are_signed() -> None:
-    """A secret signs messages as the vendors document it: for Feishu in the body, for DingTalk in
-    the query.
+    """If a rule has a secret, messages are signed with it as the vendors document: for Feishu, the
+    signature is in the body, for DingTalk in the query of the URL.
     """
     feishu = body(WebhookFormat.FEISHU, secret="word")
     right = hmac.new(b"1700000000\nword", b"", hashlib.sha256).digest()
@@ -159,7 +159,8 @@ def test_redirects_refusals_and_errors_are_no_delivery(receiver: Receiver) -> No
     with pytest.raises(NotDelivered, match="answered 500") as told:
         post(MESSAGE, hook, LOOPBACK, time.time())
     assert "tok-1234567" not in str(told.value)
-    receiver.answer = b"x" * 95 + b"tok-1234567"  # an answer is cut within the token
+    # A message quotes only the start of an answer; here this start ends within the token.
+    receiver.answer = b"x" * 95 + b"tok-1234567"
     with pytest.raises(NotDelivered, match="answered 500") as told:
         post(MESSAGE, hook, LOOPBACK, time.time())
     assert "tok" not in str(told.value)
@@ -173,7 +174,8 @@ def test_redirects_refusals_and_errors_are_no_delivery(receiver: Receiver) -> No
         with pytest.raises(NotDelivered, match="did not accept"):
             post(MESSAGE, Webhook(url=receiver.url, format=kind), LOOPBACK, time.time())
         long = {key: v if isinstance(v, int) else "x" * 187 + TOKEN for key, v in answer.items()}
-        receiver.answer = json.dumps(long).encode()  # the reason is cut within the token
+        # Only the start of the receiver's reason is quoted; here this start ends within the token.
+        receiver.answer = json.dumps(long).encode()
         with pytest.raises(NotDelivered, match="did not accept") as told:
             post(MESSAGE, Webhook(url=receiver.url, format=kind), LOOPBACK, time.time())
         assert "tok" not in str(told.value)
@@ -194,8 +196,8 @@ def test_a_receiver_that_never_answers_is_left(receiver: Receiver) -> None:
 def test_few_addresses_are_tried_and_none_after_the_end(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An attempt to reach a host with very many addresses takes no longer than for a host with one
-    address.
+    """All addresses of a host share the time limit of one attempt, so an attempt takes no longer
+    for a host with very many addresses.
     """
     tried = 0
     port = int(receiver.url.split(":")[2].partition("/")[0])
@@ -217,7 +219,7 @@ def test_few_addresses_are_tried_and_none_after_the_end(
         assert receiver.paths == []
         full.bind(("127.0.0.1", 0))
         full.listen(0)
-        # more than fit in the queue, so that no further connection is accepted
+        # fill the queue of waiting connections, so that no further connection is accepted
         for _caller in range(4):
             caller = callers.enter_context(socket.socket())
             caller.setblocking(False)
@@ -229,8 +231,8 @@ def test_few_addresses_are_tried_and_none_after_the_end(
 
 
 def test_a_rule_written_by_hand_is_checked() -> None:
-    """On Kubernetes, users can write rules that no command has checked. Still, mail goes to only
-    one allowed address, and a link contains only an address.
+    """On Kubernetes, users can write rules that no command has checked. Still, a mail has exactly
+    one recipient, whose domain is allowed, and a link that is not a plain URL is left out.
     """
     server = SmtpServer(
         host="127.0.0.1", port=9, sender="t@example.com", recipients=("example.com",)

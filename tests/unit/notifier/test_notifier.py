@@ -50,7 +50,9 @@ TOKEN = "tok-1234567"
 
 
 class World:
-    """An API server with the Secret of a user, and notifiers that can be killed."""
+    """An API server with a user's Secret for notification rules, and notifiers that the test can
+    start and kill.
+    """
 
     def __init__(self, receiver: Receiver) -> None:
         self.server, self.receiver = KubeServer(), receiver
@@ -213,7 +215,9 @@ def test_rules_change_while_messages_are_sent(world: World) -> None:
 
 
 def test_a_test_is_sent_by_the_notifier(world: World) -> None:
-    """`notify test` makes one attempt and waits for the receiver's answer."""
+    """For `notify test`, the notifier makes only one attempt to send, and the command waits for the
+    result.
+    """
     rule = world.add()
     world.start()
     request = TestRequest(id="t1", rule=rule.uid, at=time.time())
@@ -238,8 +242,8 @@ def test_what_may_not_be_reached_is_not(world: World) -> None:
 
 
 def test_waits_pauses_and_budgets_are_reported(world: World) -> None:
-    """A run that is queued for long, a schedule that paused itself and a budget that is nearly used
-    up cause one message each.
+    """A run that is queued for long, a schedule that an administrator paused, a due time without a
+    launch, and a budget that is nearly used up cause one message each.
     """
     world.add("all", Occasion.QUEUED, Occasion.SCHEDULE_PAUSED, Occasion.NOT_LAUNCHED,
               Occasion.BUDGET, queued_longer_than=1.0)  # fmt: skip
@@ -293,8 +297,9 @@ def test_a_silent_receiver_delays_nobody_else(world: World, receiver: Receiver) 
 
 
 def test_one_damaged_secret_stops_nobody(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """Rules that cannot be read send nothing and are not shown; the user gets the command that
-    helps.
+    """If a user's rules cannot be read, this user gets no messages, other users still do, and the
+    log does not contain the damaged text. The error has the command with which the user can repair
+    the Secret.
     """
     world.add()
     found: Object = world.server.objects[SECRET]
@@ -351,8 +356,8 @@ def test_a_test_does_not_wait_for_due_messages(world: World) -> None:
 
 
 def test_what_is_missing_is_said(world: World) -> None:
-    """Without the Secret, or without the right to read it, the user gets the command that an
-    administrator must run.
+    """If the Secret for notification rules is missing, or the user may not read it, the error has
+    the command that an administrator must run.
     """
     for refusal in (
         Refusal(404, "NotFound"),
@@ -364,8 +369,8 @@ def test_what_is_missing_is_said(world: World) -> None:
 
 
 def test_only_its_secret_is_watched(world: World) -> None:
-    """The notifier requests only the Secrets and ConfigMaps with the name that is reserved for
-    it.
+    """Of all Secrets and ConfigMaps, the notifier reads only those named `tfcluster-notifications`
+    and `tfcluster-options`.
     """
     world.start()
     asked = {

@@ -8,7 +8,7 @@ from tfcluster_magic.operator.cluster_state import REFUSED, trim_run
 
 
 def written(generation: int, phase: str, text: str = "print(1)\n" * 1000) -> dict[str, Any]:
-    """Return a record that a user wrote by hand, in a phase."""
+    """Return a hand-written record, whose program is `text`, with `phase` in its status."""
     head = {"name": "digits-1", "namespace": "ada", "uid": "1", "generation": generation}
     return {"metadata": head, "spec": {"program": {"inline": text}}, "status": {"phase": phase}}
 

@@ -38,7 +38,7 @@ def book(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
 
 
 def held(world: World, name: str) -> float:
-    """Return the core-seconds in a run's record."""
+    """Return the core-seconds that a run has used until now, computed from its record."""
     cluster: TFCluster = custom_resource.read(world.run(name))
     run = ledger.accounted_run(cluster)
     assert run is not None
@@ -116,8 +116,7 @@ def test_a_number_outlives_its_run(world: World, book: Book) -> None:
 
     up(world)
     finish(world, "digits-1")
-    wait_until(lambda: book.kept.counted)
-    assert told() == {"digits": 1}
+    wait_until(lambda: book.kept.counted and told() == {"digits": 1})
     world.launch("later-4")
     wait_until(lambda: f"{JOBS}/later-4-worker" in world.server.objects)
     world.server.remove(f"{RUNS}/later-4")
@@ -144,8 +143,8 @@ def test_a_run_that_is_deleted_while_it_runs_counts_until_then(world: World, boo
 def test_a_run_that_is_deleted_while_no_operator_is_there_counts_too(
     world: World, book: Book
 ) -> None:
-    """A run that is deleted while no operator is running counts until the last turn of an
-    operator.
+    """If a run is deleted while no operator is running, its hours count until an operator last
+    handled the run.
     """
     up(world)
     wait_until(lambda: book.kept.begun)
@@ -234,8 +233,9 @@ def test_an_operator_without_the_right_counts_by_records(world: World, book: Boo
 
 
 def test_what_tasks_really_use_is_told_by_the_clusters_metrics(world: World, book: Book) -> None:
-    """The measured use is published next to the hours in which it was measured, and only once a
-    task runs. In a cluster without the metrics API, no use is published.
+    """The ledger has the CPU-hours that tasks really used, and next to them the requested CPU-hours
+    of the measured time; only the time since a pod got its node is measured. In a cluster without
+    the metrics API, no use is published.
     """
     up(world)
     assert book.keeper is not None

@@ -16,7 +16,7 @@ from tfcluster_magic.operator.reconcile.controller import Controller
 
 
 class Empty(KubeServer):
-    """A server that also accepts the deletion of collections, which are empty."""
+    """A server on which the deletion of a collection succeeds and deletes nothing."""
 
     def answer(self, method: str, path: str, body: Any, selector: str = "") -> Answer:
         if method == "DELETE":

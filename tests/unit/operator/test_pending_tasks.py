@@ -38,7 +38,7 @@ class RecordedApi:
         return Listing(self.seen["events"].get(uid, []), "1")
 
     def get(self, where: str, **_query: Any) -> dict[str, Any]:
-        """Return a claim."""
+        """Return the recorded claim that the path names; the operator gets no other objects."""
         self._count()
         name = where.rpartition("/")[2]
         found = [each for each in self.seen["claims"] if each["metadata"]["name"] == name]
@@ -78,7 +78,7 @@ class Place:
         self.summed_up += 1
 
     def sentences(self, run: int = 1, pods: list[Any] | None = None) -> list[str]:
-        """Return the messages for run `digits-<run>`."""
+        """Return the sentences that explain why tasks of the run `digits-<run>` wait."""
         head = Metadata(
             name=f"digits-{run}",
             cluster="digits",
@@ -106,7 +106,9 @@ def test_a_quota_is_told_after_one_question() -> None:
 
 
 def test_an_old_question_is_asked_less_often() -> None:
-    """A state that lasts for minutes is read every ten seconds."""
+    """If a task waits for minutes for the same reason, the operator reads the state again only
+    every ten seconds.
+    """
     place = Place("quota")
     place.sentences()
     for _second in range(200):
@@ -120,7 +122,9 @@ def test_an_old_question_is_asked_less_often() -> None:
 
 
 def test_many_runs_share_a_few_reads() -> None:
-    """A hundred waiting runs together keep the rate limit; the runs are explained in turn."""
+    """The requests about all waiting runs together, here a hundred, stay within one rate limit; so
+    the explanations of the runs are read one after the other.
+    """
     place = Place("quota")
     for run in range(1, 101):
         place.sentences(run)
@@ -146,7 +150,7 @@ def pods_of(place: Place, count: int) -> list[Any]:
 
 
 def test_six_hundred_pods_are_one_question() -> None:
-    """All pods in the same state together cause one request, and one request for their volumes."""
+    """All pods of a run that wait for the same reason, here 600, together cause one request."""
     place = Place("secret-file-missing")
     pods = pods_of(place, 600)
     assert place.sentences(pods=pods) == [
@@ -200,7 +204,9 @@ def test_an_api_that_does_not_answer_is_left_alone() -> None:
 
 
 def test_what_does_not_wait_is_forgotten() -> None:
-    """No data is kept for a run whose tasks need no explanation."""
+    """Cached answers about a run are dropped once it is forgotten, and a run whose tasks all run
+    causes no requests.
+    """
     place = Place("quota")
     place.sentences()
     place.explainer.forget(("ada", "digits-1"))
@@ -273,8 +279,8 @@ def test_a_run_that_works_is_asked_once_a_pause() -> None:
 
 
 def test_all_that_do_nothing_are_known() -> None:
-    """If no task works, all logs are read. The result has the time since when the tasks wait, the
-    task for which they wait, and the time of the reading.
+    """If no task works, all logs are read. The result says since when each task does nothing, for
+    which task it waits, and when its log was read.
     """
     place = QuietPlace([QUIET], [QUIET, SESSION, SESSION], [QUIET])
     found = place.quiet()

@@ -283,7 +283,9 @@ def test_a_card_that_is_not_kept_names_no_time_that_would_be_wrong_in_a_moment()
 
 
 def failed_run(*printed: str) -> TFCluster:
-    """Return a run whose worker-1 failed after printing these lines, followed by worker-0."""
+    """Return a run whose worker-1 failed after printing these lines; then worker-0 failed because
+    it lost worker-1.
+    """
     ended = TaskExit(cause=Cause.ERROR, finished_at=NOW, exit_code=1, last_lines=printed)
     other = msgspec.structs.replace(ended, last_lines=("it lost a peer",), follows=True)
     return cluster(
@@ -327,7 +329,9 @@ def test_what_a_notebook_keeps_of_a_failed_run_says_how_it_ended(form: str) -> N
 
 @pytest.mark.parametrize("form", ["text/html", "text/plain"])
 def test_a_run_that_went_on_is_said_to_be_as_it_was(form: str) -> None:
-    """A stored notebook says that the run may have changed, and which command shows it."""
+    """In a stored notebook, the output for an active run says that the run may have changed since,
+    and which command shows its current status.
+    """
     kept = run_bundle(cluster())[form]
 
     assert "It may have changed since" in kept
@@ -336,8 +340,9 @@ def test_a_run_that_went_on_is_said_to_be_as_it_was(form: str) -> None:
 
 
 def test_lines_that_were_cut_off_are_known_as_such() -> None:
-    """While lines are followed, a saved cell names the command that shows all lines, because the
-    page may be closed meanwhile. After the run's end, the cell does not name this command.
+    """The output of a cell that follows a run has a command that shows all lines. If the page is
+    closed and the notebook is saved before the run ends, a reader finds this command. After the
+    run's end, the cell does not name this command.
     """
     cut = run_card.followed_bundle(cluster(), ["worker-0"], ended=False)
     assert "the page was closed: `%tfcluster logs digits-2`" in cut["text/plain"]

@@ -85,7 +85,9 @@ def test_traceback_of_a_cell_has_the_line_of_the_cell(
 def test_cell_that_no_task_can_run_is_refused(
     text: str, says: str, here: Path, workspace: Path
 ) -> None:
-    """An empty cell, a syntax error and lines for IPython are refused with their line."""
+    """An empty cell, a cell with a syntax error and a cell with a line for IPython are refused, and
+    the refusal has the number of the line.
+    """
     assert says in cell_refusal(text, here, workspace)
 
 

@@ -46,7 +46,9 @@ def in_short(value: object) -> str | None:
     ],
 )
 def test_wrong_url_is_refused(url: str, says: str, tmp_path: Path) -> None:
-    """Other schemes, broken URLs and broken checksums are refused before any connection."""
+    """A URL with a scheme other than http or https, an invalid URL and an invalid checksum are
+    refused before any connection.
+    """
     assert says in refusal(url, tmp_path)
 
 
@@ -65,7 +67,9 @@ def test_two_checksums_are_refused(tmp_path: Path) -> None:
 
 
 def test_wrong_checksum_is_refused(site: Site, tmp_path: Path) -> None:
-    """A download with another checksum is refused with both checksums."""
+    """A download whose checksum differs from the requested checksum is refused, and the refusal has
+    both checksums.
+    """
     message = refusal(site.add("/train.py", TRAIN) + f"#sha256={'0' * 64}", tmp_path)
     assert hashlib.sha256(TRAIN).hexdigest() in message
     assert "0" * 64 in message
@@ -191,7 +195,7 @@ def test_web_page_is_no_program(site: Site, tmp_path: Path) -> None:
         (
             "/job.zip",
             zipped({"a.txt": b"x"}),
-            "it is not clear which file to start. run.sh, main.py",
+            "it is not clear which file to start. By default, run.sh, main.py",
         ),
         ("/job.zip", zipped({"../main.py": TRAIN}), "'../main.py', which leads outside"),
         ("/job.zip", zipped({"a/../../main.py": TRAIN}), "which leads outside"),

@@ -145,13 +145,14 @@ def test_broken_module_is_a_warning(here: Path, workspace: Path) -> None:
 
 
 def test_missing_file_names_what_is_close(here: Path, workspace: Path) -> None:
-    """A misspelt file is refused with similar names."""
+    """If a file does not exist, the refusal suggests existing files with similar names."""
     write(here, {"train.py": "x = 1\n", "eval.py": "x = 1\n"})
     message = refusal("trian.py", here, workspace)
     assert "'trian.py'" in message
     assert "did you mean train.py?" in message
     assert "eval.py" not in message
-    # the path may be relative to another folder: a terminal starts in the file browser's folder
+    # The user may have written a path that is relative to another folder, because a terminal starts
+    # in the folder that the file browser shows. So files are also suggested by their last name.
     assert "did you mean eval.py?" in refusal("examples/eval.py", here, workspace)
 
 

@@ -129,7 +129,9 @@ def test_socket_in_a_folder_is_a_warning(here: Path, workspace: Path) -> None:
 
 
 def test_file_name_that_json_cannot_hold_is_refused(here: Path, workspace: Path) -> None:
-    """A file name that is not valid text is refused in a readable form."""
+    """A file whose name is not valid text is refused, and the refusal shows the name in a readable
+    form.
+    """
     write(here / "job", {"main.py": "x = 1\n"})
     (here / "job" / os.fsdecode(b"\xff.txt")).write_bytes(b"")
     assert r"'\udcff.txt'" in refusal("job", here, workspace)

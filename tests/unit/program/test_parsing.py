@@ -17,8 +17,9 @@ CONTENT = Path(__file__).read_bytes() * 4
 
 @contextmanager
 def disturbed(times: int) -> Iterator[list[int]]:
-    """Parse something else, `times` times, in the middle of another parse. A garbage collection
-    runs this code while Python builds a tree, as threads could.
+    """While the caller parses, parse something else in between, up to `times` times, as another
+    thread could. For this, a hook of the garbage collector parses when a collection starts while
+    Python builds a tree.
     """
     left = list(range(times))
 

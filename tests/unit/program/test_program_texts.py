@@ -67,8 +67,9 @@ def test_a_program_that_is_nested_deeply_is_launched(here: Path, workspace: Path
 
 
 def test_workers_that_mirror_each_other_have_no_servers(here: Path, workspace: Path) -> None:
-    """The line that uses MultiWorkerMirroredStrategy is found, unless the program has code for
-    parameter servers.
+    """A program with MultiWorkerMirroredStrategy is recognized as training without parameter
+    servers, and the line with the strategy is found. This does not apply if the program has code
+    for parameter servers.
     """
     text = "import tensorflow as tf\ns = tf.distribute.MultiWorkerMirroredStrategy()\n"
     found = findings(ProgramText("", text), here, workspace)[1].collective

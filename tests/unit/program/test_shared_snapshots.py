@@ -52,8 +52,8 @@ def test_a_snapshot_that_another_launch_took_up_stays(taken: tuple[Program, Path
 
 
 def test_a_snapshot_that_another_launch_is_taking_up_stays(taken: tuple[Program, Path]) -> None:
-    """If a launch in progress uses a snapshot, the refusal of the launch that stored it does not
-    remove it.
+    """A launch stores a snapshot and is refused. If another launch that is still in progress uses
+    the same snapshot, the snapshot stays.
     """
     with ExitStack() as accepted:
         with suppress(Refused), keep_snapshot(*taken):

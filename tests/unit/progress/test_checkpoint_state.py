@@ -46,8 +46,8 @@ def test_nothing_to_resume_from(tmp_path: Path) -> None:
 
 @given(cut=st.integers(0, 33))
 def test_partial_state_file_names_no_other_checkpoint(tmp_path_factory, cut: int) -> None:
-    """A state file that is cut off anywhere gives its checkpoint or no checkpoint, but never a part
-    of the name.
+    """If a state file is cut off at any place, the result is the whole name of its checkpoint or
+    None, never a part of the name.
     """
     folder = tmp_path_factory.mktemp("cut")
     path = write(folder, "model.ckpt-278", 1000)

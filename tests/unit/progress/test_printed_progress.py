@@ -148,7 +148,9 @@ def test_following_a_log(tmp_path: Path) -> None:
 
 
 def test_a_task_that_prints_no_more_has_no_rate(tmp_path: Path) -> None:
-    """The rate is that of the last half minute; if all tasks hang, there is no rate."""
+    """The step rate is computed from the lines of the last half minute. If a task has printed
+    nothing for longer, it has no rate.
+    """
     log = tmp_path / "worker-0.log"
     for ago, rates in ((10, [5.0]), (100, [None])):
         reader = PrintedLogs([[str(log)]], None, None)
@@ -175,8 +177,8 @@ def test_a_worker_s_own_steps_are_told_from_those_of_all_workers(tmp_path: Path)
 
 
 def test_only_the_tail_of_a_long_log_is_read(tmp_path: Path) -> None:
-    """In a log of many megabytes, the newest line counts, with its epoch, and only the end of the
-    log is read.
+    """Of a log of many megabytes, only the end is read: the progress comes from the newest line,
+    and the epoch from the line that began this epoch.
     """
     noise = "x" * 4000 + "\n"
     bars = "".join(KERAS_2.format(n=n).replace("/100", "/9000") + "\n" for n in range(1, 5001))
@@ -186,8 +188,8 @@ def test_only_the_tail_of_a_long_log_is_read(tmp_path: Path) -> None:
 
 
 def test_the_furthest_of_many_tasks_speaks(tmp_path: Path) -> None:
-    """Among hundreds of tasks, a task that prints is found within a few reads, and is then read
-    each time.
+    """Each read looks at the logs of a few tasks only. Among hundreds of tasks, the task that
+    prints its progress is found after some reads, and from then on each read includes its log.
     """
     places = [[str(tmp_path / f"worker-{n}.log")] for n in range(300)]
     for (place,) in places:
@@ -241,7 +243,9 @@ def test_a_program_reports_its_progress(tmp_path: Path) -> None:
 
 
 def test_a_report_never_breaks_a_program(tmp_path: Path) -> None:
-    """Strange values, an invalid folder, a fork and a call without a run are all harmless."""
+    """`tfcluster.progress()` causes no error with values of wrong types, with an output folder that
+    cannot be written, in a forked process, or outside of a run.
+    """
     done = reports(
         tmp_path,
         "import os, time, tfcluster\nfrom pathlib import Path\n"

@@ -107,8 +107,8 @@ def test_only_validation_is_no_progress(tmp_path: Path) -> None:
 
 
 def test_epochs_and_steps(tmp_path: Path) -> None:
-    """If a program writes steps, progress counts steps, unless only the total number of epochs is
-    known.
+    """If a program writes both steps and epochs, progress counts steps; but if only the total
+    number of epochs is known, it counts epochs.
     """
     path = ev.event_file(tmp_path)
     for epoch in range(3):
@@ -168,7 +168,9 @@ def test_divergence_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_total_that_was_passed_is_not_shown(tmp_path: Path) -> None:
-    """If the total is below the step, it counts another unit and is not shown."""
+    """A total that is less than the current step is not shown, because it must count something
+    other than steps.
+    """
     write(ev.event_file(tmp_path), ev.event(900, {"loss": 2.0}))
     assert progress_text(progress(tmp_path, total_steps=800)) == "step 900 · loss 2"
 
@@ -209,7 +211,7 @@ def test_reading_needs_no_tensorflow(tmp_path: Path) -> None:
         "import sys; from tfcluster_magic.progress.run_progress import ProgressReader\n"
         f"assert ProgressReader({str(tmp_path)!r}).read().step\n"
         "found = {m.split('.')[0] for m in sys.modules} - set(sys.stdlib_module_names)\n"
-        "print(sorted(found - {'typing_extensions'}))"  # msgspec may import this one
+        "print(sorted(found - {'typing_extensions'}))"  # msgspec may import typing_extensions
     )
     told = subprocess.run(
         [

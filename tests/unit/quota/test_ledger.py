@@ -125,14 +125,18 @@ def test_a_window_leaves_out_other_days() -> None:
 
 
 def test_what_runs_counts_until_now_without_a_write() -> None:
-    """An active run is added to the result of a read, and the ledger stays as it is."""
+    """The hours of an active run until now are added to the hours that were read from the ledger;
+    the ledger itself does not change.
+    """
     held = Usage(at=NOON, holding={"worker": 2}, cores={"worker": 1.0})
     days = ledger.add_runs({}, [AccountedRun(cluster="digits", usage=held)], NOON + 1800)
     assert ledger.daily_sums(days) == {LAST: (1.0, 0.0)}
 
 
 def test_clusters_of_two_people_are_two() -> None:
-    """The key of a row by cluster has the user's name, except in the ledger of one user."""
+    """If hours are grouped by cluster, the key of a row is the user's name and the cluster's name;
+    if there is only one user, it is the cluster's name.
+    """
     days = ledger.add_run({}, run(), NOON + 4000)
     keys = [row.key for row in ledger.hours_rows({"ada": days, "bob": days}, LAST, LAST, "cluster")]
     assert keys == ["ada/digits", "bob/digits"]

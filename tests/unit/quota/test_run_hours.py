@@ -47,7 +47,9 @@ def test_time_counts_from_a_tasks_own_start_to_its_own_end() -> None:
 
 
 def test_what_runs_is_counted_without_a_write() -> None:
-    """While no task starts or ends, the record of a run stays the same object."""
+    """While no task starts or ends, the recorded usage of a run does not change, so nothing is
+    written; still, its seconds count until now.
+    """
     spans = [("worker", NOON, None), ("ps", NOON + 10, None)]
     first = ledger.update_usage(None, spans, NOON + 20, CORES)
     assert ledger.update_usage(first, spans, NOON + 5000, CORES) is first

@@ -115,7 +115,9 @@ def test_waiting_for_a_stopped_run_raises_with_the_reason(manager: ClusterManage
 def test_a_rerun_is_the_same_snapshot_even_when_the_file_changed(
     manager: ClusterManager, here: Path
 ) -> None:
-    """Editing the file does not change what a rerun runs; options of the rerun do."""
+    """Editing the program's file does not change the program of a rerun; only the options of the
+    rerun differ from the first run.
+    """
     manager.wait(manager.launch("hello.py", workers=2).metadata.name, 60)
     (here / "hello.py").write_text("raise SystemExit(1)\n")
     again = manager.rerun("hello", workers=1, arguments=["x"])
@@ -188,8 +190,8 @@ def test_resuming_an_active_run_stops_it_and_goes_on_from_its_checkpoints(
 
 
 def test_a_name_to_wait_for_means_its_newest_run(manager: ClusterManager) -> None:
-    """If a launch waits for a name, it waits for the newest run of this name, which the launch and
-    its record name. A rerun of this launch does not wait.
+    """A launch with `--after NAME` waits for the newest run of this name; a message of the launch
+    and its record say which run that is. A rerun of this launch does not wait.
     """
     manager.wait(manager.launch("hello.py", workers=1).metadata.name, 60)
     manager.wait(manager.launch("hello.py", workers=1).metadata.name, 60)
@@ -229,8 +231,8 @@ def test_what_can_never_happen_is_refused_at_launch(manager: ClusterManager, her
 
 
 def test_a_deleted_run_has_ended_for_those_that_wait_for_its_end(manager: ClusterManager) -> None:
-    """Deleting a run for which other runs wait stops it. A run that waits for any end starts; a run
-    that waits for a success fails with this reason.
+    """Deleting a run for which other runs wait stops it. Of the waiting runs, one that waits for
+    any end starts, and one that waits for a success fails with this reason.
     """
     first = manager.launch("sleep.py", workers=1).metadata.name
     manager.wait(first, 60, until=Until.READY)
@@ -331,7 +333,9 @@ def test_the_managers_folders_go_before_the_environments(own_folders: Path, here
 
 
 def test_a_silent_task_is_told(manager: ClusterManager) -> None:
-    """If tasks have printed nothing for five minutes, `status` names these tasks and the time."""
+    """If tasks have printed nothing for five minutes, `status` names these tasks and the time of
+    their last output.
+    """
     run = manager.launch("sleep.py", workers=2)
     cluster = manager.wait(run.metadata.name, 180, until=Until.READY)
     wait_until(lambda: all(_log(cluster, i).stat().st_size for i in (0, 1)))

@@ -1,4 +1,6 @@
-"""The watcher's state if a verb and the watch both report changes of a run, in any order."""
+"""The state of a RunWatcher if a change of a run is reported twice, in any order: as the result of
+the action that made the change, such as a stop, and by the backend's watch.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ def phases(heard: list[tuple[str, WatchedRun | None]]) -> list[str]:
 def test_what_a_verb_answers_is_known_at_once(
     watcher: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
 ) -> None:
-    """A listener gets the result of a verb before the watch reports it, and only once."""
+    """A listener gets the result of an action, such as a stop, before the watch reports it. If the
+    watch then reports the same record, the listener does not get it again.
+    """
     watcher.learn(run())
     assert watcher.known()["digits-1"].cluster == run()
     backend.say(run())
@@ -112,7 +116,9 @@ def test_an_end_is_not_taken_back(
 def test_a_removed_run_does_not_come_back(
     watcher: RunWatcher, backend: Told, heard: list[tuple[str, WatchedRun | None]]
 ) -> None:
-    """A run that a verb has deleted stays deleted, whatever the watch had read before."""
+    """A run that an action has deleted stays deleted, even if the watch then reports a record that
+    it read before.
+    """
     backend.say(run())
     watcher.removed("digits-1", "first")
     backend.say(run(phase=Phase.STOPPED), Removed("digits-1"))

@@ -107,8 +107,8 @@ SIGNS = {
 
 @pytest.mark.parametrize("sign", SIGNS)
 def test_a_program_that_works_has_started(run: Run, sign: str) -> None:
-    """A task with activity counts as started although its own port is closed; the report names the
-    sign of activity.
+    """If a program shows activity, its task counts as started although its own port is closed; the
+    report says by which sign the activity was seen, such as output.
     """
     port = free_port()
     run.config["addresses"]["worker"][0] = f"127.0.0.1:{port}"

@@ -1,4 +1,6 @@
-"""The guard by which TensorFlow listens only on loopback, in tasks and in a running kernel."""
+"""The guard, a library that makes TensorFlow's servers listen only on loopback, in tasks and in a
+kernel that is already running.
+"""
 
 from __future__ import annotations
 
@@ -253,8 +255,8 @@ def attempt(*how):
 @pytest.mark.parametrize("way", WAYS)
 def test_a_task_binds_its_own_port_as_if_it_were_free(guard: str, way: str) -> None:
     """A task can bind its reserved port with any address and socket options, close it, and bind it
-    again at once. A second server on this port is refused, as on every port, and all other
-    processes are refused, too.
+    again at once. While it listens on this port, a second server of the task cannot bind the port;
+    other processes can never bind it.
     """
     addresses, held = reserve_ports({TaskType.WORKER: 2})
     port, other = (int(each.rpartition(":")[2]) for each in addresses["worker"])

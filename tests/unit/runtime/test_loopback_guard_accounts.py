@@ -16,8 +16,8 @@ from tfcluster_magic.spec import task_file
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several accounts")
 OWNER = 65534
-# A server. `kind` says how the server gets its listening socket, or which resource or right it
-# lacks.
+# The program of a server. Its argument `kind` says how it gets its listening socket, or what it
+# lacks: free file descriptors, the right to use netlink, or a name for its account.
 SERVER = f"""
 {IMPORTS}
 address, kind = sys.argv[2:4]
@@ -82,8 +82,8 @@ while True:
 
 
 def python(script: str, account: int, *arguments: str) -> list[str]:
-    """Return a command that starts Python as root, which can read the environment, and then runs
-    `script` as `account`.
+    """Return a command that runs `script` as `account`. Python starts as root, because `account`
+    may have no right to read this Python environment; `script` then changes the account.
     """
     return [sys.executable, "-I", "-S", "-c", script, str(account), *arguments]
 
@@ -227,8 +227,9 @@ def test_an_account_without_a_name_here_is_nobody() -> None:
 
 @pytest.mark.cluster
 def test_no_payload_of_a_neighbour_reaches_tensorflow() -> None:
-    """The session of a real server survives every form of a neighbour's Reset, and each call of its
-    owner is served. `make attack` tries each form a thousand times.
+    """Another account sends gRPC calls `MasterService/Reset` to a real TensorFlow server, in every
+    way that `attack` knows. The owner's session survives all of them, and each call of the owner is
+    served. `make attack` tries each way a thousand times.
     """
     failed = [tally for tally in attack(20) if tally.failed]
     assert not failed, failed

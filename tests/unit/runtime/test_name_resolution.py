@@ -63,7 +63,7 @@ class Keeping:
 
 @pytest.fixture
 def server() -> Iterator[Keeping]:
-    """Start a name server for the pod of a namespace."""
+    """Start a name server that answers the pods of a namespace."""
     made = Keeping()
     yield made
     made.close()
@@ -118,8 +118,8 @@ def test_a_server_that_does_not_like_the_question_tells_nothing(
 def test_nobody_is_asked_of_other_names(
     name_resolution: ModuleType, server: Keeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """For full names, outside of pods, and without a name server, no question is sent, and the
-    answer is unknown.
+    """No DNS query is sent for a full name, outside of pods, or without a name server; then it is
+    unknown whether the name exists.
     """
     assert name_resolution.name_exists("tasks.example.com") is None
     for text in ("nameserver 127.0.0.1\nsearch example.com\n", "search alice.svc.cluster.local\n"):

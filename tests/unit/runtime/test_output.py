@@ -29,8 +29,8 @@ ABORTED = (
 
 
 def test_bytes_stay_as_they_are(run: Run) -> None:
-    """Bytes, carriage returns and a missing last newline are passed on unchanged, also into the
-    copy.
+    """A program's output is passed on unchanged, to the task's log and to the copy of the log in
+    the output folder: any bytes, carriage returns, and no newline at the end.
     """
     run.program(
         "import os, random, sys\n"

@@ -22,7 +22,9 @@ __all__ = ["run"]  # a fixture of another module
 
 
 def test_full_volume(run: Run) -> None:
-    """A full log volume stops only the copy, which the log reports once."""
+    """If the log volume is full, only the copy of the log stops, and the program continues; the
+    task's log reports this once.
+    """
     (run.output / "worker-0.log").symlink_to("/dev/full")
     run.program(MANY)
     task = run.task().start()
@@ -159,8 +161,8 @@ def test_short_task_on_a_hanging_volume(run: Run) -> None:
 
 
 def noted(log: Path, script: str) -> None:
-    """Run `script`, which writes the times of a log as a task does; it can use `times`, which
-    writes them, and the module `output`.
+    """Run `script` in a process, to write the times of the lines of `log` as a task does. The
+    script can use the runtime's module `output` and `times`, the `LineTimes` of this log.
     """
     head = "import sys; sys.path.insert(0, sys.argv[1])\nimport output\n"
     words = [sys.executable, "-c", f"{head}times = output.LineTimes(sys.argv[2])\n{script}"]
@@ -284,8 +286,9 @@ def test_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
 
 
 def test_gaps_in_the_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
-    """If the times of some lines are missing in the middle of a log, these lines have no time as
-    long as there is room to record this gap. Times that jump take no more room than other times.
+    """If the times of some lines in the middle of a log are missing, a reader gets no time for
+    these lines, unless the file of times was thinned so much that it no longer contains this gap.
+    Times that jump back and forth take no more room than other times.
     """
     log = tmp_path / "worker-0.log"
     noted(
@@ -305,7 +308,9 @@ def test_gaps_in_the_times_of_a_log_that_grows_for_ever(tmp_path: Path) -> None:
 
 
 def test_times_that_somebody_cut_before_they_are_thinned(tmp_path: Path) -> None:
-    """Times that were truncated within a record stop neither the copy nor later times."""
+    """If the file of times was truncated in the middle of a record, the copy of the log continues,
+    and later lines get their times.
+    """
     log = tmp_path / "worker-0.log"
     noted(
         log,

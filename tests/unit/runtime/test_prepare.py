@@ -47,8 +47,8 @@ def old(run: Run, tmp_path: Path) -> Path:
 
 
 def found_in_a_file(run: Run, folder: Path, domain: str, there: str) -> tuple[Path, TaskProcess]:
-    """Start a task whose peers have names below `domain`, which are found only in a hosts file with
-    the text `there`; return this file and the task.
+    """Start a task that looks up the names of its peers, which are below `domain`. They can be
+    found only in a hosts file, whose text is `there` at first. Return this file and the task.
     """
     hosts = folder / "hosts"
     hosts.write_text(there)

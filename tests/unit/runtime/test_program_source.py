@@ -342,7 +342,9 @@ def packed_by(method: int) -> bytes:
 def test_a_damaged_archive_is_told_in_words(
     run: Run, site: Site, home: Path, name: str, packed: bytes, why: str
 ) -> None:
-    """Whatever error the library raises, the status names the archive and the problem."""
+    """Python's modules for archives raise many different errors for a damaged archive; the task's
+    report always names the archive and the problem.
+    """
     code, values = refused(started(run, url=site.add(f"/{name}", packed), dir=str(home)))
     assert (code, values["archive"]) == ("ArchiveDamaged", name)
     assert values["why"] and why in values["why"]
@@ -404,7 +406,7 @@ def large(what: str) -> bytes:
             for number in range(10_001):
                 archive.writestr(zipfile.ZipInfo(f"{number}/"), b"")
         return stream.getvalue()
-    if what == "zip that says less":  # the end record has the number of entries in two fields
+    if what == "zip that says less":  # both fields with the number of entries are set to 1
         packed = large("zip")
         end = packed.rindex(b"PK\5\6") + 8
         return packed[:end] + b"\1\0\1\0" + packed[end + 4 :]

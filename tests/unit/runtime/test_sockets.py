@@ -16,8 +16,8 @@ from tfcluster_magic.runtime import sockets
 def test_a_listening_socket_is_found_by_its_port(
     family: socket.AddressFamily, address: str
 ) -> None:
-    """The kernel's answer by netlink agrees with the tables in /proc, and names the socket of the
-    process that listens.
+    """The runtime asks the kernel by netlink which socket listens on a port. The answer is the
+    socket of the listening process, and agrees with the tables in /proc.
     """
     with socket.socket(family) as server:
         server.bind((address, 0))

@@ -115,7 +115,7 @@ def test_a_costly_sample_delays_no_answer(run: Run) -> None:
     wait_until((run.output / "up").exists, "the program")
     (found,) = ask("digits-1", str(run.output), ["worker-0"], within=60).tasks
     assert [each.problem for each in found.processes] == [""]
-    # the header and the first sample: the next sample is still far
+    # only the header and the first sample are written: the next sample comes much later
     assert len(samples.read_bytes().splitlines()) == 2
 
 

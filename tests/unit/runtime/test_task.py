@@ -73,7 +73,8 @@ def test_program_is_told_its_place(run: Run) -> None:
 
 def test_program_has_no_descriptor_of_ours(run: Run) -> None:
     """A program has stdin, stdout and stderr, but none of the runtime's own descriptors. A Python
-    also has the descriptor of the memory for its stacks, which its children do not get.
+    program also has one descriptor of the memory into which it writes its stacks on request; the
+    processes that it starts do not get this descriptor.
     """
     script = "import os; print(sorted(os.listdir('/proc/self/fd'))[:-1], end='')"
     text = f"""
@@ -170,7 +171,7 @@ def test_cannot_start(run: Run, change: dict[str, Any], said: str) -> None:
 
 
 def test_bad_description(run: Run, tmp_path: Path) -> None:
-    """If the description lacks the task or is of another version, the task reports this."""
+    """If task.json does not contain the task, or has another version, the task reports this."""
     run.program("pass")
     assert "it has worker-0..1, ps-0..0" in run.task("worker-2").start().wait()["detail"]
     run.config["version"] = 2

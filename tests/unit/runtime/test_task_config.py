@@ -112,8 +112,9 @@ def test_flags_are_spelled_as_the_program_does() -> None:
 def test_threads_follow_the_limit(
     limit: int | None, cores: int, kind: str, threads: str | None
 ) -> None:
-    """The number of inter-op threads is TensorFlow's default or follows the CPU limit; it is at
-    least the minimum that a coordinator, or the clients of a server, need.
+    """The number of inter-op threads is the CPU limit, or without a limit TensorFlow's default, the
+    number of cores. If a deadlock is possible with this number, as in a coordinator or in a server
+    with several clients, the number is raised to the minimum without deadlocks.
     """
     counts = {"ps": 1, "worker": 2, "chief": int(kind == "coordinated")}
     found = tf_config.environment_defaults(limit, cores, counts, in_graph=kind == "in_graph")

@@ -110,8 +110,8 @@ def packed(tmp_path: Path) -> list[str]:
 
 
 def test_a_task_runs_from_the_zip(run: Run, packed: list[str]) -> None:
-    """A task runs from the runtime's single file. Its program gets a home folder, the run's mark
-    and the runtime's hook.
+    """A task runs from the runtime's single file. Its program gets HOME, the uid of the run in
+    TFCLUSTER_RUN_UID, and the runtime's `sitecustomize` hook.
     """
     run.program(
         "import json, os, sitecustomize as s; print(json.dumps([dict(os.environ), s.__file__]))"

@@ -338,8 +338,9 @@ def test_the_gpus_of_a_task_are_those_that_its_program_sees(run: Run, tmp_path: 
 
 
 def test_samples_come_before_they_count_as_stale(usage: ModuleType) -> None:
-    """Even after the longest pause between samples, an answer and a slightly late sample come
-    before the last sample counts as stale.
+    """The longest pause between samples is so short that even a late sample comes before the last
+    sample counts as stale. The longest pause between two checks for requests is so short that a
+    request for stacks is answered in time.
     """
     import stacks  # type: ignore[import-not-found, unused-ignore]
 

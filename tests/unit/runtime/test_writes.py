@@ -183,7 +183,7 @@ def save(name, mebibytes):
     return path
 event_file('{gone}/logs')
 old = save('model.ckpt-1', 300)
-while not list(Path({str(run.output)!r}).glob('written/**/model.ckpt-1.data-*')):
+while not list(Path({str(run.output)!r}).glob('written/**/model.ckpt-1.data-00000-of-00001')):
     time.sleep(0.01)
 os.unlink(old)
 save('model.ckpt-2', 300)

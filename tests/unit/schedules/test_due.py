@@ -108,7 +108,8 @@ def test_with_a_clock_that_jumps_none_is_lost_and_none_runs_twice(
         world.pass_time(seconds, clock=clock)
         latest = max(latest, world.now)
     world.pass_time(0, clock=max(0.0, latest - world.now))
-    for _ in range(100):  # after a clock that was far ahead, some due times still wait
+    # If the clock was far ahead, some due times are not launched yet.
+    for _ in range(100):
         world.look()
         world.pass_time(MINUTE / 10)
     ran = Counter(due_times(world))
@@ -135,7 +136,9 @@ def test_the_rules_hold_whatever_runs_do(
     story: list[tuple[float, float, bool]],
     retries: int,
 ) -> None:
-    """Runs overlap only if allowed, no limit is exceeded, and each due time has a state."""
+    """Runs of a schedule overlap only if this is allowed, no more than `max_parallel` runs are
+    active, and each due time is recorded.
+    """
     rule = rules(
         "*/30 * * * *", overlap=overlap, catch_up=catch_up, max_parallel=most, retries=retries
     )
@@ -143,7 +146,7 @@ def test_the_rules_hold_whatever_runs_do(
     for step, lasts, good in story:
         world.lasts = lambda _o, lasts=lasts: lasts
         world.ends_as = lambda _o, good=good: Phase.SUCCEEDED if good else Phase.FAILED
-        world.look()  # also checks the invariants
+        world.look()  # also checks the limits and the overlap rule
         world.pass_time(step)
     told = world.states()
     counted = sum(1 + each.missed for each in world.status.occurrences)
@@ -345,8 +348,8 @@ def test_a_launch_without_room_is_tried_again() -> None:
 
 
 def test_a_launch_without_room_is_tried_ever_less_often() -> None:
-    """The delays double from half a minute to five minutes; a new attempt starts again with half a
-    minute.
+    """If a launch finds no room, the delay until it is tried again doubles from half a minute to
+    five minutes. The next attempt of the same due time begins with half a minute again.
     """
     world = ScheduleWorld(rules(retries=1))
     world.pass_time(HOUR)
@@ -384,8 +387,8 @@ def test_an_end_that_nobody_saw_is_unknown() -> None:
 
 
 def test_the_success_before_is_known() -> None:
-    """A due time has the time of the newest earlier success, even if that success is no longer in
-    the history.
+    """For a due time, `previous_success` returns the time of the newest success before it, even if
+    that success is no longer in the history.
     """
     world = ScheduleWorld(rules("*/5 * * * *"))
     for _ in range(800):
@@ -543,8 +546,8 @@ def test_a_paused_schedule_is_not_waited_for() -> None:
 
 
 def test_circles_are_found() -> None:
-    """If schedules wait for each other in a circle of any length, the circle is reported, starting
-    from the schedule that closes it.
+    """If a schedule would wait for itself, directly or by way of other schedules, `circle_of`
+    returns the names along this circle; they begin and end with that schedule.
     """
     after = {"a": "b", "b": "c", "c": "d"}
     status = ScheduleStatus(cursor=0.0)

@@ -31,7 +31,7 @@ def test_a_run_reads_back_as_its_cluster_and_number(cluster: str, run: int) -> N
 
 @pytest.mark.parametrize("ref", ["digits-" + "9" * 5000, "digits-\u0663", "digits-1\n", "-1"])
 def test_a_ref_that_is_no_run(ref: str) -> None:
-    """If the number in a reference is one that no run can have, it is part of the cluster's
+    """If a reference ends in a number that no run can have, the number belongs to the cluster's
     name.
     """
     assert parse_ref(ref) == (ref, None)

@@ -67,7 +67,9 @@ def test_texts_count_as_kubernetes_stores_them(text: str) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_the_policy_counts_the_same(text: str) -> None:
-    """The patterns of the admission policy count the same number of bytes."""
+    """The expression in the admission policy counts as many bytes for a text as `stored_bytes`
+    does.
+    """
     escaped, long = re.findall(r"findAll\(r'(.*?)'\)", sizes.stored_bytes_in_cel("t"))
     more = (
         len(re.findall(re.sub(r"\\x\{(....)\}", r"\\u\1", each), text)) for each in (escaped, long)
@@ -94,7 +96,9 @@ def test_the_border_is_at_the_same_byte_for_each_field(path: str) -> None:
 
 @pytest.mark.parametrize("path", SPECS)
 def test_what_is_counted_is_what_is_stored(path: str) -> None:
-    """The JSON of a field has as many bytes as are counted for it, plus the names of fields."""
+    """The stored JSON of a field has as many bytes as are counted for it, plus the names of the
+    fields in it and the overhead of base64.
+    """
     spec = resource_form.write(Spec, SPECS[path])
     for name in path.split("."):
         spec = spec[name]
@@ -122,8 +126,9 @@ def test_a_cached_record_keeps_no_text_of_any_length() -> None:
 
 
 def most_bytes(node: Mapping[str, Any], definitions: Mapping[str, Any], path: str) -> int:
-    """Return the maximum bytes of a value, without the texts that PAYLOAD counts. In a text with a
-    pattern, no character takes more than a byte.
+    """Return the maximum number of bytes that a value of the JSON Schema `node` takes, without the
+    texts that PAYLOAD counts. If a text has a pattern, the pattern allows only characters of one
+    byte.
     """
     if any(path == each.path for each in sizes.PAYLOAD):
         return 4  # only the brackets and a separator, because PAYLOAD counts the content
@@ -150,8 +155,9 @@ def most_bytes(node: Mapping[str, Any], definitions: Mapping[str, Any], path: st
 
 
 def test_all_other_fields_of_a_spec_are_bounded() -> None:
-    """Every field outside PAYLOAD has its own limit, and together these fields keep the stated
-    maximum. For claims and secrets, the names of their fields count here.
+    """Every field outside PAYLOAD has its own maximum size, and together these fields take at most
+    OTHER_BYTES. PAYLOAD counts the texts of claims and secrets; the names of their fields count
+    here.
     """
     whole = sizes_schema()
     beside = 20 * len('{"claimName":,"path":,"readOnly":false,"subPath":},')
@@ -169,8 +175,8 @@ def sizes_schema() -> Mapping[str, Any]:
 
 
 def test_who_wrote_a_record_takes_what_the_policy_counts() -> None:
-    """The managed fields that one client causes in a record are smaller than the size that the
-    policy counts for them.
+    """For each client that wrote to a record, Kubernetes adds an entry to managedFields. The entry
+    is not larger than the size that the admission policy counts for it.
     """
     spec = crd.object_schema()["properties"]["spec"]
     entry = {
@@ -187,7 +193,7 @@ def test_who_wrote_a_record_takes_what_the_policy_counts() -> None:
 
 
 def owned(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the managed fields of a client that wrote all fields of a schema."""
+    """Return the content of managedFields for a client that wrote every field of a schema."""
     if node.get("x-kubernetes-map-type") == "atomic" or "properties" not in node:
         assert node.get("type") != "object" or "x-kubernetes-map-type" in node, node
         return {}
@@ -336,9 +342,9 @@ def refusal(count: int, length: int = 300) -> Status:
     ("count", "shown"), [(5, 5), (12, 12), (30, 30), (60, 60), (110, 20), (1000, 20)]
 )
 def test_a_refusal_names_as_many_problems_as_there_is_room_for(count: int, shown: int) -> None:
-    """A status has the message of a refusal several times; repetitions are removed before problems
-    are. Of a hundred problems, the first are listed, with the number of the others, in every
-    language.
+    """A status contains the message of a refusal several times. If the status is too large, these
+    repetitions are removed first, and problems from the list only afterwards. Of a hundred
+    problems, the first are listed, with the number of the others, in every language.
     """
     written = custom_resource.write_status(refusal(count))
     assert len(as_in_go(written).encode()) <= sizes.STATUS_BYTES

@@ -84,9 +84,9 @@ STATUS = Status(
 
 
 def test_a_spec_is_written_by_the_conventions() -> None:
-    """In the resource, a spec is written by the conventions of Kubernetes: quantities, whole
-    seconds, times in RFC 3339, constants and references. Parts of a second are rounded up, so that
-    a run does not get less time than requested.
+    """In the resource, a spec follows the conventions of Kubernetes, for example: CPU is a
+    quantity, a duration is a whole number of seconds, and a time has the form of RFC 3339. Parts of
+    a second are rounded up, so that a run does not get less time than requested.
     """
     assert resource_form.write(Spec, HERE) == THERE
     back = {**HERE, "lifecycle": {**HERE["lifecycle"], "grace": 1}}
@@ -94,8 +94,8 @@ def test_a_spec_is_written_by_the_conventions() -> None:
 
 
 def test_a_spec_by_the_names_of_python_is_read_as_it_is() -> None:
-    """A cluster file may also have the names of the Python models; such a spec is read
-    unchanged.
+    """A cluster file may also use the field names of the Python models instead of those of the
+    resource; such a spec is read unchanged.
     """
     assert resource_form.read(Spec, HERE) == HERE
 

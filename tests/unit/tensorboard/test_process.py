@@ -31,7 +31,9 @@ print(process.open(sys.argv[1], state_dir=sys.argv[2]).pid)
 
 
 def processes(state: Path) -> list[int]:
-    """Return all processes of each session whose leader has this state folder in its arguments."""
+    """Return the processes of all boards with this state folder: each session whose leader has the
+    folder in its arguments, with all its processes, such as the data server.
+    """
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and start_time(int(entry)):
@@ -171,7 +173,7 @@ def test_a_board_ends_with_the_notebook_server_of_its_kernel(
     state: Path, logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A board that a kernel started ends with its notebook server, even if that server is killed. A
-    board that a shell started has no notebook server.
+    board without a notebook server, such as one that a shell started, continues.
     """
     server = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     monkeypatch.setenv("JPY_PARENT_PID", str(server.pid))

@@ -1,4 +1,6 @@
-"""Advice on recordings of real runs with a planted cause, and on perturbed replays of them."""
+"""Advice on recordings of real runs in which one problem was caused on purpose (a planted cause),
+and on noisy variants of these recordings.
+"""
 
 from __future__ import annotations
 
@@ -81,10 +83,11 @@ def a_run(replicas: ReplicaSet, phase: Phase = Phase.SUCCEEDED, **spec: Any) -> 
 
 
 def perturbed(seen: Recording, seed: int) -> tuple[Recording, dict[str, list[Attempt]], Any]:
-    """Return a noisy recording with other numbers of tasks, and a function that returns the new
-    name of a task. The run took up to 10 % more or less time. Figures differ by up to 20 % between
-    samples and by up to 8 % between tasks, clocks by 1.5 s, and step rates by 4 %. Some samples
-    came late, and some last samples are missing.
+    """Return a noisy variant of a recording in which the tasks of each type have exchanged their
+    names, its samples, and a function that returns the new name of a task. In this variant, the run
+    took up to 10 % more or less time. Figures differ by up to 20 % between samples and by up to 8 %
+    between tasks, clocks by 1.5 s, and step rates by 4 %. Some samples came late, and some last
+    samples are missing.
     """
     dice = random.Random(seed)
     names: dict[str, str] = {}
@@ -194,7 +197,7 @@ def test_a_planted_cause_is_named(cause: str, number: int) -> None:
 @pytest.mark.parametrize("number", TIMES)
 @pytest.mark.parametrize("cause", CAUSES)
 def test_a_planted_cause_is_named_in_noise(cause: str, number: int) -> None:
-    """The advice is the same when the tasks have other numbers and the figures are noisy."""
+    """The advice is the same if the tasks have exchanged their names and the figures are noisy."""
     seen = read(RECORDINGS / f"{cause}-{number}.json")
     for seed in range(REPLAYS):
         changed, samples, name = perturbed(seen, seed)
@@ -445,8 +448,8 @@ def test_a_task_that_stands_still_hangs() -> None:
 
 
 def test_a_hung_task_is_named_after_it_was_stopped() -> None:
-    """CPU that a program uses while it ends does not count as work. A task that has worked since
-    its stall does not count as hung.
+    """The CPU that a hung program uses while it is being stopped does not count as work, so it
+    still counts as hung. A task that has worked since its stall does not count as hung.
     """
     (hung,) = attempt(90, cpu=0.001)
     (ended,), (worked,) = attempt(6, cpu=0.5), attempt(20, cpu=0.5)

@@ -59,7 +59,9 @@ def drawn(samples: dict[str, list[Attempt]], points: int = 10, *events: Event) -
 
 
 def test_figures_are_on_one_axis() -> None:
-    """Every graph has a value for each part of the common time axis, in the units of `top`."""
+    """All graphs have the same time axis, with one value for each of its points, in the units that
+    `tfcluster top` uses.
+    """
     found = drawn({"worker-0": steady(1.5), "worker-1": steady(1.5)})
     assert (found.began, found.at[0], found.at[-1]) == (NOW, NOW + 2, NOW + 20)
     (workers,) = found.types
@@ -74,8 +76,8 @@ def test_figures_are_on_one_axis() -> None:
 
 
 def test_fewer_points_keep_the_sums() -> None:
-    """If there are fewer points, the merged parts have the same mean CPU, and the largest memory of
-    their parts.
+    """If a graph has fewer points than samples, each point stands for several samples: it has their
+    mean CPU and their largest memory.
     """
     samples = {"worker-0": parse(lines(row(1), row(3), row(0), row(4)))}
     (cpu, *_others) = drawn(samples, 2).types[0].graphs
@@ -85,8 +87,8 @@ def test_fewer_points_keep_the_sums() -> None:
 
 
 def test_outliers_come_first_and_alone_of_many_tasks() -> None:
-    """With many tasks, only tasks that differ from the others get a line; the others are in the
-    band.
+    """With many tasks, only tasks that differ from the others get a line of their own; the others
+    are shown together as the band between `low` and `high`.
     """
     samples = {f"worker-{n}": steady(2 + n % 3 / 100) for n in range(40)}
     samples["worker-7"], samples["worker-9"] = steady(0.2), steady(0.9)

@@ -1,5 +1,5 @@
-"""Planted causes in runs that are launched now; only causes that are visible on a busy machine,
-too.
+"""Advice on runs that these tests launch, each with a planted cause: a problem that was caused on
+purpose. Only causes are tested that are visible on a busy machine, too.
 """
 
 from __future__ import annotations

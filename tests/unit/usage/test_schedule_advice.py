@@ -129,7 +129,9 @@ def test_advice_on_a_changed_run_is_bounded_by_the_schedule() -> None:
 
 
 def test_a_change_stays_while_later_runs_show_nothing_new() -> None:
-    """The advice on one run applies to all later runs, until a run shows something else."""
+    """A change that was advised after one run applies to all later runs, until the usage of a later
+    run leads to other advice.
+    """
     spec = spec_of(memory="8Gi")
     first = judged(spec, used("worker-0", memory=100))
     changed = with_advice(spec, first.advised)
@@ -213,7 +215,9 @@ def test_lower_memory_needs_the_figures_of_every_task() -> None:
 
 
 def test_an_update_of_the_schedule_ends_the_advice_on_what_it_changed() -> None:
-    """Advice counts only while the schedule sets the value to which the advice refers."""
+    """Advice on an option applies only as long as the schedule still sets the value for which it
+    was computed.
+    """
     spec = spec_of(cpu=1.0, memory="8Gi")
     status = judged(spec, used("worker-0", cpu=90, throttled=40))
     assert options(status.advised) == {"worker_cpu": "1.7", "worker_memory": "4Gi"}

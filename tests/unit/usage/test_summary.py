@@ -138,7 +138,9 @@ def test_a_task_that_ended_within_a_sample_has_no_peak() -> None:
 
 
 def test_series_are_columns() -> None:
-    """Each sample has its time, its attempt and the figures of the summary."""
+    """A series has a column for the time, for the attempt and for each figure, such as CPU; each
+    column has one value for each sample.
+    """
     told = series(sampled([20, 100, 900], [40, 100, 800]))
     assert told.at == (NOW - 4, NOW)
     assert (told.cpu, told.memory, told.attempt) == ((0.5, 0.25), (900 << 16, 800 << 16), (1, 1))
@@ -155,7 +157,7 @@ def test_series_are_columns() -> None:
     ],
 )
 def test_memory_has_the_unit_of_its_amount(used: float, asked: float | None, text: str) -> None:
-    """Usage and request each have the unit of their amount, which is written once if it is
-    equal.
+    """The used and the requested memory each have the unit that fits their size; if both have the
+    same unit, it is written once.
     """
     assert memory_words(used, asked) == text

@@ -106,7 +106,9 @@ def test_the_last_lines_of_200_tasks_come_soon(server: KubeServer, follow: bool)
 
 
 def test_lines_wait_for_the_answers_of_other_tasks() -> None:
-    """Lines are sorted by time although tasks answer in turn; no line waits for long."""
+    """Lines of all tasks are sorted by time, although the tasks are read one after the other. A
+    line waits for other tasks at most PATIENCE seconds.
+    """
     sorter = TimeSorter(2)
     sorter.put(0, [LogLine("worker-0", "2", 12.0), LogLine("worker-0", "4", 14.0)], 20.0, 20.1)
     assert [line.text for line in sorter.due(20.2)] == []
@@ -238,7 +240,7 @@ def test_following_says_when_the_server_is_away_and_goes_on(
     put_pod(server, 0, log)
     lines = reader(server, 1).follow(None)
     told: list[str] = []
-    words = 0  # counts each `None` while the server does not answer
+    words = 0  # the number of `None` that the follower yields while the server does not answer
     for line in lines:
         told += [line.text] if line else []
         words += line is None and server.refuses("", "") is not None
@@ -256,7 +258,9 @@ def test_following_says_when_the_server_is_away_and_goes_on(
 
 
 def end_while_followed(server: KubeServer, folder: Path | None) -> list[str]:
-    """Return the output of a follower whose run's pod is deleted before its last line was read."""
+    """Follow the log of a run whose pod is deleted before its last line was read; return the lines
+    that the follower gets.
+    """
     log = NodeLog()
     log.say("a")
     put_pod(server, 0, log)

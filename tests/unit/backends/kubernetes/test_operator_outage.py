@@ -1,4 +1,6 @@
-"""Reports that the operator does not answer; while it answers, no such report may appear."""
+"""Reports of outages: users are told that the operator does not answer, but only while this is
+true.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def laptop(
 
 
 def renew(server: KubeServer, where: str = LEASE, ago: float = 0.0) -> None:
-    """Renew the Lease as an operator does every two seconds, the last time `ago` seconds ago."""
+    """Renew the Lease as an operator does, so that its last renewal was `ago` seconds ago."""
     server.clock = lambda: time.time() - ago
     server.put(where, {"spec": {"holderIdentity": "somebody"}})
     server.clock = time.time
@@ -93,8 +95,9 @@ STEPS = st.lists(
 def test_an_operator_that_acts_is_never_said_to_be_away(
     server: KubeServer, steps: list[tuple[float, str]], operators: float, servers: float
 ) -> None:
-    """An operator that may act is never reported as away, whatever the clocks show. An operator
-    that has not renewed its Lease for more than 16 seconds is reported as away.
+    """While an operator holds the Lease and so may act, it is never reported as away, whatever the
+    clocks show. An operator that has not renewed its Lease for more than 16 seconds is reported as
+    away.
     """
     server.objects.pop(LEASE, None)
     clock, renewed = Clock(operators), 0.0
@@ -109,7 +112,7 @@ def test_an_operator_that_acts_is_never_said_to_be_away(
                 Refusal(503, "ServiceUnavailable") if b == "refused" and method == "PUT" else None
             )
             server.loses = lambda method, _path, b=becomes: b == "lost" and method == "PUT"  # type: ignore[misc]
-            with suppress(Exception):  # the thread that renews the Lease also ignores errors
+            with suppress(Exception):  # ignored, as in the thread of an operator
                 lease._try()
             if becomes != "refused":
                 renewed = clock.now
@@ -219,7 +222,9 @@ def test_an_outage_costs_one_question(
 def test_the_operator_says_where_its_lease_is(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """The Lease is read at the place that the operator published, if this place is valid."""
+    """The Lease is read at the place that the operator published, if the published text names a
+    valid place.
+    """
     options = server.objects[path("configmaps", NAMESPACE, labels.OPTIONS)]
     server.put(path("leases", "labs", leader_election.OPERATOR_LEASE), {"spec": {}})
     options["data"][leader_election.LEASE_KEY] = f"labs/{leader_election.OPERATOR_LEASE}"
@@ -235,8 +240,8 @@ def test_the_operator_says_where_its_lease_is(
 def test_a_namespace_that_is_served_later_is_looked_at_then(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
-    """Until an operator has served a namespace, the operator's state is unknown. The client keeps
-    asking where the Lease is until the operator has published this.
+    """Until an operator has served a namespace, the operator's state is unknown. The client asks
+    for the place of the Lease again and again until the operator has published it.
     """
     where = path("configmaps", NAMESPACE, labels.OPTIONS)
     options = server.objects.pop(where)
@@ -271,7 +276,7 @@ def test_who_waits_hears_of_it_and_of_its_end(
     server: KubeServer, laptop: KubernetesBackend, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A user who waits for a run gets a message when the operator stops answering, when it answers
-    again, and when a wait timed out.
+    again, and when the wait times out.
     """
     launched(server)
     renew(server)

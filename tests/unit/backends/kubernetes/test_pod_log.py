@@ -23,7 +23,7 @@ def server() -> Iterator[KubeServer]:
 
 
 def seen(log: PodLog) -> list[str]:
-    """Return the result of one read."""
+    """Read the log once, and return the texts of the new lines."""
     return [line.text for line in log.read()]
 
 

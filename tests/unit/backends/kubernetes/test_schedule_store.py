@@ -1,4 +1,6 @@
-"""The verbs of schedules on Kubernetes, with an operator, on a server that stores objects."""
+"""Verbs for schedules on Kubernetes: a user's client and an operator, with an API server that only
+stores objects.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ class Desk:
         return bool(told == found["metadata"]["generation"])
 
     def end(self, run: str) -> None:
-        """End a run with success."""
+        """Let the run named `run` succeed."""
         times = dict.fromkeys(("startedAt", "finishedAt", "releasedAt"), time.time())
         self.world.say(run, phase="Succeeded", reason="Completed", message="", **times)
 
@@ -152,7 +154,9 @@ def test_changes_at_the_same_time_are_both_kept(desk: Desk) -> None:
 
 
 def test_what_kubernetes_cannot_do_is_refused(desk: Desk) -> None:
-    """`--track` and invalid names are refused."""
+    """On Kubernetes, `--track` is refused. For an unknown schedule, the error suggests a similar
+    name.
+    """
     verbs = desk.manager.schedules
     with pytest.raises(InvalidRequest, match="launches a snapshot"):
         verbs.create("nightly", "train.py", cron="@daily", track=True)
@@ -162,8 +166,8 @@ def test_what_kubernetes_cannot_do_is_refused(desk: Desk) -> None:
 
 
 def test_a_manifest_by_hand_is_shown_and_its_rules_are_updated(desk: Desk) -> None:
-    """`update` of a schedule's rules keeps its template; an invalid schedule is listed with its
-    problem.
+    """For a schedule that was applied with kubectl, `update` changes the rules and keeps the
+    template; options of the launch are refused. An invalid schedule is listed with its problem.
     """
     spec = {"cron": "0 0 1 1 *", "template": {"spec": {"program": {"inline": "print()"}}}}
     desk.world.server.put(WHERE, {"spec": spec})

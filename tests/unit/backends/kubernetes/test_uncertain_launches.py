@@ -49,7 +49,7 @@ def server() -> Iterator[KubeServer]:
 def laptop(
     server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> KubernetesBackend:
-    """Return the backend, with short timeouts."""
+    """Return a user's backend that repeats requests after short pauses."""
     monkeypatch.setattr("tfcluster_magic.backends.kubernetes.backend.RETRY_PAUSES", (0.01, 0.01))
     return backend(server, tmp_path, monkeypatch)
 
@@ -212,7 +212,7 @@ def pod(server: KubeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def forbid(server: KubeServer, installed: bool) -> None:
-    """Deny the pod's account all reads, on a cluster with or without TFCluster."""
+    """Deny the pod's account all reads; `installed` says whether the cluster has TFCluster."""
     words = (
         'configmaps "tfcluster-options" is forbidden: User "system:serviceaccount:alice:default" '
         'cannot get resource "configmaps" in API group "" in the namespace "alice"'
@@ -230,8 +230,8 @@ def forbid(server: KubeServer, installed: bool) -> None:
 @pytest.mark.usefixtures("pod")
 def test_a_pod_that_may_not_ask_is_told_which_right_it_lacks(server: KubeServer, pod: Path) -> None:
     """If TFCluster is installed and the pod's account has no rights, nothing runs in the pod by
-    mistake. The error names the missing right, who grants it, and how to run in the pod
-    nevertheless.
+    mistake. The error names the missing right and the ClusterRole that has it, and says how to run
+    clusters in the pod without this right.
     """
     forbid(server, installed=True)
     with pytest.raises(NotAllowed, match="may not get configmaps in namespace alice") as told:
@@ -264,7 +264,9 @@ def test_a_pod_whose_namespace_nobody_serves_runs_clusters_itself(
 def test_boards_ask_for_the_log_folder_once(
     server: KubeServer, laptop: KubernetesBackend, tmp_path: Path
 ) -> None:
-    """Opening TensorBoards reads the log folder from the cluster once."""
+    """However many TensorBoards are opened, the path of the log folder is requested from the
+    cluster only once.
+    """
     publish(server, log_dir=str(tmp_path))
     boards = ClusterManager(laptop).boards
     assert {boards.log_root for _ in range(5)} == {str(tmp_path)}
@@ -292,7 +294,9 @@ def test_files_of_another_machine_are_not_read_for_progress(
 
 
 def told(server: KubeServer, laptop: KubernetesBackend, spec: Spec, **options: object) -> list[str]:
-    """Return the warnings of a launch of `spec`; `options` are the free amounts."""
+    """Return the warnings of a launch of `spec`. The operator has published `options`, such as
+    `cpu`: how many cores there are in total, and how many are free.
+    """
     publish(server, LaunchFacts(policy=Policy(nodes_are_fixed=False)), **options)
     verdict = laptop.preflight(spec)
     assert verdict.problems == ()
@@ -309,7 +313,8 @@ def test_warnings_of_room_count_what_kubernetes_counts(
     server: KubeServer, laptop: KubernetesBackend
 ) -> None:
     """If the requested CPU and memory may not be free now, the launch warns, also if tasks get the
-    administrator's defaults. Amounts are shown as approximate.
+    administrator's defaults. The warning says "about" before the free amount, because other
+    launches may change it.
     """
     (cpu,) = told(server, laptop, workers(8, cpu=2.0), cpu=Limit(total=16, free=12))
     assert cpu == (

@@ -31,7 +31,9 @@ def read(found: dict[str, dict[str, str]]) -> TFCluster:
 
 
 def names(server: WatchServer, patience: float, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Return the names of the reported runs; "" for each pause."""
+    """Watch all runs. Yield the name of each run that the watch reports, and "" whenever it reports
+    that nothing is new.
+    """
     monkeypatch.setattr(backend, "REPORT_OUTAGE_AFTER", patience)
     for told in backend.watch_all_runs(server.api(), "alice", read):
         yield told.metadata.name if isinstance(told, TFCluster) else ""

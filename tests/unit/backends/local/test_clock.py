@@ -79,7 +79,9 @@ def test_it_launches_what_is_due_with_the_due_time(scheduler: ClusterManager) ->
 def test_its_files_are_private_and_it_ends_with_the_last_schedule(
     scheduler: ClusterManager,
 ) -> None:
-    """Only the user can read the files of schedules. Without schedules, no process is left."""
+    """Only the user can read the files of schedules. When the last schedule is deleted, the clock
+    process ends.
+    """
     scheduler.schedules.create("nightly", "quick.sh", cron=YEARLY, workers=1)
     clock = clock_of(scheduler)
     wait_until(lambda: clock.pid() is not None)

@@ -23,7 +23,9 @@ YEARLY = "0 0 1 1 *"
 
 @pytest.fixture
 def tfcluster(scheduler: ClusterManager, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run `tfcluster` in a folder with programs; the schedules end afterwards."""
+    """Return a function that runs `tfcluster` in a folder with programs. Schedules that a test
+    creates are deleted after it.
+    """
     return runner(capfd)
 
 

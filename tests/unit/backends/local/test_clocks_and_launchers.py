@@ -43,7 +43,7 @@ int clock_gettime(clockid_t id, struct timespec *at)
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Iterator[Runs]:
-    """Yield a launcher of runs; end them afterwards."""
+    """Yield a launcher of runs; end its runs after the test."""
     with runs_in(tmp_path / "user") as made:
         yield made
 
@@ -129,8 +129,8 @@ def test_a_supervisor_that_does_not_answer(runs: Runs, monkeypatch: pytest.Monke
 
 
 def test_a_supervisor_that_starts_slowly(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run continues although the launcher did not wait until the supervisor had started, or was
-    killed.
+    """A launcher may time out, or be killed, before the run's supervisor has started. The run
+    continues.
     """
     monkeypatch.setattr(launch, "START_TIMEOUT", 0.0)
     run = runs.launch("print('hello')", workers=1)

@@ -20,7 +20,7 @@ TEXT = "print('hello')\n"
 
 @pytest.fixture
 def python(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Create a Python in a folder next to the current one."""
+    """Create a Python, `venv/bin/python`, in the current folder."""
     file = here / "venv" / "bin" / "python"
     file.parent.mkdir(parents=True)
     file.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')

@@ -212,7 +212,9 @@ def test_a_run_without_logs_leaves_no_folder(backend: LocalBackend, own_folders:
 
 
 def test_two_threads_write_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads of one server that stop the same run at once write different files."""
+    """If threads of one server stop the same run at once, each writes a temporary file of its own,
+    so that neither write fails.
+    """
     both = threading.Barrier(2, timeout=90)
     really = os.replace
 

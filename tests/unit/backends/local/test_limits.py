@@ -53,7 +53,9 @@ def test_the_notebook_servers_secrets_stay_away(
 def test_what_a_task_leaves_behind_goes_with_the_run(
     backend: LocalBackend, launch: Launch, wait_for: Wait, tmp_path: Path
 ) -> None:
-    """A daemon of a program, even with an empty environment, does not outlive the run."""
+    """A daemon that a program starts does not outlive the run, even if the daemon's environment is
+    empty.
+    """
     pid_file = tmp_path / "pid"
     run = launch(
         f"""
@@ -166,7 +168,7 @@ def test_a_launch_beyond_what_the_hub_allows_is_refused(
     backend: LocalBackend, launch: Launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Launches above the hub's limits are refused; a task without a CPU request counts as half a
-    core. Without a file of limits, nothing is limited.
+    core. Without a file of limits, no launch is refused for a limit.
     """
     file = tmp_path / "limits.json"
     file.write_text(json.dumps({"group": "ml101", "quota": {"cpu": 2, "pods": 3}}))

@@ -184,7 +184,7 @@ def test_the_hubs_policy_counts_and_not_the_users_own(
 
 
 def test_a_deleted_run_is_still_reported(state: Path) -> None:
-    """A waiting message is sent even if the folder of its run was deleted."""
+    """A message about a run is sent even if the run's folder was deleted before that."""
     watch = NotificationWatch(state)
     assert watch.look([])[0] == ["team"]
     shutil.rmtree(Store(state).folder("digits", 1).path)

@@ -133,8 +133,8 @@ def test_an_ended_run_whose_status_is_damaged(store: Store) -> None:
 
 
 def test_what_a_lost_run_held_is_counted_to_its_last_sign(store: Store) -> None:
-    """After a supervisor was killed, its tasks count only until their last output, because the
-    tasks died with the supervisor.
+    """The tasks of a killed supervisor died with it. Their resources count as used only until the
+    last output of the tasks.
     """
     held = Usage(at=1000.0, holding={"worker": 2}, days={"1970-01-01": {"worker": 5.0}})
     folder = record(store, phase=Phase.RUNNING, reason=Reason.RUNNING, usage=held)
@@ -305,7 +305,9 @@ def test_what_killed_launches_left_is_swept(store: Store) -> None:
 
 
 def test_a_removed_run_takes_its_empty_folder_along(store: Store) -> None:
-    """Deleting a run removes its record with the read-only snapshot."""
+    """Deleting the only run of a cluster also removes the run's snapshot, whose folder is
+    read-only, and the cluster's folder, which is empty then.
+    """
     folder = record(store)
     folder.program.mkdir()
     (folder.program / "train.py").write_text("pass")

@@ -1,4 +1,6 @@
-"""A schedule that takes advice on this machine: real runs whose program wastes memory."""
+"""A schedule on this machine that applies advice to its runs: a real program uses less memory than
+it requested, so the next run gets less.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,9 @@ def run_now(manager: ClusterManager, number: int) -> Occurrence:
 def test_the_second_run_has_the_memory_that_the_first_one_used(
     scheduler: ClusterManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The advice on a scheduled run is shown before the next run is launched. Afterwards, it is
-    shown in the next run's record and status, and in the schedule's history. A rerun that a user
-    launches by hand does not report the advice.
+    """After a run that needed less memory, the schedule shows the advice for the next run. Once the
+    next run is launched with the advised memory, its record, its status and the schedule's history
+    show the advice. A rerun that a user launches by hand does not report the advice.
     """
     monkeypatch.setenv("TFCLUSTER_IDLE_SAMPLE", "0.2")
     Path("rest.py").write_text("import time\ntime.sleep(1)\n")

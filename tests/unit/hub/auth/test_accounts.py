@@ -85,7 +85,7 @@ def test_links_of_a_class_are_made_at_once(store: AccountStore) -> None:
 
 
 def test_a_link_ends_with_its_day(store: AccountStore, clock: Clock) -> None:
-    """A link works until its last second."""
+    """An invite link works until the last second before it expires."""
     code = store.invite("ada")
     clock.now += LINK_HOURS * 3600 - 1
     assert store.invited(code) == ("ada", False)
@@ -128,7 +128,7 @@ def test_a_reset_is_noted_until_the_hub_has_done_it(store: AccountStore) -> None
 
 
 def test_a_changed_password_voids_a_link_that_waited(store: AccountStore) -> None:
-    """Changing the password voids an earlier link."""
+    """Changing the password voids an invite link that was made before."""
     code = store.invite("ada")
     store.set_password("ada", STORED)
     with pytest.raises(LinkRefused):

@@ -1,4 +1,6 @@
-"""Calls of JupyterHub's spawners when a shell removes a user."""
+"""The removal of a user by a shell command, and the methods of spawners that JupyterHub calls for
+it.
+"""
 
 from __future__ import annotations
 

@@ -195,7 +195,9 @@ def test_no_provider(described: Described) -> None:
 
 
 def test_no_redirect(described: Described) -> None:
-    """A redirect of the description is not followed."""
+    """If the URL of the provider's description redirects to another URL, the hub does not follow
+    it.
+    """
     described.describe()
     described.says["/elsewhere"] = described.says[sign_in.DISCOVERY_PATH]
     described.says[sign_in.DISCOVERY_PATH] = (302, b"/elsewhere")

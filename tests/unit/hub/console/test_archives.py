@@ -78,8 +78,8 @@ def test_an_archive_is_listed_and_deleted(tmp_path: Path, workspace: Path) -> No
 def test_what_was_not_done_afterwards_stays_beside_a_whole_archive(
     tmp_path: Path, workspace: Path
 ) -> None:
-    """If a step after packing fails, the archive is kept and says so, also after a restart of the
-    console.
+    """If a step after packing fails, such as removing the user, the archive is kept. Its entry in
+    the list says what failed, also after a restart of the console.
     """
 
     async def refuses(_detail: str) -> None:
@@ -106,7 +106,7 @@ def test_a_full_volume_is_told_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_console_left_is_removed(tmp_path: Path, workspace: Path) -> None:
-    """Partial files are deleted, and complete archives stay."""
+    """A console that starts deletes partial files of archives, and keeps complete archives."""
     one, _seen = archived(Archives(tmp_path / "a", of_folder(workspace)))
     left = (".ada-1.tar.gz", "ada-1.tar.gz.json", "ada-1.tar.gz.sha256")
     for name in left:

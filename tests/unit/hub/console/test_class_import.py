@@ -156,7 +156,7 @@ def test_two_imports_at_once_make_one_link_for_each() -> None:
 
 
 def test_how_far_it_is_is_told_and_over_with_it() -> None:
-    """The progress is reset at the end, even after an error."""
+    """The progress of an import is reset at the import's end, even after an error."""
 
     async def whole() -> None:
         importing = Importing()

@@ -48,8 +48,9 @@ def test_a_person_is_asked_for_deleted_runs_too(manager: ClusterManager, tmp_pat
 
 
 def test_runs_count_from_their_ledger_or_their_record(server: KubeServer) -> None:
-    """On Kubernetes, a recorded run counts once, and an active run counts until now. Hours of a
-    deleted namespace belong to its user, and an unreadable ledger is reported.
+    """On Kubernetes, a run whose hours are in a ledger is not counted a second time from its
+    record; an active run counts until now. Hours of a deleted namespace belong to its user, and an
+    unreadable ledger is reported.
     """
     then = time.time() - 3600
     usage = Usage(at=then, holding={"worker": 2}, cores={"worker": 0.5})
@@ -94,7 +95,7 @@ def test_a_spreadsheet_runs_no_name_as_a_formula() -> None:
 
 
 def test_a_record_is_read_without_its_spec() -> None:
-    """Hours depend only on the status, whatever the spec says."""
+    """The hours of a run are computed only from its status, whatever its spec says."""
     usage = {"at": 1.0, "days": {DAY: {"worker": 3600.0}}, "cores": {"worker": 2.0}}
     spec = {"replicas": {"worker": {"resources": {"gpu": 1}}, "ps": None}}
     found = {"metadata": {"name": "digits-1"}, "spec": spec, "status": {"usage": usage}}

@@ -1,4 +1,4 @@
-"""The console's storage page: measurements, and its rows."""
+"""The storage page of the console: how its usage is measured, and which rows it has."""
 
 from __future__ import annotations
 

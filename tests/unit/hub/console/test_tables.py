@@ -54,8 +54,8 @@ def names(**given: str) -> list[str]:
     ],
 )
 def test_rows_are_filtered_sorted_and_paged(given: dict[str, str], fits: list[str]) -> None:
-    """By default, the newest run comes first. Names are sorted by run number, and `q` matches any
-    text of a row.
+    """By default, the newest run comes first. Sorted by name, the runs of a cluster are in the
+    order of their numbers. `q` matches any text of a row.
     """
     assert names(**given) == fits
 
@@ -70,7 +70,7 @@ def test_a_reason_is_found_in_the_language_of_who_looks() -> None:
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_every_column_sorts_both_ways(column: str) -> None:
-    """Sorting by each column keeps all rows."""
+    """Sorting by any column, in both directions, keeps all rows."""
     assert sorted(names(sort=column)) == sorted(names(sort=f"-{column}"))
 
 

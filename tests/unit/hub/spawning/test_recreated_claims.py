@@ -14,7 +14,9 @@ NOW = (epoch_seconds(MADE) or 0.0) + 1.0
 
 
 def why(message: str, *claims: Any) -> startup_problems.StartupProblem | None:
-    """Return the reason for a waiting pod with this message of the scheduler."""
+    """Return the reason that the hub gives for a waiting pod, if the scheduler's message and the
+    claims are these.
+    """
     told = {"type": "PodScheduled", "status": "False", "message": message}
     spec = {"containers": [{"name": "notebook"}]}
     pod = {"metadata": {"uid": "1"}, "spec": spec, "status": {"conditions": [told]}}

@@ -65,8 +65,9 @@ READY = found(annotations={namespace_creation.PROVISIONED: "1"})
 
 
 def ensure(*seen: Any, seconds: float = 5) -> tuple[Answers, list[str]]:
-    """Wait for the namespace, for which the API server answers `seen`; return the writes and the
-    messages.
+    """Wait until TENANT's namespace is ready; `seen` are the API server's successive answers about
+    it. Return the stand-in for the API server, which has recorded the writes, and the messages to
+    the user.
     """
     answers, told = Answers(*seen), []
     asyncio.run(namespace_creation.ensure_namespace(answers, TENANT, told.append, seconds))  # type: ignore[arg-type]

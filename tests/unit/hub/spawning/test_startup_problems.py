@@ -155,7 +155,9 @@ def test_a_notebook_is_lost_when_its_node_does_not_answer() -> None:
 
 
 def test_a_node_that_goes_away_under_a_start_is_tried_again() -> None:
-    """A pod whose node is lost before it runs is given up, and another start is possible."""
+    """If the node of a pod is lost before the pod runs, the start fails at once, and the message
+    advises to try again.
+    """
     event = {"reason": "NodeNotReady", "message": "Node is not ready", "type": "Warning"}
     told = why({"status": {}}, events=[event])
     assert told

@@ -46,7 +46,7 @@ def test_a_new_namespace_is_furnished_and_an_unchanged_one_costs_nothing(world: 
     ],
 )
 def test_what_somebody_deletes_comes_back(world: World, resource: str, name: str) -> None:
-    """A deleted object is created again."""
+    """An object of a tenant that somebody deletes is created again."""
     world.begin()
     world.user("alice")
     world.furnished(ALICE)
@@ -55,7 +55,9 @@ def test_what_somebody_deletes_comes_back(world: World, resource: str, name: str
 
 
 def test_what_somebody_alters_is_put_right(world: World) -> None:
-    """Changed policies, role bindings and namespace labels are restored."""
+    """If somebody changes a tenant's NetworkPolicies, role bindings or namespace labels, they are
+    restored.
+    """
     world.begin()
     world.user("alice")
     world.furnished(ALICE)
@@ -136,8 +138,8 @@ def test_a_claim_grows_and_never_shrinks_or_goes(world: World) -> None:
 
 
 def test_a_namespace_that_is_not_of_this_hub_is_never_touched(world: World) -> None:
-    """A namespace without the hub's labels is never changed. A namespace of the hub that names a
-    user to whom another namespace belongs gets a message about it.
+    """A namespace without the hub's labels is never changed. If a namespace of the hub names a user
+    whose own namespace is another one, it is not set up, and a message on it says why.
     """
     world.begin()
     world.server.put(path("namespaces", "", "tfcluster-u-bob"), {"metadata": {}})

@@ -51,7 +51,9 @@ def begun(world: World) -> Tenancy:
 
 
 def first_notebook(world: World, user: str) -> tuple[str, str]:
-    """Return the storage class and the GPUs of a new user's namespace."""
+    """Create a new user's namespace; return the storage class of its workspace and its quota of
+    GPUs.
+    """
     namespace = world.user(user)
     world.furnished(namespace)
     claim = world.get("persistentvolumeclaims", namespace, "workspace")

@@ -47,7 +47,9 @@ default:
 
 
 def made(policy: str, removed: bool = False) -> list[dict[str, Any]]:
-    """Return Alice's objects under `policy`; `removed`: after she was removed."""
+    """Return the objects in Alice's namespace under `policy`; `removed` means that she is no user
+    of the hub any more.
+    """
     entitlement = entitlement_for_groups(parse_policy(policy), ())
     return tenant_objects(entitlement, PLACE, namespace="tfcluster-u-alice", removed=removed)
 

@@ -143,7 +143,8 @@ def test_a_policy_with_a_mistake_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After a mistake in the policy, the old policy stays, and the log names the line of the
-    mistake. If the policy has a mistake when the hub starts, this is an error.
+    mistake. If the policy already has a mistake when the hub starts, the hub does not start, and
+    the error names the line.
     """
     told = Allowances(tmp_path)
     file = tmp_path / "policy.yaml"
@@ -208,7 +209,7 @@ def test_more_than_is_allowed_is_refused_with_the_way_out() -> None:
 
 
 def test_the_file_is_read_as_it_is_written() -> None:
-    """A written file is read back unchanged."""
+    """The file with a user's limits is read as it was written."""
     said = limits_of(entitled(parse_policy(POLICY), [], override(quota={"pods": 3}), NOW))
 
     assert msgspec.json.decode(msgspec.json.encode(said), type=Limits) == said

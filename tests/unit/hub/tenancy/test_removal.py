@@ -72,8 +72,9 @@ def test_runs_are_in_no_deleted_namespaces_way(world: World) -> None:
 
 
 def test_a_finalizer_keeps_no_removed_user(world: World) -> None:
-    """Finalizers that a user set on clusters keep neither the clusters nor the namespace. The
-    finalizers of the garbage collector are not removed.
+    """If a user is removed with all data, finalizers that the user set on clusters prevent neither
+    the deletion of the clusters nor that of the namespace. The finalizers of the garbage collector
+    are not removed.
     """
     world.begin()
     world.user("alice")
@@ -97,7 +98,9 @@ def test_a_finalizer_keeps_no_removed_user(world: World) -> None:
 
 
 def test_a_finalizer_keeps_no_deleted_namespace(world: World) -> None:
-    """A finalizer keeps a deleted run, but not in a namespace that an administrator deletes."""
+    """A user's finalizer delays the deletion of a run. If an administrator deletes the namespace,
+    the finalizer is removed, and the run is deleted.
+    """
     world.begin()
     world.user("alice")
     world.furnished(ALICE)

@@ -54,7 +54,9 @@ def test_init_containers_count_as_before() -> None:
 
 
 def test_a_bookmark_says_nothing_but_a_version() -> None:
-    """A bookmark, whose object has empty fields instead of lists, is decoded as a version."""
+    """A bookmark event of a watch is decoded, although its object has null where pods have lists.
+    Only its version has a meaning.
+    """
     told = {
         "metadata": {"resourceVersion": "7", "creationTimestamp": None},
         "spec": {"containers": None},

@@ -200,8 +200,9 @@ def test_a_long_list_is_trimmed_page_by_page(
 def test_pages_are_as_large_as_their_bytes_allow(
     server: WatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first page is short. The size of a later page follows from the bytes of the pages before
-    it, so that a page has many small objects or few large objects.
+    """The first page of a list is short, because the size of the objects is not known yet. The size
+    of a later page follows from the bytes of the pages before it, so that a page has many small
+    objects or few large objects.
     """
     monkeypatch.setattr(client, "FIRST_PAGE", 2)
     monkeypatch.setattr(client, "PAGE", 20)

@@ -124,7 +124,7 @@ def test_who_cannot_renew_gives_up_before_the_lease_is_free(
 
 
 def test_a_silent_api_server_ends_leading_as_well(server: KubeServer, clock: Clock) -> None:
-    """A renewal that hangs also ends leading."""
+    """If the renewal of the Lease hangs, the leader stops leading before the Lease expires."""
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     hanging, goes = threading.Event(), threading.Event()
@@ -152,7 +152,9 @@ def test_a_restarted_container_takes_up_its_lease(server: KubeServer, clock: Clo
 
 
 def test_a_lease_that_somebody_took_is_not_taken_back(server: KubeServer) -> None:
-    """A leader that finds another holder in its Lease ends."""
+    """A leader that finds another holder in its Lease stops leading, and does not take the Lease
+    back.
+    """
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     with server.changed:
@@ -219,9 +221,7 @@ def test_a_lease_that_nobody_can_read_is_not_renewed(server: KubeServer, clock: 
 
 
 def test_it_knows_how_long_nobody_led(server: KubeServer) -> None:
-    """A new leader knows for how long nobody renewed the Lease; the time since it leads does not
-    count.
-    """
+    """A new leader knows for how long nobody had renewed the Lease when it became the leader."""
     first = Candidate(server, "one")
     wait_until(first.leader.leads)
     assert first.leader.unwatched == 0

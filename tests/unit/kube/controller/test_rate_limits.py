@@ -1,4 +1,6 @@
-"""Rate limits for low-priority writes and for turns, which all runs share."""
+"""Rate limits that all runs share: for writes of low priority, and for turns, in each of which the
+operator handles one run.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ def test_a_run_alone_is_written_at_once() -> None:
 
 def test_many_runs_have_a_place_each() -> None:
     """Of sixty runs that change together, some are written at once and the others one after the
-    other, none later than after the maximum wait. A large run takes the time of several small runs.
+    other, none later than after the maximum wait. One write of a large run counts as much as the
+    writes of several small runs.
     """
     clock = Clock()
     pace = WriteRateLimit(clock)

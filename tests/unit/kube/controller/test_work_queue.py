@@ -41,7 +41,9 @@ def test_an_earlier_timer_rings_first(work: WorkQueue[str]) -> None:
 
 
 def test_a_key_that_rests_comes_once_afterwards(work: WorkQueue[str]) -> None:
-    """Changes during a key's rest are handled together after it; other keys are not delayed."""
+    """Changes during the rest of a key are handled together after the rest; other keys are not
+    delayed.
+    """
     work.add("digits-1")
     assert work.get() == "digits-1"
     began = time.monotonic()

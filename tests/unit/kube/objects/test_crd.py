@@ -135,8 +135,9 @@ def test_no_number_is_a_floating_point_number() -> None:
 
 
 def test_durations_times_and_amounts_say_their_unit() -> None:
-    """A duration is an integer called `…Seconds`, a time is called `…Time` and in RFC 3339, and CPU
-    and memory are quantities; `kubectl explain` says so.
+    """A duration is an integer, and its field is called `…Seconds`. A time is written in RFC 3339,
+    and its field is called `…Time`. CPU and memory are quantities. `kubectl explain` names these
+    units.
     """
     for path, node in nodes(SCHEMA, ""):
         name, told = path.rsplit(".", 1)[-1], node.get("description", "")
@@ -321,8 +322,9 @@ def test_every_rule_of_the_resource_is_one_of_a_launch(found: list[Found]) -> No
 
 
 def test_every_rule_of_a_launch_is_one_of_the_resource(found: list[Found]) -> None:
-    """Each problem that the rules of a launch can find occurs in one of the wrong specs. If kubectl
-    should show the problem, a rule in CEL has the same message.
+    """Each problem that the rules of a launch can find occurs in one of the wrong specs. For each
+    problem that `kubectl apply` has to report as a launch does, there is a rule in CEL with the
+    same message.
     """
     calls = [n for n in ast.walk(ast.parse(inspect.getsource(rules))) if isinstance(n, ast.Call)]
     made = {n.lineno for n in calls if isinstance(n.func, ast.Name) and n.func.id == "Problem"}

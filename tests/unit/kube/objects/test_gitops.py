@@ -56,7 +56,7 @@ def expected(spec: Spec, status: Status) -> tuple[str, str]:
 
 def argocd(found: dict[str, Any]) -> tuple[str, str]:
     """Run the ConfigMap's Lua script as Argo CD does; return the status and the message."""
-    from lupa import lua51  # Argo CD uses Lua 5.1, without modules that reach the machine
+    from lupa import lua51  # Argo CD uses Lua 5.1, without modules that access files
 
     data = yaml.safe_load((GITOPS / "argocd-cm.yaml").read_text())["data"]
     (script,) = data.values()

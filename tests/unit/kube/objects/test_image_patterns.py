@@ -1,5 +1,5 @@
-"""Images that a pattern admits. Registry, repository, tag and digest are compared, never the raw
-text.
+"""Patterns for images, and the images that each pattern admits. Registry, repository, tag and
+digest are compared, never the raw text.
 """
 
 from __future__ import annotations

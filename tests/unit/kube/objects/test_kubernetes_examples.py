@@ -30,7 +30,9 @@ def strict(node: Any) -> Any:
 
 
 def test_there_are_eight() -> None:
-    """Each way of writing a program and of training has a file."""
+    """There is an example for each way of giving a program and for each way of training: eight
+    files.
+    """
     assert len(EXAMPLES) == 8
 
 

@@ -46,8 +46,8 @@ def tfcluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("layout", ManifestLayout)
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_manifests_belong_to_nobody(spec: Spec, layout: ManifestLayout) -> None:
-    """Rendered manifests have no owner, no namespace and no operator, so that kubectl can apply
-    them.
+    """Rendered manifests can be applied with kubectl: they have no owner and no namespace, and
+    their labels say that kubectl manages them, not the operator.
     """
     for each in laid_out(spec, layout):
         head = each["metadata"]
@@ -58,7 +58,9 @@ def test_manifests_belong_to_nobody(spec: Spec, layout: ManifestLayout) -> None:
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_every_task_has_an_address_of_its_own(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the classical layout, each address in TF_CONFIG is a Service of exactly one pod."""
+    """In the layout `per-task`, each address in TF_CONFIG is the name of a Service that selects
+    exactly one pod.
+    """
     monkeypatch.syspath_prepend(str(RUNTIME))
     from task_config import TaskConfig
 
@@ -87,7 +89,9 @@ def test_who_serves_is_a_deployment() -> None:
 
 
 def test_render_needs_no_cluster(tfcluster: Any) -> None:
-    """A launch can be rendered for Kubernetes without a cluster and without its client."""
+    """A launch can be rendered for Kubernetes without a cluster, and without the Python client of
+    Kubernetes.
+    """
     done = tfcluster("render", "--backend", "kubernetes", "train.py", "--workers", "3", "--ps", "1")
     assert done.returncode == 0, done.stderr
     found = [*yaml.safe_load_all(done.stdout)]
@@ -169,7 +173,9 @@ def test_a_template_of_ones_own(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_template_is_refused(tmp_path: Path, text: str, line: int, said: str) -> None:
-    """A template that fails, or uses private attributes, is refused with its line."""
+    """A template that fails, or uses private attributes, is refused, and the refusal names the
+    line.
+    """
     template = tmp_path / "mine.j2"
     template.write_text(text)
     with pytest.raises(InvalidRequest, match="the template cannot be used") as refusal:
@@ -180,7 +186,9 @@ def test_a_wrong_template_is_refused(tmp_path: Path, text: str, line: int, said:
 
 
 def test_a_template_of_a_large_program(tmp_path: Path) -> None:
-    """A template can also render a program in the workspace."""
+    """A user's template can also render a run whose program is too large for a manifest and stays
+    in the workspace.
+    """
     (tmp_path / "mine.j2").write_text("{{ cluster.spec.program.sha256 | json }}")
     assert render_template(run(LARGE), Policy(), tmp_path / "mine.j2") == f'"{"ab" * 32}"'
 

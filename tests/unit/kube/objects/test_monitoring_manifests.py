@@ -1,6 +1,6 @@
-"""The form of dashboards, rules and the collector's configuration in k8s/, and the series that
-their queries name. `tests/kube/test_monitoring.py` runs each query in a real Prometheus, and checks
-that the series in `prometheus_series.txt` exist there.
+"""The dashboards, the rules for Prometheus and the log collector's configuration in k8s/: their
+form, and the series that their queries name. `tests/kube/test_monitoring.py` runs each query in a
+real Prometheus, and checks that the series in `prometheus_series.txt` exist there.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ def test_panels_do_not_overlap(file: str) -> None:
 
 
 def test_links_of_runs_name_the_dashboard_and_its_variables() -> None:
-    """`graphs_url` and `graphs_link` make the address of the dashboard."""
+    """The dashboard has the uid and the variables that the links to a run's graphs name, and the
+    links show the time of the run.
+    """
     from tfcluster_magic.output.usage import graphs_link
 
     said = json.loads((MONITORING / "dashboard-run.json").read_text())

@@ -20,7 +20,7 @@ from tfcluster_magic.kube.objects.network_policy import DEFAULT_DNS, DnsResolver
 K8S = ROOT / "k8s"
 METADATA = [
     *("169.254.169.254", "169.254.170.2", "169.254.170.23", "fd00:ec2::254"),  # AWS
-    *("168.63.129.16", "100.100.100.200", "169.254.0.23"),  # Azure, Alibaba, Tencent
+    *("168.63.129.16", "100.100.100.200", "169.254.0.23"),  # of Azure, Alibaba and Tencent
     *("169.254.0.0", "169.254.255.255", "fe80::", "febf:ffff::1"),  # link-local
     *("::ffff:169.254.169.254", "::ffff:168.63.129.16", "::ffff:100.100.100.200"),
     *("64:ff9b::a9fe:a9fe", "64:ff9b::100.100.100.200"),  # metadata servers as NAT64 addresses
@@ -113,7 +113,8 @@ def test_an_ordinary_network_has_no_exceptions() -> None:
 
 def test_dns_servers_are_pods_or_single_addresses() -> None:
     """By default, the DNS servers are the pods of kube-dns. A DNS cache that runs on each node is
-    given as a single address. OpenShift's pods have another port, so they get a rule of their own.
+    given as a single address. OpenShift's DNS pods listen on another port, so they get a rule of
+    their own.
     """
     (rule,) = network_policy.dns_rules(DEFAULT_DNS)
     assert rule["to"] == [

@@ -162,7 +162,9 @@ def test_names_fit_where_they_are_used() -> None:
 
 
 def test_claims_with_any_name_can_be_mounted() -> None:
-    """A claim's name may be longer than a volume's name may be, and may have dots."""
+    """Claims can be mounted even if their names have dots, or are longer than the name of a volume
+    may be.
+    """
     for spec in pods_of(made(*RUNS["everything"])):
         names = [volume["name"] for volume in spec["volumes"]]
         assert all(re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", each) for each in names)
@@ -219,7 +221,9 @@ def test_without_claims_the_output_goes_with_the_pod() -> None:
     "text", ["", "a: {b: [c", "x\ny: z", "{{ 7*7 }}", "\u2028\x7f\x85\ufeff", "'\"\\\n"]
 )
 def test_no_value_becomes_structure(text: str) -> None:
-    """A text of the user arrives as a value, and changes nothing else in the objects."""
+    """A text that a user writes into a spec becomes a value in the objects, and changes nothing
+    else in them.
+    """
     spec = msgspec.structs.replace(
         EVERYTHING,
         env={"X": text},
@@ -236,8 +240,8 @@ def test_no_value_becomes_structure(text: str) -> None:
 
 
 def test_tasks_find_one_another(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From task.json, the runtime computes the same addresses and output folder that the run's
-    objects have, and it agrees with them on which tasks open a port.
+    """The addresses and the output folder that the runtime computes from task.json are those in the
+    run's objects. So are the tasks that open a port.
     """
     monkeypatch.syspath_prepend(str(RUNTIME))
     from task_config import TaskConfig

@@ -53,7 +53,7 @@ SCHEDULE = Schedule(
 
 
 def stored(schedule: Schedule) -> dict[str, Any]:
-    """Return the object as the API server returns it."""
+    """Return the object of a schedule as the API server returns it."""
     made = json.loads(json.dumps(schedule_resource.write(schedule)))
     head = {"uid": schedule.uid, "resourceVersion": "7", "generation": 3, "namespace": "a"}
     made["metadata"] |= {**head, "creationTimestamp": "2026-05-28T20:25:00Z"}
@@ -71,7 +71,9 @@ def nodes(node: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]
 
 
 def test_the_definition_follows_the_conventions_of_kubernetes() -> None:
-    """The resource has every field of the models, times in RFC 3339, and no fractions."""
+    """The resource has every field of the models. Its times are in RFC 3339, and its numbers have
+    no fractions.
+    """
     spec, status = SCHEMA["properties"]["spec"], SCHEMA["properties"]["status"]
     for model, told in (
         (schedule_resource.ScheduleSpec, spec),
@@ -88,8 +90,8 @@ def test_the_definition_follows_the_conventions_of_kubernetes() -> None:
 
 
 def test_a_schedule_is_read_as_it_was_written() -> None:
-    """Rules, template, launch arguments and requests are converted; the status starts at the
-    object's creation.
+    """A schedule that is written as an object is read with the same rules, template, launch
+    arguments and requests. If the object has no status, due times count from its creation.
     """
     read = schedule_resource.read(stored(SCHEDULE), NOW)
     assert read.rules == replace(SCHEDULE.rules, deadline=90.0)
@@ -104,8 +106,9 @@ def test_a_schedule_is_read_as_it_was_written() -> None:
 
 
 def test_a_status_is_read_as_it_was_written() -> None:
-    """Occurrences with reasons, backfills, advice with fractions and an automatic pause are
-    converted; columns and conditions follow from them.
+    """A status that is written into the object is read unchanged: occurrences with their reasons,
+    backfills, advice with fractions of a core, and an automatic pause. The columns of kubectl and
+    the conditions follow from it.
     """
     throttled = {"task": "worker-0", "percent": 40, "limit": 1.0, "cpu": 0.93}
     advised = AdvisedOption(

@@ -26,9 +26,9 @@ def test_what_templates_print_is_read_again(value: object) -> None:
 
 
 def test_values_of_a_template_are_its_own() -> None:
-    """A template's text is read once. No value of one rendering occurs in another: neither after
-    the caller has changed its objects, nor through a text that looks like the internal mark of a
-    value.
+    """The YAML of a template is parsed once, with a mark in place of each value, and used for later
+    renderings. No value of one rendering occurs in another, even if the caller changes the returned
+    objects, or if a value looks like a mark.
     """
     words = {"metadata": {"name": "\ue0000"}, "selector": {"a": "\ue0001"}, "port": 7}
     made = templates.render_object("kubernetes/service.yaml.j2", **words)

@@ -70,8 +70,8 @@ def test_a_restarted_operator_knows_which_attempt_a_pod_is(
 
 
 def test_a_restarted_operator_judges_no_end_twice() -> None:
-    """An end in the record keeps its attempt; an end that the record lacks belongs to the record's
-    current attempt.
+    """After a restart, the operator finds a pod that has ended. If this end is in the record, it
+    keeps its attempt; if not, it belongs to the record's current attempt.
     """
     failure = TaskFailure(task="worker-0", attempt=1, exit=end("failed"))
     status = Status(

@@ -149,14 +149,16 @@ def test_what_waits_alike_is_one_question() -> None:
 
 @pytest.mark.parametrize("cause", ["no-cpu", "image-missing", "claim-missing", "running"])
 def test_a_pod_that_says_why_is_not_asked(cause: str) -> None:
-    """Nothing is requested about pods that state why they wait, or that run."""
+    """For pods that run, or that state why they wait, no further object is requested."""
     seen = recorded(cause)
     assert waiting_reasons.open_questions(seen["pods"], seen["jobs"], LATER) == []
 
 
 @pytest.mark.parametrize("cause", ["quota", "limit-range", "webhook-down", "pod-security"])
 def test_a_job_without_its_pods_is_asked(cause: str) -> None:
-    """If a Job has no pods one second after its creation, the reason is requested."""
+    """If a Job has no pods one second after its creation, its events are requested, which have the
+    reason.
+    """
     seen = recorded(cause)
     assert ("Job", "digits-1-worker") in [
         (each.kind, each.name)
@@ -189,7 +191,7 @@ SCHEDULER = {
 
 @pytest.mark.parametrize("words", SCHEDULER)
 def test_the_scheduler_may_have_several_reasons(words: str) -> None:
-    """Reasons of several nodes are listed, each with a message."""
+    """If the scheduler gives different reasons for different nodes, the message lists them all."""
     seen = recorded("no-cpu")
     for pod in seen["pods"]:
         for each in pod["status"]["conditions"]:

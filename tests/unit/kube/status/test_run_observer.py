@@ -1,4 +1,4 @@
-"""Recorded pods of a real node as the lifecycle observes them."""
+"""Tasks as the lifecycle sees them, derived from pods that were recorded on a real node."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_a_pod_alone_tells_since_when(name: str, state: TaskState, dated: bool) 
 
 def test_a_server_is_idle_since_its_readiness_ended() -> None:
     """An In-Graph server counts as idle since its readiness ended, but not before it has run. A
-    program never counts as idle.
+    task that runs a program never counts as idle.
     """
     pod = recorded("ready-in-use")
     since = epoch_seconds(exit_status.container_status(pod)["state"]["running"]["startedAt"])
@@ -220,7 +220,7 @@ def test_a_server_is_idle_since_its_readiness_ended() -> None:
 
 def test_the_end_of_a_pod_that_is_gone_stays() -> None:
     """An observed end stays after the pod's deletion; a pod that is gone without an observed end
-    was deleted or stopped.
+    counts as deleted or stopped.
     """
     watched = observer(3)
     pods = [recorded("oom"), recorded("running", index=1), recorded("running", index=2)]

@@ -95,8 +95,8 @@ def test_runs_that_wait_for_each_other_end(world: World) -> None:
 
 
 def test_a_chain_ends_at_once_when_its_first_run_is_stopped(world: World) -> None:
-    """In a long chain, each run fails because of the run before it; the stopped run itself is
-    Stopped.
+    """In a long chain of runs, each of which waits for the success of the run before it, one run is
+    stopped. This run is Stopped, and all runs after it fail.
     """
     up(world)
     names = [f"step-{number}" for number in range(1, 13)]

@@ -54,7 +54,9 @@ def test_a_record_that_was_never_a_run_touches_nobodys_job(world: World) -> None
 
 
 def test_a_later_policy_refuses_no_run_that_has_begun(world: World) -> None:
-    """An operator with a stricter policy lets a started run continue, with its output in place."""
+    """If the policy becomes stricter, a run that has started continues, and its output stays in the
+    same folder.
+    """
     up(world, ps=1, reclaim_after=0.0)
     world.policy = Policy(images=("none/*",), default_image="none/x", max_tasks=1, log_path="/else")
     world.operate()
@@ -65,15 +67,17 @@ def test_a_later_policy_refuses_no_run_that_has_begun(world: World) -> None:
 
 LINE = "print('step', step)  # of an ordinary program\n"
 OLD_TEXT = LINE * (65_400 // len(LINE))
-"""A text of less than 64 KiB. Quotation marks and line ends need more bytes in etcd, so a release
-that counts these bytes refuses it.
+"""A program text that an earlier release accepted, because it has less than 64 KiB. In etcd, its
+quotation marks and line ends are escaped, so it takes more than 64 KiB there; the current release
+counts these bytes and refuses it.
 """
 
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_run_that_an_earlier_release_took_goes_on(world: World, restarted: bool) -> None:
-    """Limits that a release has lowered apply only to launches. An upgraded operator accepts a
-    running run as it is, even after a stop whose `by` is longer than the new limit.
+    """Limits that a release has lowered apply only to launches. An upgraded operator lets an active
+    run continue, even if its program is larger than the new limit, and stops it on request, even if
+    `by` of the stop is longer than the new limit.
     """
     up(world, ps=1, reclaim_after=0.0)
     if restarted:
@@ -137,8 +141,9 @@ def test_a_program_that_is_no_snapshot_is_told(world: World) -> None:
 def test_a_program_by_hand_says_what_runs_without_its_text(
     world: World, program: dict[str, Any]
 ) -> None:
-    """Caches keep no program. Nevertheless, at each turn and by each operator, a run with a
-    hand-written program is read as a run with this program.
+    """The operator's caches do not keep the text of a program that a user wrote into the record by
+    hand. Nevertheless, the run starts, and a second operator that takes it over still treats it as
+    a run with this program.
     """
     spec = {"program": program, "replicas": {"worker": {"count": 1}}}
     world.server.put(f"{RUNS}/digits-1", {"spec": spec})

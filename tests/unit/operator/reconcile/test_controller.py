@@ -36,8 +36,8 @@ def test_a_run_becomes_its_objects(world: World) -> None:
 
 
 def test_a_deleted_run_is_forgotten(world: World) -> None:
-    """A deleted run leaves nothing in the operator, and no object is created for this run any
-    more.
+    """After a run was deleted, the operator creates no object for it any more; it continues with
+    other runs.
     """
     up(world, ps=1)
     world.server.remove(f"{RUNS}/digits-1")
@@ -68,8 +68,8 @@ def test_success_counts_from_the_end_of_the_work(world: World) -> None:
 
 
 def test_a_failure_ends_everything(world: World) -> None:
-    """If a program fails, its run fails with the program's last line as message, and the other Jobs
-    are suspended.
+    """If a program fails, its run fails, the message quotes the program's last line, and the run's
+    other Jobs are suspended.
     """
     up(world, ps=1)
     world.pod("digits-1-worker", "failed", 0, "digits-1-worker-0-first")
@@ -107,8 +107,8 @@ def test_a_group_restarts_by_its_lever(world: World) -> None:
 
 
 def test_a_pod_that_somebody_deletes_is_a_disruption(world: World) -> None:
-    """If a pod of an active run is deleted, the operator sets the pod's condition that reports the
-    disruption to its Job.
+    """If a pod of an active run is deleted, the operator sets the condition DisruptionTarget of the
+    pod, so that the pod's Job counts the end as a disruption.
     """
     up(world, workers=2, ps=1)
     where = "/api/v1/namespaces/a/pods/digits-1-worker-0-first"
@@ -152,8 +152,8 @@ def test_what_an_earlier_run_left_is_waited_for(world: World) -> None:
 
 
 def test_an_object_in_the_way_is_never_adopted(world: World) -> None:
-    """An object with the name of a run's object is reported; the run continues without its own
-    object.
+    """If an object of somebody else has the name of an object that a run needs, the run reports
+    this and waits. It never adopts that object, and starts once that object is deleted.
     """
     service = "/api/v1/namespaces/a/services/digits-1"
     world.server.put(service, {"metadata": {"labels": {}}})
@@ -233,7 +233,9 @@ def test_a_person_may_write_between_two_statuses(world: World) -> None:
 
 
 def test_another_writer_is_never_overwritten(world: World) -> None:
-    """A status that another client wrote is read again instead of overwritten."""
+    """If another client has changed the status of a run, the operator does not overwrite the
+    change: it reads the status again, and then writes its own changes.
+    """
     up(world)
     run = copy.deepcopy(world.run("digits-1"))
     run["status"]["heals"] = 2
@@ -262,8 +264,8 @@ class Says:
 
 
 def test_admission_is_asked_before_anything_is_made(world: World) -> None:
-    """A run waits with its reason and place before objects are created; a refused run fails with
-    all its problems.
+    """Admission decides before any object of a run is created. The message of a waiting run has the
+    reason and the place in the queue; a refused run fails with all its problems.
     """
     world.admission = Says(Waiting(Message("TurnAfter", {"name": "digits-7"}), 3))
     world.operate()

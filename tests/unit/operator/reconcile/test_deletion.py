@@ -14,7 +14,9 @@ WHERE = f"{RUNS}/digits-1"
 
 
 def delete(world: World, propagation: str = "Background", *finalizers: str) -> None:
-    """Delete the record, after adding `finalizers`, as a user may who can patch its metadata."""
+    """Add `finalizers` to the record, then delete it; a user with the right to patch and delete the
+    record can do the same.
+    """
     api = world.server.api()
     api.merge(WHERE, {"metadata": {"finalizers": list(finalizers)}})
     api.delete(WHERE, propagation=propagation)

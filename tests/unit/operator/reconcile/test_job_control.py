@@ -46,8 +46,8 @@ def test_servers_that_cannot_be_given_back_are_told(world: World) -> None:
 
 
 def test_writes_are_counted_as_they_are(world: World) -> None:
-    """The metric of status writes is equal to the number of patches; turns that change nothing do
-    not count.
+    """The metric `status_writes` equals the number of status patches that the operator sent. If the
+    operator handles a run and its status does not change, nothing is sent or counted.
     """
     up(world)
     assert world.controller is not None

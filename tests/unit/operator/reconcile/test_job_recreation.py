@@ -24,7 +24,7 @@ def succeed(world: World, index: int) -> None:
 def test_a_group_restarts_with_those_that_were_done(world: World, restarted: bool) -> None:
     """Workers that train together restart together, even if one of them has succeeded. The Job
     would never start the succeeded worker again, so the Job is recreated. All workers run again,
-    and the run reports no deletion.
+    and the run does not report that somebody deleted its Job.
     """
     up(world, workers=3)
     succeed(world, 1)

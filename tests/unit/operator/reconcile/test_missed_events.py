@@ -72,8 +72,8 @@ def test_a_job_that_is_done_may_go(world: World) -> None:
 
 
 def test_what_was_never_started_was_not_stopped(world: World) -> None:
-    """A task that never had a pod is not counted as stopped or reclaimed, not even by the next
-    operator.
+    """If a run is stopped, a task that never had a pod is counted neither as stopped nor as
+    reclaimed, also if a new operator takes over.
     """
     world.launch("digits-1", ps=1)
     wait_until(lambda: world.server.names("jobs") == ["digits-1-ps", "digits-1-worker"])

@@ -58,7 +58,9 @@ def test_the_next_run_of_the_name_begins_when_they_have_ended(world: World) -> N
 
 
 def test_what_is_not_an_orphan_of_ours_is_left_alone(world: World) -> None:
-    """A Job without the run's uid or type, or with another owner, is never stopped as an orphan."""
+    """A Job that lacks the label with the uid of a run or the label with the task type, or that
+    another object owns, is never stopped as an orphan.
+    """
     up(world)
     mine = copy.deepcopy(world.job("digits-1-worker"))
     for key in ("uid", "resourceVersion", "creationTimestamp", "ownerReferences"):

@@ -32,7 +32,9 @@ def told(world: World, pod: str) -> list[str]:
 
 
 def test_a_pod_without_conditions_is_told_of(world: World) -> None:
-    """A pod without conditions gets its first condition."""
+    """If a deleted pod has no conditions yet, the operator can still add the condition
+    DisruptionTarget to its status.
+    """
     pod = copy.deepcopy(world.server.objects[FIRST])
     del pod["status"]["conditions"]
     world.server.put(FIRST, pod)

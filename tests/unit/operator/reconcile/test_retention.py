@@ -34,9 +34,9 @@ def test_a_job_of_somebody_else_is_not_deleted(
 
 
 def test_a_stop_after_the_end_is_said_to_be_seen(world: World) -> None:
-    """The status has the generation of the newest spec, even if the change has no effect.
-    Otherwise, `kubectl wait` would accept none of the status's conditions. Nothing else in the
-    status changes.
+    """If the spec of an ended run is changed, as by a stop, the change has no effect. Still, the
+    status gets the generation of the changed spec. Otherwise, `kubectl wait` would accept none of
+    the status's conditions. Nothing else in the status changes.
     """
     up(world)
     world.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")

@@ -18,7 +18,7 @@ from tfcluster_magic.kube.objects import custom_resource
 
 HEAD = '{"v":1,"at":1800000000,"attempt":1}\n'
 IDLE = HEAD + "[20,100,1600]\n" * 30
-"""A report of about a minute with half a core and 100 MiB."""
+"""The usage report of a task that used half a core and 100 MiB of memory for a minute."""
 
 
 @pytest.fixture

@@ -23,9 +23,13 @@ FAULTS = (
     *("killed before a write", "killed after a write", "both killed"),
     *("the answer is lost", "refused", "the owner writes first", "caches are stale", "none"),
 )
-"""The faults; one of them occurs at one of the first writes of a due time."""
+"""The possible faults. For each due time, one is chosen, which occurs at one of the first
+FIRST_WRITES writes after the due time.
+"""
 FIRST_WRITES = 7
-"""The number of writes of a due time (notes, launches, stops) at which a fault may occur."""
+"""The number of writes after a due time among which the write with the fault is chosen; a write
+changes the status of a schedule, launches a run or stops a run.
+"""
 RULES: dict[str, dict[str, Any]] = {
     "allows": {"overlap": "Allow", "retries": 2, "retryDelaySeconds": [10]},
     "forbids": {"overlap": "Forbid"},
@@ -199,9 +203,10 @@ def _time(at: float) -> str:
 
 @pytest.mark.parametrize("minutes", [15, pytest.param(300, marks=pytest.mark.long)])
 def test_each_due_time_runs_once_whatever_is_killed(minutes: int) -> None:
-    """Each due time is launched once, the overlap rules hold at each launch, final states never
-    change, and nothing is left. Meanwhile, operators are killed before and after writes, responses
-    are lost, writes are refused or conflict, and caches are stale.
+    """While operators are killed before and after writes, responses are lost, writes are refused or
+    conflict, and caches are stale, each due time is launched once, the overlap rules hold at each
+    launch, and final states never change. At the end, no run is active and no thread of an operator
+    is left.
     """
     before = _threads_of_operators()
     world = ChaosWorld(seed=minutes)

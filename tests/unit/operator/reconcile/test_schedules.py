@@ -227,8 +227,8 @@ def test_what_cel_cannot_check_is_said_and_launches_nothing(world: ScheduledWorl
 
 
 def test_a_pause_is_kept_and_not_caught_up(world: ScheduledWorld) -> None:
-    """A pause is shown with its author and reason. After the pause, the next due time is the first
-    to run. `resumeTime` resumes a schedule that paused itself.
+    """A pause is shown with its author and reason. After the pause, due times that fell into it are
+    not caught up, not even with `catchUp: All`. `resumeTime` resumes a schedule that paused itself.
     """
     world.create(pauseAfter=1, catchUp="All")
     said = {"by": "ida", "reason": "repairs"}
@@ -311,7 +311,9 @@ def test_a_quiet_schedule_costs_no_request(world: ScheduledWorld) -> None:
 
 
 def test_a_deleted_schedule_leaves_its_runs(world: ScheduledWorld) -> None:
-    """The runs of a deleted schedule continue, as on one machine."""
+    """If a schedule is deleted, its active runs continue; schedules of the local backend behave
+    alike.
+    """
     world.create()
     world.pass_to(START + 60)
     wait_until(lambda: world.states() == ["Running"])

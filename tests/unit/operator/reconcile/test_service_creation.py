@@ -40,8 +40,8 @@ class Run:
         self.addressing = ServiceCreation(maker, lambda: self.now)
 
     def turn(self, addresses: int) -> float | None:
-        """Take one turn in which `addresses` is the number of pods, of the three, that have an
-        address.
+        """Let the operator decide about the run's Service while `addresses` of the three pods have
+        an address.
         """
         told: list[Object] = [{"podIP": "10.0.0.1"}] * addresses + [{}] * (3 - addresses)
         pods = [{"status": each} for each in told]
@@ -76,8 +76,8 @@ def test_names_are_given_once_every_task_has_an_address(run: Run) -> None:
 
 
 def test_a_task_without_room_keeps_no_name_from_the_others(run: Run) -> None:
-    """A task that gets no node delays the Service only until shortly after the last of the other
-    tasks got its address.
+    """A task that gets no node delays the Service only a little: the Service is created shortly
+    after the last of the other tasks has got its address.
     """
     run.turn(1)
     run.now += ADDRESS_PAUSE / 2

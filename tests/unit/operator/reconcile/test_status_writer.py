@@ -21,7 +21,7 @@ HEAD = {"namespace": "ada", "name": "digits-1", "resourceVersion": "1"}
 
 
 class Recorder:
-    """An API that accepts everything."""
+    """An API that accepts every write of a status and records the statuses."""
 
     def __init__(self) -> None:
         self.written: list[Any] = []

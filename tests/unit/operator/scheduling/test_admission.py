@@ -113,8 +113,8 @@ def test_a_record_in_deletion_keeps_the_room_of_its_tasks(there: Place) -> None:
 
 
 def test_what_is_admitted_is_taken_from_what_was_seen(there: Place) -> None:
-    """An admission does not count all runs and nodes again; it subtracts the admitted run from the
-    last count.
+    """After an admission, the operator does not count the free resources of all nodes again; it
+    subtracts the requests of the admitted run from the last count.
     """
     there.run("alice", "a-1", 2, 3)
     there.run("bob", "b-1", 1, 3)
@@ -178,8 +178,9 @@ def test_a_namespace_that_is_closed_to_the_operator(there: Place) -> None:
 
 
 def test_what_was_published_asks_for_no_right(there: Place) -> None:
-    """If options were published in a namespace, launches in this namespace do not check the
-    operator's rights. After a forbidden write, they check these rights again.
+    """If the operator could publish options in a namespace, it has the rights that it needs there,
+    so admission does not ask the API for them. After a write that was forbidden, admission asks
+    again.
     """
     there.run("alice", "a-1", 1, 1)
     there.begin()
@@ -216,7 +217,9 @@ def test_network_policies(there: Place) -> None:
 
 
 def test_a_node_that_changes_is_read_again(there: Place) -> None:
-    """The facts that were read from a node are used until the node changes."""
+    """The total resources and the kind of a node are read once, and again only when the node
+    changes.
+    """
     there.begin()
     assert [node.total["cpu"] for node in there.look().nodes or ()] == [4, 4]
     there.node("node-1", cpu=6)

@@ -1,4 +1,4 @@
-"""Queued runs while resources change for a moment, and a slow API."""
+"""Decisions on queued runs while a node is missing for a moment, and while the API is slow."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def test_a_new_run_is_refused_at_once(there: Place) -> None:
 def test_a_new_run_is_refused_at_once_beside_others(
     there: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A decision on another run, with data from before the new run, changes nothing for the new
-    run.
+    """A new run that can never start is refused at once, even if the operator decides on another
+    run meanwhile, with data that was read before the new run existed.
     """
     asked = ("GET", "/api/v1/namespaces/alice/secrets")
     decided = threading.Event()

@@ -65,8 +65,8 @@ def test_what_can_never_run_is_still_refused(there: Place) -> None:
 
 
 def test_quotas_and_turns_count_as_without(there: Place) -> None:
-    """A submitted run reserves its use of a quota until its pods are counted, also in an operator
-    that started later.
+    """A run that was submitted to Volcano reserves its part of a quota until the quota counts its
+    pods. An operator that starts later reserves this part, too.
     """
     there.tenant("alice", quota="4")
     there.run("alice", "digits-1", 2, 1.5)
@@ -102,7 +102,9 @@ def test_a_policy_that_demands_volcano_where_there_is_none() -> None:
 
 
 def test_a_namespace_names_its_queue_priority_class_and_digests(there: Place) -> None:
-    """Annotations of a tenant's namespace override the policy in objects and published options."""
+    """The annotations of a tenant's namespace take precedence over the policy: they set the queue,
+    the priority class and the rule for image digests that are used and published in this namespace.
+    """
     marks = {QUEUE: "gpus", PRIORITY_CLASS: "urgent", REQUIRE_DIGEST: "true"}
     head = {"labels": {TENANT: "true"}, "annotations": marks}
     there.server.put("/api/v1/namespaces/alice", {"metadata": head})

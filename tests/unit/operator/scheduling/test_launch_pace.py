@@ -32,8 +32,9 @@ def there() -> Iterator[Place]:
 
 
 def test_who_launches_all_the_time_takes_nothing_from_others(there: Place) -> None:
-    """If a namespace has many runs, some runs start at once, then one run starts each second. Other
-    namespaces are not affected, and a waiting run reports the reason.
+    """If many runs are launched in a namespace, AT_ONCE of them start at once, and then one run
+    starts every EVERY seconds. Other namespaces are not affected, and the message of a waiting run
+    has this reason.
     """
     clock = Clock()
     there.admission.pace = LaunchPace(clock)
@@ -84,8 +85,8 @@ def told(there: Place, name: str) -> tuple[str, int]:
 
 
 def test_what_was_used_is_made_up_for() -> None:
-    """After a time without launches, the same number of runs may start at once again, but never
-    more.
+    """After a pause without launches, as many runs may start at once as the pause has earned, but
+    never more than AT_ONCE.
     """
     clock = Clock()
     pace = LaunchPace(clock)

@@ -1,4 +1,4 @@
-"""The options that are published in a namespace, and the times of their writes."""
+"""The launch options that the operator publishes in each namespace, and when it writes them."""
 
 from __future__ import annotations
 

@@ -270,7 +270,9 @@ def test_a_pod_group_that_goes_is_made_again(volcano: World) -> None:
 
 
 def test_a_healed_task_is_bound_without_those_that_are_done(volcano: World) -> None:
-    """The PodGroup does not require tasks that have succeeded and whose pods are gone."""
+    """The PodGroup's minimum number of pods does not count tasks that have succeeded and whose pods
+    are gone, so a restarted task can be bound without them.
+    """
     up(volcano, workers=2, ps=1)
     volcano.pod("digits-1-worker", "succeeded", 0, "digits-1-worker-0-first")
     job = copy.deepcopy(volcano.job("digits-1-worker"))

@@ -1,4 +1,4 @@
-"""The console with a server that stores objects like the Kubernetes API."""
+"""The console on Kubernetes, tested with a server that stores objects like the Kubernetes API."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def of(run: Object, kind: str, name: str, task: int | None = None, **more: Any) 
 
 
 def test_runs_have_links_to_graphs_by_one_request_a_minute(server: KubeServer) -> None:
-    """The operator publishes the address of Grafana to users; without it there is no link."""
+    """The console links runs to the dashboard in Grafana whose address the operator published in a
+    namespace; until it is published, there are no links. The address is read at most once a minute.
+    """
 
     async def look(site: KubernetesSite) -> None:
         rows = (await site.runs()).rows
@@ -63,8 +65,8 @@ def test_runs_have_links_to_graphs_by_one_request_a_minute(server: KubeServer) -
 
 
 def test_runs_of_everyone_by_one_list_however_often_somebody_looks(server: KubeServer) -> None:
-    """Rows have owner, resources, nodes and failed tasks; later changes arrive by watches, without
-    another list.
+    """The row of a run has its owner, resources, nodes and failed tasks. Changes arrive by watches,
+    without another list request.
     """
     run = launched(
         server,
@@ -195,8 +197,8 @@ def test_the_last_lines_of_a_task_come_from_its_pod_then_from_the_record(
 
 
 def test_what_belongs_to_no_run_is_found_and_removed_and_nothing_else(server: KubeServer) -> None:
-    """Objects that have an owner, or belong to an existing run, are no leaks. A leak is removed
-    only if the request names its user.
+    """A leak is an object of a run that does not exist any more. Objects that have an owner are no
+    leaks. A leak is removed only if the request names the user in whose namespace it is.
     """
     run = launched(server, ADA, "digits-1")
     gone = {"metadata": {**run["metadata"], "uid": "gone", "name": "old-1"}}
@@ -247,7 +249,9 @@ def test_what_belongs_to_no_run_is_found_and_removed_and_nothing_else(server: Ku
 
 
 def test_an_api_server_that_refuses_is_told_beside_what_is_known(server: KubeServer) -> None:
-    """Listing never fails but reports what it missed; other calls say why they failed."""
+    """If the API server refuses requests, lists are still returned, and say what is missing in
+    them. Other calls fail with the API server's reason.
+    """
     from support.kube_server import Refusal
 
     launched(server, ADA, "digits-1")
@@ -264,8 +268,8 @@ def test_an_api_server_that_refuses_is_told_beside_what_is_known(server: KubeSer
 
 
 def test_schedules_of_everyone_are_suspended_by_an_administrator(server: KubeServer) -> None:
-    """An administrator's pause is written into the spec, and locked. An administrator's resume ends
-    that pause, but not a suspension by the owner. A cluster without schedules is no problem.
+    """An administrator's pause is written into the schedule's spec, and is locked: the owner cannot
+    end it. An administrator's resume ends that pause, but not a suspension by the owner.
     """
     at = path("tfclusterschedules", ADA, "nightly")
     spec = {"cron": "0 2 * * *", "template": {"spec": {"program": {"inline": "pass"}}}}

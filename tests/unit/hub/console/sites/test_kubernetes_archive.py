@@ -1,4 +1,4 @@
-"""The pod that sends a user's claims to the console, and its failures."""
+"""The pod that sends the contents of a user's claims to the console, and its failures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeServer]:
 
 class Controller(threading.Thread):
     """A stand-in for the Job controller: it creates the pod of each Job. The pod serves the files
-    of `mount`, or has the given status.
+    in `mount`. If `status` is given, the pod has this status and serves nothing.
     """
 
     def __init__(self, server: KubeServer, mount: Path, status: Object | None = None) -> None:
@@ -213,8 +213,8 @@ def test_only_who_has_the_token_gets_the_data(workspace: Path) -> None:
 
 
 def test_the_job_is_what_its_admission_policy_lets_through() -> None:
-    """Labels, class and mounts of the Job occur in its admission policy; tests/kube evaluates the
-    expressions.
+    """The admission policy for this Job names its labels, its priority class and its mounts. Only
+    tests/kube evaluates the policy's expressions.
     """
     job = kubernetes_archive.archive_job("archive-1", IMAGE, ["workspace"], "secret", HOME, Pool())
     text = POLICY.read_text()

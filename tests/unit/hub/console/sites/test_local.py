@@ -111,7 +111,7 @@ def test_what_starts_readers_is_started_again(manager: ClusterManager) -> None:
             await seen_as(here, [])  # readers survive the end of their fork server
             reader.kill()
             reader.wait(90)
-            # missing in one listing, until the reader is started again
+            # the user is missing in one listing, until the killed reader is started again
             assert [one.owner for one in (await here.runs()).missed] == ["ada"]
 
     within(look)
@@ -122,7 +122,9 @@ def test_what_starts_readers_is_started_again(manager: ClusterManager) -> None:
 def test_a_home_that_hangs_holds_up_its_own_rows_alone(
     manager: ClusterManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Other users' rows are shown, and the hanging user is reported."""
+    """If reading one user's files hangs, the rows of other users are shown, and that user is
+    reported as missing.
+    """
     manager.launch("sleep.py", name="digits", workers=1, grace=1.0)
     hanging = tmp_path / "hanging"
     (hanging / "runs" / "never" / "1").mkdir(parents=True)

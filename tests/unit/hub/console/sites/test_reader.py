@@ -138,7 +138,7 @@ def test_the_last_look_shows_nobody_who_is_no_user_any_more(clock: Clock) -> Non
 
 
 def test_after_a_change_there_is_no_last_look(clock: Clock) -> None:
-    """After a stop, old rows are not shown."""
+    """After a run was stopped, no page shows rows that were read before the stop."""
 
     async def look(slow: Slow, found: RunCache) -> None:
         await found.look()
@@ -151,7 +151,7 @@ def test_after_a_change_there_is_no_last_look(clock: Clock) -> None:
 
 
 def test_a_reading_is_forgotten_after_its_time() -> None:
-    """The cached reading is deleted after its time."""
+    """The cached reading is deleted `keep` seconds after it was made."""
 
     async def whole() -> None:
         async def read() -> int:
