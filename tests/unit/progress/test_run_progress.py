@@ -182,8 +182,14 @@ def test_a_total_that_was_passed_is_not_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("count", "total", "shown"),
-    [(1000, 1000, (1000, 1000)), (1001, 1000, (1000, 1000)), (1050, 1000, (1000, 1000))]
-    + [(1051, 1000, (1051, None)), (6, 5, (6, None)), (7, None, (7, None))],
+    [
+        (1000, 1000, (1000, 1000)),
+        (1001, 1000, (1000, 1000)),
+        (1050, 1000, (1000, 1000)),
+        (1051, 1000, (1051, None)),
+        (6, 5, (6, None)),
+        (7, None, (7, None)),
+    ],
 )
 def test_steps_after_the_last_one_keep_the_total(
     tmp_path: Path, count: int, total: int | None, shown: tuple[int, int | None]
