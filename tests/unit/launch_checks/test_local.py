@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from tfcluster_magic.launch import options
+from tfcluster_magic.launch.options import Kind, Option
 from tfcluster_magic.launch_checks.local import (
     LocalFacts,
     TaskPython,
@@ -23,7 +27,16 @@ from tfcluster_magic.quota.limits import (
 )
 from tfcluster_magic.quota.preflight import AvailableResources, Limit
 from tfcluster_magic.quota.storage import FolderUsage
-from tfcluster_magic.spec import Mode, Program, ProgramKind, Replicas, ReplicaSet, Resources, Spec
+from tfcluster_magic.spec import (
+    Mode,
+    Pods,
+    Program,
+    ProgramKind,
+    Replicas,
+    ReplicaSet,
+    Resources,
+    Spec,
+)
 
 NONE = Limit(total=0.0, free=0.0)
 
@@ -87,6 +100,20 @@ def test_the_image_of_a_file_says_how_to_launch_its_program_here() -> None:
     own = Program(kind=ProgramKind.FILE, source="a.py", entrypoint="a.py", sha256="0" * 64)
     (problem,) = unsupported_options(Spec(image="a/b:1", program=own, replicas=counts))
     assert "see --python" in str(problem.allowed)
+
+
+@pytest.mark.parametrize("kind", [Kind.ANNOTATIONS, Kind.PAIRS])
+def test_a_new_option_of_pods_is_refused_without_an_alternative(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An option of pods that has no alternative on this machine is refused with a message, whatever
+    the kind of its value.
+    """
+    labels = Option("--pod-label", "Labels", ("pods", "annotations"), kind, "label of the pods")
+    monkeypatch.setattr(options, "OPTIONS", (labels,))
+    (problem,) = unsupported_options(Spec(pods=Pods(annotations={"team": "blue", "tier": "a"})))
+    assert (problem.field, problem.value) == ("--pod-label", "team=blue tier=a")
+    assert problem.allowed == "only on Kubernetes: there are no pods on this machine"
 
 
 def test_what_the_hub_allows_is_told_as_a_number_of_workers() -> None:
