@@ -279,7 +279,8 @@ def unsupported_options(spec: Spec) -> list[Problem]:
     for option in OPTIONS:
         if not option.only_kubernetes or not (value := field_at(spec, option.path)):
             continue
-        instead = _(_ALTERNATIVES.get(option.key, _NO_ALTERNATIVE))
+        alternative = _ALTERNATIVES.get(option.key, _NO_ALTERNATIVE)
+        instead = _(alternative)
         if option.kind is Kind.IMAGE and spec.program is not None and spec.program.by_hand:
             instead = _image_alternative(spec)
         allowed = _("only on Kubernetes: {instead}").format(instead=instead)
