@@ -205,7 +205,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "options": (
         "tfcluster_magic.cli.runs",
-        mark("show the launch options, and what fits now"),
+        mark("show the free resources, and the Python and folders of tasks"),
     ),
     "hours": (
         "tfcluster_magic.cli.runs",

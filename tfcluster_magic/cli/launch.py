@@ -293,7 +293,7 @@ def import_command(
         for remark in sorted(job.remarks, key=lambda remark: not remark.needed):
             terminal.note(_("{name}: {what}").format(name=job.name, what=remark))
     for remark in others:
-        terminal.note(str(remark))
+        terminal.note(_("{name}: {what}").format(name=remark.path, what=remark.why))
     if launches:
         return _launch_imported(terminal, jobs, form)
     _emit_imported(terminal, jobs, others, form or "yaml")

@@ -500,7 +500,7 @@ def tensorboard_command(
 @grammar.backend_option
 @click.pass_obj
 def options_command(terminal: Terminal, form: str) -> None:
-    """Show the launch options, and what fits now."""
+    """Show the free resources, and the Python and folders of tasks."""
     what = terminal.manager.options()
     if form == "table":
         terminal.say(report.options(what, terminal.paint))

@@ -40,18 +40,26 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Remark:
-    """A remark about a field of the manifest that is dropped or changed. If `needed` is true, the
-    program may not run as before without the field.
+    """A remark about a field of the manifest that is dropped, or, if `differs` is true, converted
+    with a difference. A difference without a `value` is one of the default of an absent field. If
+    `needed` is true, the program may not run as before without the field.
     """
 
     path: str
     value: object
     why: str
     needed: bool = False
+    differs: bool = False
 
     def __str__(self) -> str:
-        needed = _("{path} (the program may need it): {why}")
-        text = needed if self.needed else _("{path}: {why}")
+        if self.needed:
+            text = _("dropped: {path} (the program may need it): {why}")
+        elif self.differs and self.value is None:
+            text = _("not set: {path}: {why}")
+        elif self.differs:
+            text = _("differs: {path}: {why}")
+        else:
+            text = _("dropped: {path}: {why}")
         return text.format(path=self.path, why=self.why)
 
 
@@ -223,6 +231,9 @@ class _Notes:
 
     def remark(self, path: str, value: object, why: str, needed: bool = False) -> None:
         self.remarks.append(Remark(path, value, why, needed))
+
+    def differs(self, path: str, value: object, why: str) -> None:
+        self.remarks.append(Remark(path, value, why, differs=True))
 
 
 _KINDS: Mapping[type, str] = {
@@ -396,7 +407,7 @@ def _cluster_name(head: _Fields, notes: _Notes, wanted: bool) -> str:
     if wanted and not names.is_valid(name):
         name = names.derive(said)
         why = _("it becomes {name}: {rule}").format(name=name, rule=names.NAME_RULE)
-        notes.remark("metadata.name", said, why)
+        notes.differs("metadata.name", said, why)
     return name
 
 
@@ -441,15 +452,15 @@ def _task_types(replicas: _Fields, notes: _Notes, command: Sequence[str]) -> Ite
         restart = said.take("restartPolicy", str) or "Never"
         made = _Type(task_type, path, 1 if count is None else count, restart)
         if key.lower() == "master":
-            notes.remark(path, key, _("TF_CONFIG calls it chief, as TensorFlow 2 does"))
+            notes.differs(path, key, _("TF_CONFIG calls it chief, as TensorFlow 2 does"))
         if task_type is TaskType.EVALUATOR and made.count:
-            notes.remark(path, key, _("an evaluator that fails does not end the run"))
+            notes.differs(path, key, _("an evaluator that fails does not end the run"))
         if task_type is TaskType.PS and made.count:
             why = _(
                 "a run fails if a parameter server exits a minute before the workers; a "
                 "TFJob continues"
             )
-            notes.remark(path, key, why)
+            notes.differs(path, key, why)
         _PodReader(notes, made).read(said.below("template"), command)
         said.finish({}, _UNKNOWN)
         if made.count:
@@ -735,9 +746,9 @@ class _PodReader:
             value, path = (limit, limits.at(key)) if limit else (request, requests.at(key))
             if value and not limit:
                 why = _("a task may use no more than this: the request becomes its limit")
-                self.notes.remark(path, value, why)
+                self.notes.differs(path, value, why)
             elif request and request != limit:
-                self.notes.remark(
+                self.notes.differs(
                     requests.at(key), request, _("a task reserves as much as its limit")
                 )
             if value:
@@ -751,7 +762,7 @@ class _PodReader:
             self.made.resources["gpu"] = (int(count) if count.isdecimal() else count, path)
             if key != _GPUS[0]:
                 why = _("the policy decides which resource a GPU is (`gpuResource`)")
-                self.notes.remark(path, count, why)
+                self.notes.differs(path, count, why)
         why = _("tasks ask for CPU, memory and GPUs only")
         for each in (limits, requests):
             for key in each.keys():  # noqa: SIM118 - no mapping
@@ -813,7 +824,7 @@ class _Draft:
             why = _(
                 "a TFJob then has no limit; a run ends after 24 hours, unless it sets another limit"
             )
-            self.notes.remark(path, None, why)
+            self.notes.differs(path, None, why)
         else:
             self._put(("lifecycle", "maxDuration"), deadline, path)
         kept = run.take("ttlSecondsAfterFinished", int)
@@ -822,7 +833,7 @@ class _Draft:
         cleaned = run.take("cleanPodPolicy", str)
         why = _CLEANED.get(cleaned or "None", _UNKNOWN)
         if why and (cleaned is not None or self.tasks > 1):
-            self.notes.remark(run.at("cleanPodPolicy"), cleaned, _(why))
+            self.notes.differs(run.at("cleanPodPolicy"), cleaned, _(why))
         self._put_restarts(run.take("backoffLimit", int), run.at("backoffLimit"))
         scheduling = run.below("schedulingPolicy")
         if (least := scheduling.take("minAvailable", int)) is not None and least != self.tasks:
@@ -858,7 +869,7 @@ class _Draft:
                     "the last retry may succeed; a TFJob fails as soon as its last retry begins"
                 )
             if count:
-                self.notes.remark(path, limit, told.format(count=count))
+                self.notes.differs(path, limit, told.format(count=count))
         by_exit_code = any(each.restart == _BY_EXIT_CODE for each in self.types)
         if by_exit_code and limit is not None:
             self._put(("lifecycle", "heals"), min(limit, _MOST_RETRIES), path)
@@ -867,10 +878,10 @@ class _Draft:
             self.notes.remark(path, limit, why)
         for each in self.types:
             if why := _restart_remark(each, again, retried):
-                self.notes.remark(f"{each.path}.restartPolicy", each.restart, why)
+                self.notes.differs(f"{each.path}.restartPolicy", each.restart, why)
         if kept := [each for each in self.types if each.restart == "Never"]:
             why = _("a task that was killed or lost is started again, at most `heals` times")
-            self.notes.remark(f"{kept[0].path}.restartPolicy", "Never", why)
+            self.notes.differs(f"{kept[0].path}.restartPolicy", "Never", why)
 
     def add_success(self, said: _Fields) -> None:
         """Convert `successPolicy`."""
@@ -951,16 +962,16 @@ class _Draft:
                 seen.append(value)
                 self._put(("pods", key), value, path, listed=True, needed=True)
                 if not all(any(value == other for other, _p in items) for items in found):
-                    self.notes.remark(path, value, _(_FOR_ALL))
+                    self.notes.differs(path, value, _(_FOR_ALL))
         for each in self.types:
             for name, (text, path) in each.annotations.items():
                 at = ("pods", "annotations", name)
                 if all(entry.at != at for entry in self.entries):
                     self._put(at, text, path)
                     why = _("the launch is refused unless the administrator's policy allows it")
-                    self.notes.remark(path, text, why)
+                    self.notes.differs(path, text, why)
                 elif any(entry.at == at and entry.value != text for entry in self.entries):
-                    self.notes.remark(path, text, _("all tasks have the same annotations"))
+                    self.notes.differs(path, text, _("all tasks have the same annotations"))
 
     def _built(self) -> dict[str, Any]:
         spec: dict[str, Any] = {}

@@ -7,6 +7,7 @@ has gathered. An option without an effect on this machine is reported, not ignor
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
@@ -245,20 +246,44 @@ _ALTERNATIVES = {
 _NO_ALTERNATIVE = mark("there are no pods on this machine")
 
 
+def _image_alternative(spec: Spec) -> str:
+    """Return what to do on this machine with the image of a record written by hand, such as an
+    imported TFJob: its program may exist only in the image.
+    """
+    from ..launch.launch_as_command import launch_argv, options_of
+    from ..launch.options import BY_KEY
+
+    counts: dict[str, object] = {"workers": spec.replicas.worker.count}
+    counts |= {
+        key: value
+        for key, value in options_of(spec).items()
+        if BY_KEY[key].path[0] == "replicas" and BY_KEY[key].path[-1] == "count" and value
+    }
+    command = shlex.join(["tfcluster", *launch_argv("train.py", options=counts)])
+    text = _(
+        "tasks run with a Python of this machine. Copy the program from the image into a file, and "
+        "launch that: `{command}`"
+    )
+    return text.format(command=command)
+
+
 def unsupported_options(spec: Spec) -> list[Problem]:
     """Return a problem, with the name of the option, for each part of `spec` that only Kubernetes
     has.
     """
     # loads the program parser, which only launches need
     from ..launch.launch_as_command import field_at, option_texts
-    from ..launch.options import OPTIONS
+    from ..launch.options import OPTIONS, Kind
 
     found = []
     for option in OPTIONS:
         if not option.only_kubernetes or not (value := field_at(spec, option.path)):
             continue
-        instead = _ALTERNATIVES.get(option.key, _NO_ALTERNATIVE)
-        allowed = _("only on Kubernetes: {instead}").format(instead=_(instead))
+        alternative = _ALTERNATIVES.get(option.key, _NO_ALTERNATIVE)
+        instead = _(alternative)
+        if option.kind is Kind.IMAGE and spec.program is not None and spec.program.by_hand:
+            instead = _image_alternative(spec)
+        allowed = _("only on Kubernetes: {instead}").format(instead=instead)
         found.append(Problem(option.flag, " ".join(option_texts(option, value)), allowed))
     return found
 

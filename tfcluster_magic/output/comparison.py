@@ -15,6 +15,8 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from ..i18n import _
 from ..launch.launch_as_command import field_at, options_of, value_text
 from ..launch.options import OPTIONS, Kind, Option, pod_option_texts
@@ -65,16 +67,19 @@ class Comparison(Model, frozen=True, omit_defaults=False):
 
 
 def compare(
-    runs: Sequence[tuple[TFCluster, Progress | None]], now: float | None = None
+    runs: Sequence[tuple[TFCluster, Progress | None]],
+    now: float | None = None,
+    python: str | None = None,
 ) -> Comparison:
     """Compare the options, arguments and results of `runs`, which has the record and the progress
-    of each run.
+    of each run. `python` is the Python of tasks that a launch uses by default. Schedules store its
+    path, so it counts as not set.
     """
     now = time.time() if now is None else now
     columns = {
         RowGroup.RUN: [_about(cluster, now) for cluster, _progress in runs],
         RowGroup.ARGUMENTS: [_program(cluster) for cluster, _progress in runs],
-        RowGroup.OPTIONS: _options([cluster.spec for cluster, _progress in runs]),
+        RowGroup.OPTIONS: _options([_without(python, cluster.spec) for cluster, _p in runs]),
         RowGroup.RESULTS: [_results(progress) for _cluster, progress in runs],
     }
     heads = tuple(
@@ -146,6 +151,10 @@ def argument_values(arguments: Sequence[str]) -> dict[str, str]:
 
 def _is_flag(word: str) -> bool:
     return re.match(r"-[^\d.\s]", word) is not None  # a number such as -0.5 is no flag
+
+
+def _without(python: str | None, spec: Spec) -> Spec:
+    return replace(spec, interpreter=None) if spec.interpreter == python else spec
 
 
 def _options(specs: Sequence[Spec]) -> list[dict[str, str]]:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .event_files import EPOCH, LOSS_POINTS, STEP, LossCurve, tag_meaning
-from .run_progress import Progress
+from .run_progress import Progress, step_of_total
 
 # ---- one line ----
 
@@ -326,7 +326,7 @@ class PrintedTrack:
             most = self.total * self._most_epochs
         else:
             most = self.total or self.total_steps
-        return most if most is not None and most >= self.count else None
+        return step_of_total(self.count, most)[1]
 
     def total_of(self, unit: str) -> int | None:
         """Return the total of a unit, even if the task counts another unit."""
@@ -341,14 +341,15 @@ class PrintedTrack:
         rate = _recent_rate(self._points)
         if rate is None and self.unit == STEP:
             rate = self.rate
+        step, total = step_of_total(self.count, self.most)
         points = self._curve.points
         every = -(-len(points) // LOSS_POINTS) or 1
         return Progress(
-            step=self.count,
-            total=self.most,
+            step=step,
+            total=total,
             steps_per_second=rate or None,
             loss=self.metrics.get(self._loss) if self._loss else None,
-            eta_seconds=(self.most - self.count) / rate if self.most is not None and rate else None,
+            eta_seconds=(total - step) / rate if total is not None and rate else None,
             at=self.at,
             unit=self.unit,
             epoch=self.epoch,
@@ -580,10 +581,11 @@ def _progress_of_report(report: dict[str, object]) -> Progress | None:
         rate = (recent[-1][1] - recent[0][1]) / (recent[-1][0] - recent[0][0]) or None
     curve = [(int(count), float(loss)) for _wall, count, loss in points if loss is not None]
     every = -(-len(curve) // LOSS_POINTS) or 1
-    left = None if total is None or total < step else total - step
+    step, total = step_of_total(step, total)
+    left = None if total is None else total - step
     return Progress(
         step=step,
-        total=None if left is None else total,
+        total=total,
         steps_per_second=rate,
         loss=metrics.pop("loss", None),
         eta_seconds=left / rate if left is not None and rate else None,

@@ -23,7 +23,7 @@ from ..lifecycle.messages import shorten
 from ..spec import Mode, Phase, TaskType, TFCluster
 from ..spec.names import task_name
 from .printed_progress import LOGS_READ, PrintedLogs, ReportedProgress
-from .run_progress import Progress, ProgressReader
+from .run_progress import Progress, ProgressReader, step_of_total
 
 # Patterns of the names that programs give to their arguments for totals, and the unit of each
 # total. In a name, `-` is replaced by `_` before the match.
@@ -125,11 +125,11 @@ class RunReader:
         found = reported or written or printed
         if written is None or found is not written or written.total is not None:
             return found
-        total = self._printed.total_of(written.unit)
-        if total is None or total < written.step:
+        step, total = step_of_total(written.step, self._printed.total_of(written.unit))
+        if total is None:
             return found
-        rate, left = written.steps_per_second, total - written.step
-        return replace(written, total=total, eta_seconds=left / rate if rate else None)
+        rate, left = written.steps_per_second, total - step
+        return replace(written, step=step, total=total, eta_seconds=left / rate if rate else None)
 
 
 class Observer:

@@ -127,6 +127,18 @@ class Progress:
     source: str = "eventFiles"
 
 
+def step_of_total(count: int, total: int | None) -> tuple[int, int | None]:
+    """Return the step and the total to show for a count.
+
+    Workers that train asynchronously go on for a few steps after the last one, so a count that
+    exceeds the total by at most a twentieth is shown as the total. With a higher count, the total
+    must count something else, and is None.
+    """
+    if total is None or count > total + total // 20:
+        return count, None
+    return min(count, total), total
+
+
 @dataclass
 class _Source:
     """One event file, its scalars, and its time and size when it was last read."""
@@ -214,16 +226,14 @@ class ProgressReader:
         )
         track = speaker.tracks[unit]
         rate = track.per_second or (speaker.written_rate if unit == STEP else None)
-        total = self._totals[unit]
-        if total is not None and total < track.count:
-            total = None  # the step is above the total, so the total must count something else
+        step, total = step_of_total(track.count, self._totals[unit])
         history, loss = _loss_curve([speaker, *sorted(current, key=lambda w: -w.last)], writers)
         return Progress(
-            step=track.count,
+            step=step,
             total=total,
             steps_per_second=rate,
             loss=loss,
-            eta_seconds=(total - track.count) / rate if total is not None and rate else None,
+            eta_seconds=(total - step) / rate if total is not None and rate else None,
             at=speaker.last,
             unit=unit,
             epoch=max((w.tracks[EPOCH].count for w in epochs), default=None),

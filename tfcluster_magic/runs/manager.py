@@ -15,6 +15,7 @@ from __future__ import annotations
 import enum
 import math
 import os
+import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -955,7 +956,8 @@ class ClusterManager(LoggingConfigurable):
             given = ", ".join(wanted) if len(clusters) < 2 else _("more")
             raise InvalidRequest([Problem("run", given, allowed)], _("the request was refused"))
         progress = progress or self.progress
-        return compare([(cluster, progress(cluster)) for cluster in clusters])
+        python = sys.executable if self.backend.name == "local" else None
+        return compare([(each, progress(each)) for each in clusters], python=python)
 
     def notes(self, cluster: TFCluster) -> Sequence[str]:
         """Return the remarks to show with a run's record: its progress, the warnings of `beside`,

@@ -1069,6 +1069,12 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "There is no advice: all workers were at work together for {seconds:g} s, and at "
             "least {least:g} s are needed (the first {start:g} s of a task do not count)"
         ),
+        "AdviceIdle": mark_plural(
+            "{tasks:and} has done nothing for {time:duration}; after {most:duration} it counts as "
+            "hanging. See its line: `tfcluster stack {run} {task}`",
+            "{tasks:and} have done nothing for {time:duration}; after {most:duration} they count "
+            "as hanging. See the line of each: `tfcluster stack {run}`",
+        ),
         "AdviceHangs": mark_plural(
             "{tasks:and} hangs: it has done nothing for {time:duration}. See the line at which it "
             "hangs: `tfcluster stack {run} {task}`",

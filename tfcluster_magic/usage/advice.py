@@ -255,8 +255,9 @@ def findings(
     cores: float | None = None,
     standstills: Mapping[str, Standstill] | None = None,
 ) -> tuple[list[Finding], Message | None]:
-    """Return the advice on a run as codes and values, and why tasks could not be compared; the
-    arguments are those of `advise`.
+    """Return the advice on a run as codes and values, and a message about what cannot be advised
+    yet: tasks that do nothing, but not long enough to count as hanging, or, without any advice, why
+    there is none. The arguments are those of `advise`.
     """
     if hung := hanging(cluster, samples):
         since = {t: samples[t][-1].intervals[-1].at - seconds for t, seconds in hung.items()}
@@ -264,11 +265,13 @@ def findings(
         return [_hung(cluster, hung, known), *_on_memory(cluster, samples)], None
     window, found = _common_window(cluster, samples), [*_on_memory(cluster, samples)]
     if window is None:
-        return found, Message("AdviceNotSampled")
+        return found, None if found else Message("AdviceNotSampled")
     if window[1] - window[0] < LEAST:
+        if idle := {} if cluster.status.phase.is_final else hanging(cluster, samples, LEAST):
+            return found, _idle(cluster, idle)
         seconds = max(0, math.floor(window[1] - window[0]))
         params = {"seconds": seconds, "least": LEAST, "start": START}
-        return found, Message("AdviceTooShort", params)
+        return found, None if found else Message("AdviceTooShort", params)
     tasks = _tasks(cluster, samples, steps, window)
     return [*_on_time(cluster, tasks, earlier, cores), *found], None
 
@@ -422,10 +425,12 @@ def _within(intervals: Sequence[Interval], window: tuple[float, float]) -> list[
 # ---- tasks that hang ----
 
 
-def hanging(cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> dict[str, float]:
-    """Return the workers that hang, with the seconds for which each has done nothing. If some
-    workers still work, idle workers count only in a run with parameter servers. Without parameter
-    servers, they may wait for a worker that saves or evaluates.
+def hanging(
+    cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]], least: float = HANGS
+) -> dict[str, float]:
+    """Return the workers that have done nothing for at least `least` seconds, with the seconds of
+    each. If some workers still work, idle workers count only in a run with parameter servers.
+    Without parameter servers, they may wait for a worker that saves or evaluates.
     """
     counts = cluster.spec.replicas.counts
     ended = cluster.status.phase.is_final
@@ -437,12 +442,25 @@ def hanging(cluster: TFCluster, samples: Mapping[str, Sequence[Attempt]]) -> dic
         if attempts and (ended or attempts[-1].intervals[-1].memory):
             lived = [each for each in attempts[-1].intervals if each.memory]
             still[name] = sum(each.seconds for each in lived[len(_worked(attempts[-1], ended)) :])
-    hung = {name: seconds for name, seconds in still.items() if seconds >= HANGS}
+    hung = {name: seconds for name, seconds in still.items() if seconds >= least}
     if len(hung) == len(still):
         return hung
     works = {parse_task(name)[0] for name in still.keys() - hung.keys()}
     served = counts.get(TaskType.PS)
     return {t: s for t, s in hung.items() if served and parse_task(t)[0] in works}
+
+
+def _idle(cluster: TFCluster, idle: Mapping[str, float]) -> Message:
+    """Return the message about tasks that do nothing, but do not count as hanging yet."""
+    params: dict[str, Value] = {
+        "tasks": [*idle],
+        "count": len(idle),
+        "task": next(iter(idle)),
+        "time": min(idle.values()),
+        "most": HANGS,
+        "run": cluster.metadata.name,
+    }
+    return Message("AdviceIdle", params)
 
 
 def _is_still(each: Interval) -> bool:

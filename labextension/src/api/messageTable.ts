@@ -463,6 +463,7 @@ export const TEXTS: Readonly<
   SchedulePausedItself: ["{count} due time failed (--pause-after).", "{count} due times failed in a row (--pause-after)."],
   AdviceNotSampled: "There is no advice: not every worker has been sampled, so the tasks cannot be compared",
   AdviceTooShort: "There is no advice: all workers were at work together for {seconds:g} s, and at least {least:g} s are needed (the first {start:g} s of a task do not count)",
+  AdviceIdle: ["{tasks:and} has done nothing for {time:duration}; after {most:duration} it counts as hanging. See its line: `tfcluster stack {run} {task}`", "{tasks:and} have done nothing for {time:duration}; after {most:duration} they count as hanging. See the line of each: `tfcluster stack {run}`"],
   AdviceHangs: ["{tasks:and} hangs: it has done nothing for {time:duration}. See the line at which it hangs: `tfcluster stack {run} {task}`", "{tasks:and} hang: they have done nothing for {time:duration}. See the line at which each hangs: `tfcluster stack {run}`"],
   AdviceHangsAt: "{task} hangs: it has done nothing for {time:duration} and is stuck at line {line} of {file}, in {function}. See all its threads: `tfcluster stack {run} {task}`",
   AdviceThrottled: "{task} was throttled at its limit of {limit:g} CPU for {percent} % of the time (it used {cpu:g} CPU): raise the limit",

@@ -412,7 +412,8 @@ def test_several_documents_and_lists_are_read_one_by_one(run: Run, here: Path) -
     names = [each["metadata"]["name"] for each in yaml.safe_load_all(done.out)]
     assert names == ["digits-1", "other-1"]
     assert (
-        "other: spec.tfReplicaSpecs.Worker.template.spec.containers[0].lifecycle (the" in done.err
+        "other: dropped: spec.tfReplicaSpecs.Worker.template.spec.containers[0].lifecycle (the"
+        in done.err
     )
     assert (
         "PersistentVolumeClaim models: it is not part of the TFCluster; keep applying" in done.err
@@ -473,6 +474,7 @@ def test_a_job_is_not_launched_when_its_program_may_miss_something(
     assert (both.code, (here / "made.yaml").exists()) == (2, False)
     here_not = run("import", "job.yaml", "--launch")
     assert here_not.code == 2
-    assert "tasks run with a Python of this machine" in here_not.err
-    assert "digits: status: it is the state of the TFJob" in here_not.err
+    assert "tasks run with a Python of this machine. Copy the program from" in here_not.err
+    assert "`tfcluster launch --workers 1 train.py`" in here_not.err
+    assert "digits: dropped: status: it is the state of the TFJob" in here_not.err
     assert left_behind(own_folders) == []

@@ -27,7 +27,16 @@ from tfcluster_magic.quota.limits import (
 )
 from tfcluster_magic.quota.preflight import AvailableResources, Limit
 from tfcluster_magic.quota.storage import FolderUsage
-from tfcluster_magic.spec import Mode, Pods, Replicas, ReplicaSet, Resources, Spec
+from tfcluster_magic.spec import (
+    Mode,
+    Pods,
+    Program,
+    ProgramKind,
+    Replicas,
+    ReplicaSet,
+    Resources,
+    Spec,
+)
 
 NONE = Limit(total=0.0, free=0.0)
 
@@ -75,6 +84,22 @@ def test_every_problem_is_told_at_once_and_in_one_order() -> None:
     ]
     assert [problem.field for problem in verdict.unsupported] == ["--image"]
     assert "the disk is full" in verdict.warnings
+
+
+def test_the_image_of_a_file_says_how_to_launch_its_program_here() -> None:
+    """A file launched with -f may have its program only in the image: the refusal has the launch
+    with its counts. With a program of this machine, the image can be left out.
+    """
+    counts = ReplicaSet(chief=Replicas(count=1), worker=Replicas(count=2), ps=Replicas(count=1))
+    by_hand = Program(command=("python", "/opt/train.py"))
+    (problem,) = unsupported_options(Spec(image="a/b:1", program=by_hand, replicas=counts))
+    assert problem.field == "--image"
+    said = str(problem.allowed)
+    assert said.startswith("only on Kubernetes: tasks run with a Python of this machine. Copy the")
+    assert said.endswith("`tfcluster launch --workers 2 --ps 1 --chief train.py`")
+    own = Program(kind=ProgramKind.FILE, source="a.py", entrypoint="a.py", sha256="0" * 64)
+    (problem,) = unsupported_options(Spec(image="a/b:1", program=own, replicas=counts))
+    assert "see --python" in str(problem.allowed)
 
 
 @pytest.mark.parametrize("kind", [Kind.ANNOTATIONS, Kind.PAIRS])

@@ -106,6 +106,15 @@ def test_rows_are_what_any_run_has() -> None:
     }
 
 
+def test_the_python_that_a_schedule_stores_is_no_difference() -> None:
+    """The default Python counts as not set; another one is shown."""
+    runs = [(a_run(1), None), (a_run(2, interpreter="/venv/bin/python"), None)]
+    rows = {row.label for row in compare(runs, python="/venv/bin/python").rows}
+    assert "--python" not in rows
+    (row,) = [row for row in compare(runs, python="/usr/bin/python3").rows if "--py" in row.label]
+    assert (row.values, row.differs) == (("", "/venv/bin/python"), True)
+
+
 def test_hostile_names_and_values_are_text() -> None:
     """Text from programs and users cannot move the cursor in a table, and is no formula in a
     spreadsheet.

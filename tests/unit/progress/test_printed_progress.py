@@ -120,6 +120,9 @@ def test_totals_come_from_arguments_where_lines_have_none(tmp_path: Path) -> Non
     found = printed(tmp_path, "step 145 loss 0.3\n", steps=1000)
     assert found is not None
     assert (found.step, found.total) == (145, 1000)
+    for step, shown in ((1001, (1000, 1000)), (2000, (2000, None))):
+        found = printed(tmp_path, f"step {step} loss 0.3\n", steps=1000)
+        assert found is not None and (found.step, found.total) == shown
 
 
 def test_following_a_log(tmp_path: Path) -> None:
@@ -310,3 +313,7 @@ def test_event_files_go_before_lines_and_a_report_before_both(tmp_path: Path) ->
     (tmp_path / ".tfcluster-progress" / "worker-0.json").write_text(json.dumps(report))
     seen = observer.progress(run)
     assert seen is not None and (seen.step, seen.total, seen.source) == (9, 50, "program")
+    text = json.dumps({**report, "step": 51})
+    (tmp_path / ".tfcluster-progress" / "worker-0.json").write_text(text)
+    seen = observer.progress(run)
+    assert seen is not None and (seen.step, seen.total, seen.source) == (50, 50, "program")

@@ -14,7 +14,12 @@ from sysconfig import get_path
 import pytest
 from support import event_writer as ev
 
-from tfcluster_magic.progress.run_progress import Progress, ProgressReader, progress_text
+from tfcluster_magic.progress.run_progress import (
+    Progress,
+    ProgressReader,
+    progress_text,
+    step_of_total,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -173,6 +178,28 @@ def test_a_total_that_was_passed_is_not_shown(tmp_path: Path) -> None:
     """
     write(ev.event_file(tmp_path), ev.event(900, {"loss": 2.0}))
     assert progress_text(progress(tmp_path, total_steps=800)) == "step 900 · loss 2"
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "shown"),
+    [
+        (1000, 1000, (1000, 1000)),
+        (1001, 1000, (1000, 1000)),
+        (1050, 1000, (1000, 1000)),
+        (1051, 1000, (1051, None)),
+        (6, 5, (6, None)),
+        (7, None, (7, None)),
+    ],
+)
+def test_steps_after_the_last_one_keep_the_total(
+    tmp_path: Path, count: int, total: int | None, shown: tuple[int, int | None]
+) -> None:
+    """Asynchronous workers go a few steps beyond the total; the step is then shown as the total."""
+    assert step_of_total(count, total) == shown
+    write(ev.event_file(tmp_path), ev.event(count, {"loss": 2.0}))
+    now = ProgressReader(tmp_path, total_steps=total).read()
+    assert now is not None and (now.step, now.total) == shown
+    assert now.eta_seconds is None or now.eta_seconds >= 0
 
 
 def test_curve_is_bounded(tmp_path: Path) -> None:

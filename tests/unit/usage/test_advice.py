@@ -361,6 +361,11 @@ def test_too_few_samples_are_said() -> None:
     assert "at work together for 14 s, and at least 20 s are needed" in told
     with language("zh-CN"):
         assert "至少需要 20 秒" in advise(a_run(tasks()), short, {}).no_advice
+    full = {task: attempt(24, memory=0.95 * GIB) for task in short}
+    for samples in (full, {"worker-0": full["worker-0"]}):
+        other = advise(a_run(tasks(memory="1Gi")), samples, {})
+        assert codes(other) == ["AdviceMemoryNearlyOut"]
+        assert other.no_advice == ""
     enough = advise(a_run(tasks()), {task: attempt(40) for task in short}, {})
     assert (enough.advice, enough.no_advice) == ((), "")
 
@@ -445,6 +450,28 @@ def test_a_task_that_stands_still_hangs() -> None:
     assert "AdviceHangs" not in codes(advise(run(tasks(ps=1)), short, {}))
     receives = {**samples, "worker-1": attempt(90, received=1e5)}
     assert "AdviceHangs" not in codes(advise(run(tasks(ps=1)), receives, {}))
+
+
+def test_tasks_that_do_nothing_are_named_before_they_count_as_hung() -> None:
+    """A run whose workers have done nothing since its start does not ask the user to wait for
+    their work; once they worked or ended, or if one may wait for another, the usual reason stands.
+    """
+    still = {f"worker-{n}": attempt(46, cpu=0.001) for n in range(2)}
+    told = advise(a_run(tasks(), Phase.RUNNING), still, {}).no_advice
+    assert told == (
+        "worker-0 and worker-1 have done nothing for 46s; after 1m they count as hanging. "
+        "See the line of each: `tfcluster stack digits-2`."
+    )
+    one = {"worker-0": attempt(46, cpu=0.9), "worker-1": still["worker-1"], "ps-0": attempt(46)}
+    told = advise(a_run(tasks(ps=1), Phase.RUNNING), one, {}).no_advice
+    assert told.startswith("worker-1 has done nothing for 46s; after 1m it counts as hanging.")
+    assert told.endswith("`tfcluster stack digits-2 worker-1`.")
+    with language("zh-CN"):
+        assert "没有任何活动" in advise(a_run(tasks(ps=1), Phase.RUNNING), one, {}).no_advice
+    for run in (a_run(tasks(), Phase.RUNNING), a_run(tasks(ps=1), Phase.FAILED)):
+        assert "There is no advice: all workers" in advise(run, one, {}).no_advice
+    newly = {task: attempt(18, cpu=0.001) for task in still}
+    assert "at work together" in advise(a_run(tasks(), Phase.RUNNING), newly, {}).no_advice
 
 
 def test_a_hung_task_is_named_after_it_was_stopped() -> None:
