@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,8 @@ def project_command() -> None:
     """
 
 
-def _folder(said: str) -> Path:
-    """Return the folder that the user named.
+def _folder(said: str, *, is_new: bool = False) -> Path:
+    """Return the folder that the user named. If `is_new`, the error says what a new project needs.
 
     Raises:
         InvalidRequest: there is no such folder.
@@ -37,7 +38,12 @@ def _folder(said: str) -> Path:
     if folder.name == "tfcluster.yaml" and not folder.is_dir():
         folder = folder.parent
     if not folder.is_dir():
-        allowed = _("there is no such folder")
+        text = (
+            _("there is no such folder: make it with your program in it, such as {example}")
+            if is_new
+            else _("there is no such folder: name an existing one")
+        )
+        allowed = text.format(example=os.path.join(said, "train.py"))
         raise InvalidRequest([Problem("FOLDER", said, allowed)], _("the request was refused"))
     return folder
 
@@ -63,7 +69,7 @@ def init_command(terminal: Terminal, folder: str, program: str | None, force: bo
 
     You are asked only if several files could be the program.
     """
-    where, manager = _folder(folder), terminal.manager
+    where, manager = _folder(folder, is_new=True), terminal.manager
     if program is None and terminal.can_ask:
         from ..launch.project_authoring import project_programs
 
