@@ -455,7 +455,7 @@ def convert_known_fields(content: Mapping[str, object], kind: type[StructT]) -> 
     not given.
 
     Raises:
-        msgspec.ValidationError: a required field is missing or unknown.
+        msgspec.ValidationError: a required field is missing or has an unknown value.
     """
     kept: dict[str, object] = {}
     for field in fields(kind):

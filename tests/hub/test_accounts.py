@@ -13,7 +13,9 @@ from support.hub.make_run import OWNER, PASSWORD, Hub, Visitor
 
 
 def links(console: Console, names: list[str], *, reset: bool = False) -> dict[str, str]:
-    """Return links from the console for these names, even for names without a system account."""
+    """Return the links with which these users set their passwords, also for users without a system
+    account.
+    """
     body = {"names": names, "reset": reset, "withoutNotebook": True}
     answer = console.ask("POST", "api/users/links", json=body)
     assert answer.status_code == 201, answer.text

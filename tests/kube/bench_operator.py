@@ -1,4 +1,5 @@
-"""Times of the operator until it is ready, explains a waiting task, and reclaims parameter servers.
+"""Times of the operator: until it is ready, until it explains a waiting task, and until it reclaims
+parameter servers.
 
 `python -m pytest tests/kube/bench_operator.py -s` measures on the cluster of the tests, and writes
 rows to build/bench/operator.json. A missed goal is marked in its row, and is not a failure.

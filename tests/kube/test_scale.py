@@ -1,6 +1,6 @@
-"""600 tasks on fake nodes, and one of them on a real node, which resolves the names of all. Run it
-by `make test-kube WITH=kwok`. This file makes its own fake nodes, because test_options.py, which
-also uses fake nodes, removes them at its end.
+"""600 tasks on fake nodes, and a copy of one task on a real node. The copy resolves the names of
+all 600 tasks. Run the test by `make test-kube WITH=kwok`. This file makes its own fake nodes,
+because test_options.py, which also uses fake nodes, removes them at its end.
 """
 
 from __future__ import annotations

@@ -214,8 +214,8 @@ def test_pods_reach_only_the_pods_they_need(
     notebooks: tuple[Object, Object],
     run: Object,
 ) -> None:
-    """The network lets a notebook reach its task, the hub and the API; the proxy its notebooks; and
-    a task its client. It allows nothing else.
+    """A notebook reaches its task, the hub and the API; the proxy reaches the notebook; and a task
+    reaches its client. The network policies allow no other connection.
     """
     own, _others = (each["status"]["podIP"] for each in notebooks)
     task = run["status"]["podIP"]

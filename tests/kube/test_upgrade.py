@@ -228,7 +228,8 @@ def test_an_operator_that_lacks_something_says_what(
     """Without the custom resource or without its rights, the operator is not ready and its log says
     what to apply.
 
-    A client says that TFCluster is not installed. Once both are back, the operator works.
+    A client says that TFCluster is not installed. Once the custom resource and the rights are
+    back, the operator works.
     """
     tenant = new_tenant()
     crd = cluster.kubectl.get("crd", "tfclusters.tfcluster.dev")

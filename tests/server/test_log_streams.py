@@ -34,7 +34,7 @@ from tfcluster_magic.server.service import Service
 from tfcluster_magic.spec import TFCluster
 
 FEW = 1 << 20
-"""Bytes that a server reads in a second or two without any request."""
+"""Maximum number of bytes that this process reads in 1.5 seconds while it does not read the log."""
 
 
 def reading() -> int:

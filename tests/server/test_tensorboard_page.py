@@ -1,5 +1,5 @@
-"""The page of a board, which comes from TensorBoard's package while the board starts, and is the
-same as the board's own page.
+"""While a TensorBoard starts, our server sends TensorBoard's page from the installed package. It is
+the page that the running TensorBoard sends.
 """
 
 from __future__ import annotations

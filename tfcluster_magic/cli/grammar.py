@@ -150,7 +150,10 @@ def backend_option(command: F) -> F:
         type=click.Choice(BACKENDS),
         expose_value=False,
         callback=use,
-        help="where clusters run [auto: Kubernetes in its own pods, else this machine]",
+        help=(
+            "where clusters run [auto: Kubernetes if this command runs in a pod of a cluster with "
+            "TFCluster, else this machine]"
+        ),
     )(command)
 
 

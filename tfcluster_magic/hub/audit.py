@@ -2,10 +2,11 @@
 
 Each change has two lines with the same `id`: `asked` is written before the change, and its result
 after it. If the first line cannot be written, nothing is changed or shown. The console appends to
-the file; on one machine, shell commands do too. Each append is a single write. If a full disk cut
-off the last line, the next write begins on a new line. The console renames a large file to
-`audit-1.jsonl`, `audit-2.jsonl` and so on, and begins a new one. `page` and `export` read all of
-these files. This module never rewrites or removes a file; you may move the oldest ones away.
+the file. If the hub runs on one machine, shell commands also append to it. Each append is a single
+write. If a full disk cut off the last line, the next write begins on a new line. The console
+renames a large file to `audit-1.jsonl`, `audit-2.jsonl` and so on, and begins a new one. `page` and
+`export` read all of these files. This module never rewrites or removes a file; you may move the
+oldest ones away.
 """
 
 from __future__ import annotations

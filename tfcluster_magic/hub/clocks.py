@@ -4,8 +4,8 @@ A clock is the process that launches a user's schedules when they are due. It ru
 account, and root's processes never open the account's folders. To check an account, the service
 starts a child process that switches to the account. If the account has schedules or rules for
 notifications but no running clock, the child starts a clock. Each account is checked when the hub
-starts, and then every minute. A clock that dies is restarted at once. A hub that root runs starts
-no clock for root. When a user is removed from the hub, their clock is ended.
+starts, and then every minute. A clock that dies is restarted at once. If the hub runs as root, it
+starts no clock for root. When a user is removed from the hub, their clock is ended.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ def form_fields(is_here: bool, most_tasks: int | None = None) -> list[dict[str, 
 
     Options of pods are left out if tasks are processes of this machine (`is_here`). In the result,
     `path` is the field of the spec, with `*` for every task type. `default` is the default in each
-    mode as a user would write it; it is null if the program decides or there is no default. The
-    maximum of a number of tasks is at most `most_tasks`.
+    mode as a user would write it; it is null if the program decides or there is no default. In
+    fields for numbers of tasks, `maximum` is not above `most_tasks`.
     """
     fields = [_field(option) for option in OPTIONS if not (is_here and option.only_kubernetes)]
     for field in fields if most_tasks is not None else ():
@@ -71,8 +71,8 @@ def form_values(spec: Spec, told: Collection[str] = ()) -> dict[str, str | bool 
 
 
 def _of_each(option: Option) -> str:
-    """Return the key of the option that sets the same resource for every task: `memory` for
-    `worker_memory`.
+    """Return the key of the option that sets this resource for all task types, such as `memory` for
+    the option `worker_memory`; '' if the option is not a resource of one task type.
     """
     return option.path[-1] if option.path[2:3] == ("resources",) else ""
 

@@ -202,8 +202,8 @@ class Project:
 @dataclass(frozen=True)
 class ProjectWords:
     """The settings of a project's file for one launch: `entry` is the path of the program below the
-    folder. `options` are the options by their Python keys; `origins` are, by the same keys, the
-    places of the options in the file, for problems.
+    folder. `options` maps the Python keys of options to their values. `origins` maps the same keys
+    to the places in the file where the options are set; messages about problems name these places.
     """
 
     use: ProjectUse

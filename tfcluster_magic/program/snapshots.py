@@ -430,8 +430,9 @@ def keep_snapshot(
                 shutil.rmtree(final, ignore_errors=True)
             raise
         with suppress(OSError):
-            # Another launch that stored this snapshot, and is refused later, removes the snapshot
-            # only if its modification time has not changed. So the new time prevents the removal.
+            # Another launch may have stored this snapshot before us. If that launch is refused, it
+            # removes the snapshot unless the folder's modification time has changed. So we change
+            # the time.
             os.utime(final)
 
 

@@ -170,8 +170,8 @@ class ProgressReader:
         newest = max(found.values(), default=0.0)
 
         def worth(path: str) -> tuple[bool, float]:
-            # Keep known files that are still written. Otherwise, in a run with more files than
-            # are kept, other files would be chosen at each listing.
+            # Prefer files that we already read and that were written recently. Otherwise, in a
+            # run with more files than are kept, each listing would choose other files.
             return path in self._sources and found[path] >= newest - 60, found[path]
 
         keep = sorted(found, key=worth, reverse=True)[:_KNOWN_FILES]

@@ -67,8 +67,8 @@ class NotificationVerbs:
             on: the occasions for a message; see `Occasion`.
             webhook: the URL to post to. Give this or `mail`.
             mail: the address to write to.
-            format: the format that the receiver expects; by default the one of a known host in the
-                URL, such as Slack's, else `json`.
+            format: the format that the receiver expects. By default, it follows from the URL if
+                its host is known, such as Slack's; for other hosts, it is `json`.
             secret: the secret by which messages to Feishu or DingTalk are signed.
             clusters: names of runs; by default all.
             queued_longer_than: seconds, or a text such as `30m`; it adds `queued` to `on`.

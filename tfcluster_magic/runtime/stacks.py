@@ -245,7 +245,7 @@ def _dump(pid: int, memory: str, until: float) -> str:
     try:
         before = size = os.fstat(fd).st_size
         process.send(pid, SIGNAL)
-        # Writes to the memory cause no event, so its size is polled.
+        # Writes to the memory (a memfd) cause no file event, so this loop polls its size.
         grown = time.monotonic()
         while time.monotonic() < until:
             time.sleep(0.02)

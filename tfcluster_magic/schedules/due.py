@@ -48,9 +48,9 @@ delay is twice the one before.
 MOST_COUNTED = 1000
 """Missed due times are counted only up to this number, because computing each one takes time."""
 _MOST_TAKEN = 1000
-"""Maximum due times of a backfill that one call handles."""
+"""Maximum number of due times of backfills that one call handles."""
 MOST_BACKFILLS = 20
-"""Maximum finished backfills that a status keeps; unfinished ones are always kept."""
+"""Maximum number of finished backfills that a status keeps; unfinished ones are always kept."""
 
 
 FindSchedule = Callable[[str], Schedule | None]

@@ -83,7 +83,7 @@ _CODE = re.compile(
 
 
 def python_source(source: str) -> str:
-    """Return an expression for `re` with the meaning of `source` in JavaScript.
+    """Return an expression that means to Python's `re` what `source` means to JavaScript.
 
     Raises:
         ExpressionRefused: it is invalid, or Python has no equivalent for a part of it.
@@ -227,7 +227,8 @@ class Matcher:
             pass
 
     def matches(self, lines: Sequence[str]) -> Iterator[Sequence[bool] | None]:
-        """Yield `None` while the process matches, then for each line whether it matches.
+        """Yield `None` repeatedly while the process is at work, then a list with a boolean for each
+        line: whether the line matches.
 
         Raises:
             TooSlow: matching took more than `CPU_SECONDS`.

@@ -247,7 +247,8 @@ class BoardPage(GuardedHandler):
             return False
         for name, value in file.headers.items():
             if name == "Content-Security-Policy":
-                # The file's policy applies in addition to ours, as it does when a board answers.
+                # Keep our own policy too: the browser applies both. A running TensorBoard's answers
+                # also have both policies.
                 self.add_header(name, value)
             else:
                 self.set_header(name, value)

@@ -902,7 +902,9 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "say what runs: `inline` with the program itself, `command` of the image, `path` "
             "that tasks see, or `url`"
         ),
-        "CommandAlone": mark("a command of the image has neither a checksum nor an entrypoint"),
+        "CommandAlone": mark(
+            "a command of the image takes neither a checksum nor an entrypoint: leave them out"
+        ),
         "EntrypointNeeded": mark("name the file that starts the program"),
         "EntrypointMissing": mark("it is not among the program's files: name one of them"),
         "PayloadAtMost": mark(

@@ -347,8 +347,8 @@ class Program(Model, frozen=True):
         Meta(
             pattern="^([0-9a-f]{64})?$",
             description=(
-                "checksum that is required before the program runs. For inline, a file and a "
-                "url, it is what sha256sum prints; for a folder and a snapshot, see "
+                "checksum that the program must have; otherwise it does not run. For inline, a "
+                "file and a url, it is what sha256sum prints; for a folder and a snapshot, see "
                 "docs/how-to/kubernetes-files.md"
             ),
         ),

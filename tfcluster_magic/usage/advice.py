@@ -34,8 +34,8 @@ LEAST = 20.0
 NEWEST = 300.0
 """For an active run, only samples from the last `NEWEST` seconds count."""
 LONG = 600.0
-"""Age in seconds from which the memory peak of a task is assumed to be all the memory that the task
-needs. In a run that has succeeded, tasks of any age count.
+"""If a task is at least this many seconds old, its memory peak so far is assumed to be all the
+memory that it needs. In a run that has succeeded, this holds for tasks of any age.
 """
 
 BUSY, WAITING = 0.7, 0.5

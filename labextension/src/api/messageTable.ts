@@ -376,7 +376,7 @@ export const TEXTS: Readonly<
   ReservedName: "this name is set by TFCluster itself; choose another",
   OneProgram: "a program is one of inline, command, path, url and files: keep one of them",
   NoProgram: "say what runs: `inline` with the program itself, `command` of the image, `path` that tasks see, or `url`",
-  CommandAlone: "a command of the image has neither a checksum nor an entrypoint",
+  CommandAlone: "a command of the image takes neither a checksum nor an entrypoint: leave them out",
   EntrypointNeeded: "name the file that starts the program",
   EntrypointMissing: "it is not among the program's files: name one of them",
   PayloadAtMost: "environment, arguments and a program inside the record may have {limit} KiB together: keep large values in a file of your workspace and pass its path, and launch a large program with `tfcluster launch`, which stores the program in your workspace",

@@ -295,7 +295,7 @@ export interface Program {
    */
   entrypoint?: string;
   /**
-   * checksum that is required before the program runs. For inline, a file and a url, it is what sha256sum prints; for a folder and a snapshot, see docs/how-to/kubernetes-files.md
+   * checksum that the program must have; otherwise it does not run. For inline, a file and a url, it is what sha256sum prints; for a folder and a snapshot, see docs/how-to/kubernetes-files.md
    */
   sha256?: string;
   files?: {

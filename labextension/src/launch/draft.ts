@@ -242,7 +242,7 @@ function programOf(draft: IDraft): ILaunch {
 export const folderOf = (path: string): string =>
   path.split('/').slice(0, -1).join('/');
 
-/** Return whether an option is typed as lines. */
+/** Return whether an option's value is entered as several lines. */
 export const hasLines = ({ kind }: Pick<IField, 'kind'>): boolean =>
   LINES.has(kind);
 

@@ -143,7 +143,8 @@ export class LaunchModel implements IDisposable {
   }
 
   /**
-   * Change the input; a plan is requested after a pause. Another program resets the working folder.
+   * Change the input; a plan is requested after a pause. If the program changes, the working folder
+   * is reset.
    */
   edit(change: Partial<IDraft>): void {
     this._edited = true;

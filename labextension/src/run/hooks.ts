@@ -75,8 +75,8 @@ export const useTicking = (text: (now: number) => string): string =>
 const QUIET = 500;
 
 /**
- * Milliseconds until a list that is behind the runs is loaded again: the first delay, and the
- * longest.
+ * Milliseconds until a list that is older than the runs is loaded again: the first delay, and the
+ * longest delay.
  */
 const BEHIND = 2000;
 const LONGEST_BEHIND = 60_000;

@@ -94,8 +94,8 @@ def entry(name: str, *, folder: Path = paths.MODULES) -> Path:
 
 
 def is_built(module: Module) -> bool:
-    """Return whether the cache holds the whole module: its stamp, and each file with the stamp's
-    size.
+    """Return whether the cache holds the whole module: its stamp, and each file in the size that
+    the stamp records.
     """
     try:
         stamp = json.loads((module.entry / STAMP).read_text())

@@ -33,7 +33,7 @@ LAUNCH = (
 LAUNCHED = re.compile(rf"((?:{'|'.join(CLUSTERS)})-\d+) ")
 """The start of the output of a cell that launches a run: the run's name, which no task prints."""
 LINE = re.compile(r"\b(?:up|end) [0-9a-f-]{36} \S+(?: \d+)?$", re.MULTILINE)
-"""A line of a program, without its prefix."""
+"""A line that a program prints, without the prefix that names the task."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,9 @@ class Refused(Exception):
 
 @pytest.fixture
 def taken(tmp_path: Path) -> tuple[Program, Path]:
-    """Take a snapshot too large for a record; return it with its place before acceptance."""
+    """Take a snapshot that is too large for a record. Return it, and the folder that holds it until
+    the launch is accepted.
+    """
     source, scratch = tmp_path / "project", tmp_path / "scratch"
     source.mkdir()
     (source / "main.py").write_text("print('hello')\n")

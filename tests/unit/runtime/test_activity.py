@@ -123,8 +123,8 @@ def test_a_program_that_works_has_started(run: Run, sign: str) -> None:
 
 
 def test_the_port_is_told_when_it_comes_later(run: Run) -> None:
-    """A program counts as started because of its output. As soon as it listens on another port,
-    this is reported.
+    """A program counts as started because of its output. If it later listens on a port other than
+    its own, this is reported.
     """
     run.config["addresses"]["worker"][0] = f"127.0.0.1:{free_port()}"
     text = f"""

@@ -186,9 +186,9 @@ def not_creatable(api: Api, namespace: str) -> list[str]:
 CHECK_INTERVAL = 4.0
 """Seconds between two checks whether the operator answers."""
 CHECK_INTERVAL_WHEN_UNKNOWN = 60.0
-"""Seconds between two checks if the operator's state cannot be found out. This is so if this
-account may not read the operator's Lease. It is also so if the operator did not publish where its
-Lease is, and there is no Lease at the usual place.
+"""Seconds between two checks while the operator's state is unknown. The state is unknown if this
+account may not read the operator's Lease. The state is also unknown if the operator did not publish
+where its Lease is, and there is no Lease at the usual place.
 """
 DAY = 86400.0
 

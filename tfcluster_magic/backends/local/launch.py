@@ -257,7 +257,8 @@ class Launch:
         if spec.program is not None and (spec.program.files is not None or spec.program.is_stored):
             materialise(spec.program, folder.program, paths.home_dir(), folder_mode=0o755)
         elif spec.program is not None:
-            folder.program.mkdir(exist_ok=True)  # tasks download a program with a URL into it
+            # If the program is a URL, the tasks download it into this folder.
+            folder.program.mkdir(exist_ok=True)
         if free_gpus is not None:
             given = capacity.assign_gpus(spec, free_gpus)
             state_files.write(folder.gpus_file, msgspec.json.encode(given))

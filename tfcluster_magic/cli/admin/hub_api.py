@@ -177,7 +177,7 @@ class HubAPI:
         """
         query = "?" + urlencode(words, doseq=True) if words else ""
         base, host = _connect_address(self.url)
-        request = urllib.request.Request(  # noqa: S310 - `of` allows only http and https
+        request = urllib.request.Request(  # noqa: S310 - `HubAPI.of` allows only http and https
             f"{base}/services/admin/api/{path}{query}",
             data=None if body is None else json.dumps(body).encode(),
             method=method,

@@ -28,7 +28,7 @@ class OpenIDAuthenticator(GenericOAuthenticator):
 
     @property
     def imported(self) -> AllowList:
-        """The list of imported users, who may sign in without an allowed group."""
+        """The list of imported users, who may sign in although they are in no allowed group."""
         return AllowList(Path(self.allowed_file))
 
     async def check_allowed(self, username: str, auth_model: Any) -> bool:

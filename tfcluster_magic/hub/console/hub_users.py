@@ -96,8 +96,8 @@ class HubUsers:
         return self._own_passwords
 
     async def allowed(self) -> frozenset[str] | None:
-        """Return the users who may sign in at a provider without an allowed group; None if users
-        sign in with the hub's own passwords.
+        """Return the users who may sign in at an identity provider although they are in no allowed
+        group; None if users sign in with the hub's own passwords.
         """
         try:
             return frozenset((await self.ask("GET", "allowed"))["allowed"])
@@ -105,7 +105,7 @@ class HubUsers:
             return None
 
     async def allow(self, names: Collection[str]) -> None:
-        """Add names, all or none, to the users who may sign in without an allowed group."""
+        """Let users sign in although they are in no allowed group: all of `names`, or none."""
         await self.ask("POST", "allowed", {"names": list(names)})
 
     async def make(self, names: Collection[str]) -> frozenset[str]:

@@ -64,12 +64,10 @@ DUE = f"{GROUP}/due"
 """Label of a run that a schedule launched: the due time in UTC, `20261127T020000Z`."""
 INDEX = "batch.kubernetes.io/job-completion-index"
 INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
-"""Annotation of a pod: the number of failures that the Job counted for the pod's index before this
-pod.
-"""
+"""Annotation of a pod: how many earlier pods with the same index failed, as the Job counted."""
 INDEX_IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
-"""Annotation of a pod: the number of disruptions that the Job counted for the pod's index before
-this pod, if the Job counts disruptions apart from failures.
+"""Annotation of a pod: how many earlier pods with the same index were disrupted. It exists only if
+the Job counts disruptions apart from failures.
 """
 OPTIONS = "tfcluster-options"
 """The ConfigMap in each tenant's namespace with the launch options and the free resources."""

@@ -64,7 +64,9 @@ CLOSED_NETWORKS = _closed()
 
 
 class DnsResolver(Model, frozen=True):
-    """A DNS server of the cluster: pods of a namespace by their labels, or a network."""
+    """A DNS server of the cluster. It runs in pods (`namespace` and `pods`), or outside of pods at
+    the addresses of `network`.
+    """
 
     namespace: str = ""
     """The namespace of the DNS server's pods."""

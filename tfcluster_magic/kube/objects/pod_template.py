@@ -50,8 +50,8 @@ HOLD_OFF = 7.0
 before it starts the program.
 
 The Job's controller replaces a failed pod after 10 to 12 s. Until 15 s after the failure, the
-operator collects further failures and then ends the attempt. A program that starts sooner would
-connect to tasks of that attempt.
+operator collects further failures; then it ends the attempt. If the new pod started its program
+before that, the program would connect to tasks of the attempt that is about to end.
 """
 
 

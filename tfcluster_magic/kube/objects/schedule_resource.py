@@ -321,8 +321,8 @@ def _read_status(said: Mapping[str, Any], created: float) -> tuple[ScheduleStatu
             ScheduleStatus,
         )
     except msgspec.ValidationError as error:
-        # Nobody knows which due times were launched. A cursor at the creation time would launch all
-        # of them again, so the cursor is far in the future.
+        # Without a readable status, we cannot know which due times were launched. A cursor at the
+        # creation time would launch all of them again, so the cursor is far in the future.
         text = _("its status cannot be read: {why}").format(why=error)
         return ScheduleStatus(cursor=float(1 << 37)), text
     return status, ""

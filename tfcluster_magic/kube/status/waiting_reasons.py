@@ -71,8 +71,9 @@ def quiet_in_output(lines: Sequence[str], until: float) -> Quiet | None:
 
 
 def oddity_in_output(task: str, lines: Sequence[str]) -> Message | None:
-    """Return a message that says why a task with a closed port counts as started, from its last
-    lines of output; None if no line says so.
+    """Return a message that says why a task counts as started although its port is closed. The
+    reason is read from `lines`, the last lines of the task's output. Return None if no line has a
+    reason.
     """
     for found in filter(None, map(_SIGN.search, reversed(lines))):
         said = found.groupdict()

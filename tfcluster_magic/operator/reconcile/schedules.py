@@ -8,8 +8,8 @@ even two simultaneous operators launch only one run for a due time. A run that t
 or that its watch has seen, is not created again if the user deletes it immediately. A run is
 created twice only if three things happen: the operator creates the run, it is killed before it has
 recorded the creation, and the run is deleted before the next operator starts. A schedule takes a
-turn only at its due times, when one of its runs ends, and when the schedule or a schedule that it
-waits for changes.
+turn only at its due times, when one of its runs ends, when the schedule itself changes, and when
+another schedule changes for which it waits.
 
 If a schedule is `advised`, its next run gets the CPU, memory and other options that suit the usage
 of its last run. That usage is examined when all tasks of the last run are gone, or at the next
@@ -217,8 +217,8 @@ class ScheduleController:
             self.turns.work.add(each)
 
     def _await(self, key: Key, names: Iterable[str]) -> None:
-        """Record that the schedule `key` waits for the schedules `names`; each change of one of
-        them causes a turn of `key`.
+        """Record that the schedule `key` waits for the schedules `names`. When one of these
+        schedules changes, the schedule `key` takes a turn.
         """
         with self._lock:
             for each in [other for other, waiting in self._awaiting.items() if key in waiting]:

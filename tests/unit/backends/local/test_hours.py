@@ -1,5 +1,5 @@
-"""Allocated and used hours of real processes on this machine, which outlive the records of runs;
-budgets.
+"""Allocated and used hours of real processes on this machine. The hours stay when the records of
+runs are deleted, and budgets count them.
 """
 
 from __future__ import annotations

@@ -188,7 +188,8 @@ def test_a_cached_schedule_decides_as_the_whole_one() -> None:
 
 
 def test_a_copy_of_a_manifest_repeats_nothing() -> None:
-    """Requests from before the object's creation are ignored. Later requests are carried out, even
+    """A manifest's requests for runs and backfills are ignored if they are older than the object.
+    Later requests are carried out, even
     if the client's clock is slow; they get numbers above the existing numbers.
     """
     old = stored(SCHEDULE)

@@ -75,7 +75,7 @@ class Users(ConsoleHandler):
 
 
 class ImportRequest(Model, frozen=True):
-    """A class as CSV; `group` is the default group."""
+    """A CSV file with the users of a class; `group` is for lines without a group."""
 
     csv: str
     group: str = ""
