@@ -79,10 +79,10 @@ lint: dev  ## style and layers, changes nothing
 types: dev  ## mypy --strict (TypeScript is checked by lint)
 	$(BIN)/mypy
 
-fix: dev  ## repair what ruff, prettier and eslint can repair
-	$(BIN)/ruff check --fix .
+fix: dev  ## repair what ruff, prettier and eslint can repair, and list the rest
+	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
-	$(TS) fix
+	@status=0; $(TS) fix || status=1; $(BIN)/ruff check . || status=1; exit $$status
 
 kube-build:  ## build the Kubernetes node of the tests: Go servers, Debian trees, images
 	$(KUBE) build

@@ -294,7 +294,8 @@ def files(domain: str, language: str, catalog: Catalog) -> dict[Path, bytes]:
 
 def main(check: bool) -> int:
     """Write changed catalogs, or with `check` report them. Return 1 if a translation is missing."""
-    status = 0
+    status, unfinished = 0, list[str]()
+    shared = {message for _place, message, _context in _shared_messages()}
     for language in LANGUAGES:
         for domain in (PYTHON, PAGE):
             catalog = updated(domain, language)
@@ -310,6 +311,12 @@ def main(check: bool) -> int:
             for message in missing[:20]:
                 print(f"  {message.id!r}")
             status = status or int(bool(missing))
+            # translations of shared messages are copied from the catalog of Python
+            if any(domain == PYTHON or message.id not in shared for message in missing):
+                unfinished.append(str((folder(language) / f"{domain}.po").relative_to(ROOT)))
+    if unfinished:
+        print(f"Write each missing msgstr in {' and '.join(unfinished)}, ", end="")
+        print("and run `make translations` again.")
     return status
 
 

@@ -108,8 +108,13 @@ def test_a_new_proxy_gets_its_routes(hub: Hub, carol: Visitor) -> None:
         return _status(carol) == 200
 
     _wait_for(answers, "the notebook answers through the new proxy", 60)
-    came = [line for line in hub.log().splitlines() if f"mark={mark}" in line]
-    assert came
+
+    def logged() -> list[str]:
+        return [line for line in hub.log().splitlines() if f"mark={mark}" in line]
+
+    # the kubelet may show a line of a log later than the hub writes it
+    wait_until(logged, "the hub logs the request", seconds=30)
+    came = logged()
     (pod,) = hub.kubectl.every("pod", "app=tfcluster-proxy")
     assert not [line for line in came if f"@{pod['status']['podIP']})" in line]
 

@@ -176,7 +176,9 @@ def test_a_deleted_worker_is_replaced(launched: Tenant, hurt: dict[str, list[Obj
 
     assert other["metadata"]["name"] in pod_names()
     # a Job replaces a pod once its containers have ended; the kubelet may remove that pod later
-    wait_until(lambda: victim["metadata"]["name"] not in pod_names(), "the deleted pod is gone")
+    wait_until(
+        lambda: victim["metadata"]["name"] not in pod_names(), "the deleted pod is gone", seconds=60
+    )
     assert any("deleted" in event["message"] for event in status["events"])
 
 

@@ -31,7 +31,7 @@ from ..notifications import (
 from ..quota.ledger import HoursAccount
 from ..quota.preflight import Limit, Options, Preflight
 from ..schedules import Schedule
-from ..spec import Annotations, Spec, Stop, TaskState, TFCluster
+from ..spec import Annotations, Spec, Stop, TaskState, TFCluster, names
 
 if TYPE_CHECKING:
     from ..kube.objects.policy import Policy  # imports PyYAML and Jinja, which few commands need
@@ -262,10 +262,15 @@ class Notifications(abc.ABC):
         self.change(fewer)
 
     def history(self, about: str | None = None) -> list[Delivery]:
-        """Return the deliveries, newest first; with `about`, only the deliveries about the run of
-        this name.
+        """Return the deliveries, newest first. With `about`, return only the deliveries about the
+        run of this name; for a name without a number, those about the schedule and all runs of this
+        name.
         """
-        found = [each for each in self.deliveries() if about in (None, each.about)]
+        found = [
+            each
+            for each in self.deliveries()
+            if about in (None, each.about, names.parse_ref(each.about)[0])
+        ]
         return sorted(found, key=lambda each: (each.noted_at, each.about), reverse=True)
 
 

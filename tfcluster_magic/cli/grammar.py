@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from ..backends.selection import BACKENDS
 from ..errors import TFClusterError
 from ..i18n import _, mark
-from ..launch.options import OF_SCHEDULE, OPTIONS, Kind, split_schedule
+from ..launch.options import BY_KEY, OF_SCHEDULE, OPTIONS, Kind, split_schedule
 from ..output.documents import FORMS
 from ..runs.manager import ClusterManager
 from ..spec import AwaitedOutcome, Message
@@ -215,15 +215,10 @@ _ARGUMENTS = "tfcluster.arguments"
 _TYPED = "tfcluster.typed"
 _OWN_ARGUMENTS = mark("the program's own arguments follow ` -- ` at the end")
 _THIS_COMMAND = mark("This command")
-_SECTIONS = (
-    (mark("Cluster"), ("mode", "workers", "ps", "chief", "evaluator", "server", "python", "env")),
-    (mark("Resources"), ("cpu", "memory", "gpu")),
-    (mark("Only on Kubernetes"), tuple(o.key for o in OPTIONS if o.only_kubernetes)),
-    (
-        mark("Limits and policies"),
-        tuple(o.key for o in OPTIONS if o.path[0] in ("lifecycle", "after")),
-    ),
-)
+_CLUSTER = mark("Cluster")
+_RESOURCES = mark("Resources")
+_PODS = mark("Only on Kubernetes")
+_LIMITS = mark("Limits and policies")
 
 
 class LaunchCommand(Command):
@@ -258,8 +253,9 @@ class LaunchCommand(Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in sections, because a list of forty is hard to read."""
-        sections: dict[str, list[tuple[str, str]]] = {_THIS_COMMAND: []}
-        sections |= {title: [] for title, _keys in _SECTIONS}
+        sections: dict[str, list[tuple[str, str]]] = {
+            title: [] for title in (_THIS_COMMAND, _CLUSTER, _RESOURCES, _PODS, _LIMITS)
+        }
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None and isinstance(param, click.Option):
@@ -271,7 +267,11 @@ class LaunchCommand(Command):
 
 
 def _section(key: str) -> str:
-    for title, keys in _SECTIONS:
-        if key in keys or (title == "Resources" and key.endswith(("_cpu", "_memory", "_gpu"))):
-            return title
-    return _THIS_COMMAND
+    option = BY_KEY.get(key)
+    if option is None:
+        return _THIS_COMMAND
+    if option.only_kubernetes:
+        return _PODS
+    if option.path[0] in ("lifecycle", "after"):
+        return _LIMITS
+    return _RESOURCES if option.path[-1] in ("cpu", "memory", "gpu") else _CLUSTER

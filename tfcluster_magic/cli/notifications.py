@@ -169,7 +169,11 @@ def test_command(terminal: Terminal, name: str) -> None:
 @grammar.backend_option
 @click.pass_obj
 def history_command(terminal: Terminal, ref: str | None, form: str) -> None:
-    """List messages and their states, newest first; those about one run if REF is given."""
+    """List messages and their states, newest first.
+
+    REF selects those about one run (digits-2), or about all runs and the schedule of a name
+    (digits).
+    """
     found = terminal.manager.notifications.history(ref)
     if form != "table":
         terminal.emit(document(found, form))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,8 @@ def project_command() -> None:
     """
 
 
-def _folder(said: str, *, is_new: bool = False) -> Path:
-    """Return the folder that the user named. If `is_new`, the error says what a new project needs.
+def _folder(said: str) -> Path:
+    """Return the folder that the user named.
 
     Raises:
         InvalidRequest: there is no such folder.
@@ -38,12 +37,10 @@ def _folder(said: str, *, is_new: bool = False) -> Path:
     if folder.name == "tfcluster.yaml" and not folder.is_dir():
         folder = folder.parent
     if not folder.is_dir():
-        text = (
-            _("there is no such folder: make it with your program in it, such as {example}")
-            if is_new
-            else _("there is no such folder: name an existing one")
+        allowed = _(
+            "there is no such folder: create it with your program in it, such as train.py, or name "
+            "another one"
         )
-        allowed = text.format(example=os.path.join(said, "train.py"))
         raise InvalidRequest([Problem("FOLDER", said, allowed)], _("the request was refused"))
     return folder
 
@@ -69,7 +66,7 @@ def init_command(terminal: Terminal, folder: str, program: str | None, force: bo
 
     You are asked only if several files could be the program.
     """
-    where, manager = _folder(folder, is_new=True), terminal.manager
+    where, manager = _folder(folder), terminal.manager
     if program is None and terminal.can_ask:
         from ..launch.project_authoring import project_programs
 

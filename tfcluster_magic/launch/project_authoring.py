@@ -173,7 +173,10 @@ def init_project(
         allowed = (
             _("name the one to start: {programs}").format(programs=", ".join(programs))
             if programs
-            else _("there is no program in the folder: put a .py or .sh file into it first")
+            else _(
+                "there is no program in the folder: put your .py or .sh file there, then repeat "
+                "the command"
+            )
         )
         raise InvalidRequest([Problem("--program", None, allowed)], _headline())
     if (why := wrong_program(folder, program)) is not None:

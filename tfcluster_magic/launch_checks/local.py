@@ -240,30 +240,26 @@ _ALTERNATIVES = {
     "image_pull_secret": mark("nothing is pulled on this machine"),
     "volume": mark("tasks see the folders of this machine as you do"),
     "secret": mark("give the tasks variables with --env"),
-    "annotation": mark("there are no pods on this machine"),
     "data_claim": mark("tasks find data in TFCLUSTER_DATA_DIR"),
 }
+_NO_ALTERNATIVE = mark("there are no pods on this machine")
 
 
 def unsupported_options(spec: Spec) -> list[Problem]:
     """Return a problem, with the name of the option, for each part of `spec` that only Kubernetes
     has.
     """
-    from ..launch import options  # loads the program parser, which only launches need
-    from ..launch.launch_as_command import field_at
-    from ..launch.options import OPTIONS, Kind
+    # loads the program parser, which only launches need
+    from ..launch.launch_as_command import field_at, option_texts
+    from ..launch.options import OPTIONS
 
     found = []
     for option in OPTIONS:
         if not option.only_kubernetes or not (value := field_at(spec, option.path)):
             continue
-        said = (
-            [str(value)]
-            if option.kind is Kind.IMAGE
-            else options.pod_option_texts(option.kind, value)
-        )
-        allowed = _("only on Kubernetes: {instead}").format(instead=_(_ALTERNATIVES[option.key]))
-        found.append(Problem(option.flag, " ".join(said), allowed))
+        instead = _ALTERNATIVES.get(option.key, _NO_ALTERNATIVE)
+        allowed = _("only on Kubernetes: {instead}").format(instead=_(instead))
+        found.append(Problem(option.flag, " ".join(option_texts(option, value)), allowed))
     return found
 
 

@@ -206,7 +206,8 @@ def due_time_events(
     try:
         local = CronTimes("@daily", zone).local
     except InvalidRequest:  # a zone that the system no longer has
-        local = CronTimes("@daily", "UTC").local
+        zone = "UTC"
+        local = CronTimes("@daily", zone).local
     return [
         NotableEvent(
             key=f"due-{uid}-{each.due:.0f}-{each.backfill}-{each.state.is_settled:d}",
@@ -217,7 +218,7 @@ def due_time_events(
             # the due time, because `changed_at` of a waiting launch changes with each try
             at=each.changed_at if each.state.is_settled else each.due,
             title=_NOT_LAUNCHED if each.state.is_settled else _NO_ROOM,
-            values={"name": name, "time": f"{local(each.due):%Y-%m-%d %H:%M}"},
+            values={"name": name, "time": f"{local(each.due):%Y-%m-%d %H:%M} ({zone})"},
             words=[each.reason] if each.reason is not None else [],
         )
         for each in unlaunched

@@ -41,6 +41,10 @@ others would accept 20 kB.
 """
 
 
+TEST = "test"
+"""The occasion of a message that `notify test` sends, so that a receiver does not act on it."""
+
+
 @dataclass(frozen=True)
 class Notification:
     """A message to one receiver. `key` is the same in each attempt, so that a receiver can drop
@@ -106,7 +110,7 @@ def compose(delivery: Delivery, rule: NotificationRule) -> Notification:
     identity = "\0".join((*delivery.key, delivery.about))
     return Notification(
         key=hashlib.sha256(identity.encode()).hexdigest()[:32],
-        occasion=delivery.occasion.value,
+        occasion=TEST if delivery.is_test else delivery.occasion.value,
         about=delivery.about,
         title=delivery.title,
         sentence=delivery.sentence,

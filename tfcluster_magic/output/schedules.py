@@ -4,12 +4,14 @@ times.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from ..errors import TFClusterError
 from ..i18n import _, ngettext
-from ..schedules import Backfill, Occurrence, OccurrenceState, Schedule
+from ..launch.launch_as_command import launch_argv, options_of
+from ..schedules import Backfill, Occurrence, OccurrenceState, Schedule, ScheduledLaunch
 from ..schedules.cron import CronTimes
 from ..spec import Message
 from ..spec.message_table import format_duration
@@ -130,7 +132,8 @@ def schedule(each: Schedule, now: float, paint: Paint = PLAIN, most: int | None 
         _("read anew at each due time (--track)")
         if launch.track
         else _("the snapshot of {time}; `tfcluster schedule update {name}` takes a new one").format(
-            time=f"{times.local(launch.taken_at):%Y-%m-%d %H:%M}", name=each.name
+            time=f"{times.local(launch.taken_at):%Y-%m-%d %H:%M} ({rules.time_zone})",
+            name=each.name,
         )
     )
     lines = [
@@ -138,8 +141,11 @@ def schedule(each: Schedule, now: float, paint: Paint = PLAIN, most: int | None 
         _fact(_("when"), f"{one_line(rules.cron)} ({rules.time_zone})"),
         _fact(_("next"), ", ".join(next_times(each, now)) or "-"),
         _fact(_("program"), f"{one_line(what)}, {how}"),
-        _fact(_("rules"), "; ".join(rule_words(each))),
     ]
+    lines += [_fact(_("options"), words) for words in _options(launch)]
+    if program is not None and program.arguments:
+        lines.append(_fact(_("arguments"), one_line(shlex.join(program.arguments))))
+    lines.append(_fact(_("rules"), "; ".join(rule_words(each))))
     lines += [_fact(_("advised"), words) for words in _advised(each)]
     lines += [_fact(_("backfill"), backfill_words(each, b)) for b in status.backfills[-3:]]
     lines += [_fact(_("inferred"), _said(told)) for told in launch.inferred]
@@ -151,6 +157,17 @@ def schedule(each: Schedule, now: float, paint: Paint = PLAIN, most: int | None 
 
 def _fact(label: str, value: str) -> str:
     return f"  {label}: {value}"
+
+
+def _options(launch: ScheduledLaunch) -> list[str]:
+    """Return the options of the launch as the user typed them, in at most one line. The options of
+    a project's file are among the inferred facts.
+    """
+    words = launch.words
+    is_typed = words.options and not words.file
+    options = words.options if is_typed else options_of(launch.spec)
+    _verb, *flags = launch_argv(None, options=options, sha256=words.sha256, config=words.config)
+    return [one_line(shlex.join(flags))] if flags else []
 
 
 def _advised(each: Schedule) -> list[str]:
@@ -200,7 +217,7 @@ def backfill_words(schedule: Schedule, backfill: Backfill) -> str:
     )
     return text.format(
         start=f"{times.local(backfill.start):%Y-%m-%d %H:%M}",
-        end=f"{times.local(backfill.end):%Y-%m-%d %H:%M}",
+        end=f"{times.local(backfill.end):%Y-%m-%d %H:%M} ({schedule.rules.time_zone})",
         done=backfill.done,
         count=backfill.total,
         failed=backfill.failed,
@@ -232,5 +249,6 @@ def history(
                 why,
             )
         )
-    head = (_("DUE"), _("KIND"), _("STATE"), _("RUN"), _("ATTEMPT"), _("WHY"))
+    due = f"{_('DUE')} ({schedule.rules.time_zone})"
+    head = (due, _("KIND"), _("STATE"), _("RUN"), _("ATTEMPT"), _("WHY"))
     return table(head, rows, paint, most)

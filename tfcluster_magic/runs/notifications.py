@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Sequence
 
 from ..backends.base import Backend
-from ..errors import InvalidRequest, NotFound, Problem
+from ..errors import InvalidRequest, Problem
 from ..i18n import _, current_language
 from ..notifications import (
     KNOWN_HOSTS,
@@ -153,17 +153,14 @@ class NotificationVerbs:
 
     def history(self, run: str | None = None) -> Sequence[Delivery]:
         """Return the deliveries, newest first. With `run`, return only those about this run, even
-        if it was deleted. Raises NotFound.
+        if it was deleted; the name of a cluster selects all its runs and the schedule of this name.
+        Raises NotFound.
         """
         store = self._backend.notifications()
-        if run is None:
-            return store.history()
-        try:
-            return store.history(self._backend.get(run).metadata.name)
-        except NotFound:
-            if found := store.history(run):
-                return found
-            raise
+        found = store.history(run)
+        if found or run is None:
+            return found
+        return store.history(self._backend.get(run).metadata.name)
 
 
 def _occasions(on: Sequence[str], problems: list[Problem]) -> set[Occasion]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from ..spec import AwaitedOutcome, Message, Phase
+from ..spec import AwaitedOutcome, Message, Phase, Status
 from ..spec.names import parse_ref
 from . import (
     MOST_OCCURRENCES,
@@ -501,6 +501,13 @@ class RunOutcome:
     phase: Phase | None
     reason: Message | None = None
     began: bool = True
+
+    @classmethod
+    def ended(cls, name: str, status: Status, *, began: bool = True) -> RunOutcome:
+        """Return the outcome of the run `name`, whose phase is final."""
+        told = status.messages or (Message("Clauses", {"parts": [status.message]}),)
+        code = "ScheduleRunStopped" if status.phase is Phase.STOPPED else "ScheduleRunFailed"
+        return cls(status.phase, Message(code, {"name": name, "why": [*told]}), began)
 
 
 _NEVER_BEGAN = Message("ScheduleNeverBegan")

@@ -121,7 +121,7 @@ class NotificationHistoryHandler(NotificationRoute):
     @guarded
     async def get(self) -> None:
         """Answer with the states of messages, newest first; with `?run=`, only those about this
-        run.
+        run, or about all runs and the schedule of this name.
         """
         run = self.get_query_argument("run", None)
         found = await self.call((await self.verbs()).history, run)

@@ -1056,6 +1056,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "ScheduleRunRemoved": mark("The record of {name} was removed while it ran."),
         "ScheduleRunDeleted": mark("{name} failed, and its record was deleted."),
         "ScheduleRunFailed": mark("{name} failed: {why:sentences}"),
+        "ScheduleRunStopped": mark("{name}: {why:sentences}"),
         "ScheduleNeverBegan": mark("Its launch was interrupted and is repeated."),
         "ScheduleNotLaunched": mark("It could not be launched: {why}"),
         "ScheduleAdvised": mark(

@@ -457,6 +457,7 @@ export const TEXTS: Readonly<
   ScheduleRunRemoved: "The record of {name} was removed while it ran.",
   ScheduleRunDeleted: "{name} failed, and its record was deleted.",
   ScheduleRunFailed: "{name} failed: {why:sentences}",
+  ScheduleRunStopped: "{name}: {why:sentences}",
   ScheduleNeverBegan: "Its launch was interrupted and is repeated.",
   ScheduleNotLaunched: "It could not be launched: {why}",
   ScheduleAdvised: "Launched with {changes:commas}, advised by the usage of {runs:and}.",

@@ -19,7 +19,9 @@ from support.polling import wait_until
 
 from tfcluster_magic import ClusterManager
 from tfcluster_magic.backends.local import schedule_store
+from tfcluster_magic.backends.local.notification_store import DeliveryFile
 from tfcluster_magic.cli.notifications import complete_rules
+from tfcluster_magic.notifications import Deliveries, Delivery, DeliveryState, Occasion
 
 __all__ = ["programs", "receiver", "run"]  # fixtures used by the tests below
 
@@ -53,16 +55,20 @@ def test_a_failed_run_is_told_once(run: Run, here: Path, receiver: Receiver) -> 
     a command.
     """
     (here / "hook.txt").write_text(receiver.url + "\n")
+    folder = here.parent / "state" / "notifications"
+    folder.chmod(0o755)  # the folder of a user who wrote a policy
     words = ["--webhook", "@hook.txt", "--lab", "https://hub.example/user/me"]
     added = run("notify", "add", "team", *words)
     assert added.code == 0, added.err
+    assert folder.stat().st_mode & 0o077 == 0
     (here / "hook.txt").unlink()
     assert run("notify", "test", "team").code == 0
     assert run("launch", "--workers", "1", "hello.py").code == 0
     assert run("launch", "--workers", "1", "fail.py").code == 0
     run("wait", "fail")
     wait_until(lambda: '"Sent"' in run("notify", "history", "fail", "-o", "json").out)
-    _test, told = receiver.bodies
+    test, told = receiver.bodies
+    assert test["occasion"] == "test"
     assert (told["occasion"], told["about"]) == ("failed", "fail-1")
     assert "no such column" in told["message"]
     assert any("no such column" in line for line in told["lines"])
@@ -76,6 +82,30 @@ def test_a_failed_run_is_told_once(run: Run, here: Path, receiver: Receiver) -> 
         assert "tok-1234567" not in run("notify", "list", "-o", form).out
     assert run("notify", "remove", "team").code == 0
     assert "No rules yet" in run("notify", "list").out
+
+
+def test_a_name_selects_the_messages_of_all_its_runs_and_of_its_schedule(
+    run: Run, here: Path
+) -> None:
+    """`notify history flaky` lists the messages about each run and the schedule of this name, and
+    `flaky-2` those about one run.
+    """
+    told = [
+        Delivery(
+            rule="team", rule_uid="u", event="e", about=about, occasion=Occasion.FAILED,
+            title=f"about {about}", sentence="", at=1.0, noted_at=1.0, state=DeliveryState.SENT,
+        )
+        for about in ("flaky", "flaky-1", "flaky-2", "flaky-x-1", "other-1")
+    ]  # fmt: skip
+    DeliveryFile(here.parent / "state").change(lambda _kept: Deliveries(deliveries=tuple(told)))
+
+    def listed(ref: str) -> list[str]:
+        found = json.loads(run("notify", "history", ref, "-o", "json").out)
+        return sorted(each["about"] for each in found)
+
+    assert listed("flaky") == ["flaky", "flaky-1", "flaky-2"]
+    assert listed("flaky-2") == ["flaky-2"]
+    assert run("notify", "history", "flaky-3").code == 5
 
 
 def test_a_receiver_that_is_down_gets_one_message_for_each_event(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -36,6 +37,10 @@ def test_a_schedule_from_create_to_delete(tfcluster: Run) -> None:
     assert made.code == 0, made.err
     assert "nightly is due next at" in made.out
     assert "--retries 2 --retry-delay 5m" in made.out
+    assert "--workers 1" in made.out
+    assert "arguments: '{scheduled_for}'" in made.out
+    (zone,) = re.findall(r"due next at .* \((.*)\)", made.out)
+    assert re.search(rf"the snapshot of [-0-9]+ [:0-9]+ \({zone}\);", made.out)
     assert "--time-zone sets another one" in made.err
     told = json.loads(tfcluster("schedule", "show", "nightly", "-o", "json").out)
     assert told["rules"]["retryDelays"] == [300.0]
@@ -51,6 +56,7 @@ def test_a_schedule_from_create_to_delete(tfcluster: Run) -> None:
         lambda: "Succeeded" in (text := tfcluster("schedule", "history", "nightly").out) and text
     )
     assert "nightly-1" in str(history)
+    assert f"DUE ({zone})" in str(history)
     unsaid = tfcluster("schedule", "delete", "nightly")
     assert (unsaid.code, "--yes" in unsaid.err) == (2, True)
     assert tfcluster("schedule", "delete", "nightly", "--yes").code == 0
@@ -72,6 +78,7 @@ def test_a_project_with_its_configuration(tfcluster: Run) -> None:
     made = tfcluster("schedule", "create", "nightly", *words, "digits")
     assert made.code == 0, made.err
     assert "with its configuration quick sets" in made.out
+    assert "--config quick" in made.out
 
     def workers() -> int:
         told = json.loads(tfcluster("schedule", "show", "nightly", "-o", "json").out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import shlex
 import signal
@@ -20,6 +21,7 @@ from tfcluster_magic import ClusterManager
 from tfcluster_magic.cli.group import VERBS
 from tfcluster_magic.cli.terminal import Terminal
 from tfcluster_magic.errors import sanitize_text
+from tfcluster_magic.launch.options import OPTIONS
 from tfcluster_magic.notebook.magic_line import completions
 
 __all__ = ["here", "run"]  # fixtures used by the tests below
@@ -218,6 +220,15 @@ def test_every_verb_explains_itself(run: Run, verb: str) -> None:
 
     assert done.code == 0
     assert done.out.startswith(f"Usage: tfcluster {verb} ")
+
+
+def test_each_option_of_a_cluster_stands_in_a_section_for_clusters(run: Run) -> None:
+    """In the help of `launch`, the first section has only the options of the command itself."""
+    own, _title, clusters = run("launch", "--help").out.partition("\nCluster:\n")
+
+    flags = {option.flag for option in OPTIONS}
+    assert flags & set(re.findall(r"^  (--[a-z-]+)", own, re.MULTILINE)) == set()
+    assert set(re.findall(r"^  (--[a-z-]+)", clusters, re.MULTILINE)) == flags
 
 
 def test_the_start_of_a_command_imports_nothing_heavy(here: Path) -> None:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tfcluster_magic.launch_checks.local import LocalFacts, TaskPython, WrittenFolder, preflight
+import pytest
+
+from tfcluster_magic.launch import options
+from tfcluster_magic.launch.options import Kind, Option
+from tfcluster_magic.launch_checks.local import (
+    LocalFacts,
+    TaskPython,
+    WrittenFolder,
+    preflight,
+    unsupported_options,
+)
 from tfcluster_magic.quota.budgets import Budget
 from tfcluster_magic.quota.ledger import HoursAccount
 from tfcluster_magic.quota.limits import (
@@ -17,7 +27,7 @@ from tfcluster_magic.quota.limits import (
 )
 from tfcluster_magic.quota.preflight import AvailableResources, Limit
 from tfcluster_magic.quota.storage import FolderUsage
-from tfcluster_magic.spec import Mode, Replicas, ReplicaSet, Resources, Spec
+from tfcluster_magic.spec import Mode, Pods, Replicas, ReplicaSet, Resources, Spec
 
 NONE = Limit(total=0.0, free=0.0)
 
@@ -65,6 +75,20 @@ def test_every_problem_is_told_at_once_and_in_one_order() -> None:
     ]
     assert [problem.field for problem in verdict.unsupported] == ["--image"]
     assert "the disk is full" in verdict.warnings
+
+
+@pytest.mark.parametrize("kind", [Kind.ANNOTATIONS, Kind.PAIRS])
+def test_a_new_option_of_pods_is_refused_without_an_alternative(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An option of pods that has no alternative on this machine is refused with a message, whatever
+    the kind of its value.
+    """
+    labels = Option("--pod-label", "Labels", ("pods", "annotations"), kind, "label of the pods")
+    monkeypatch.setattr(options, "OPTIONS", (labels,))
+    (problem,) = unsupported_options(Spec(pods=Pods(annotations={"team": "blue", "tier": "a"})))
+    assert (problem.field, problem.value) == ("--pod-label", "team=blue tier=a")
+    assert problem.allowed == "only on Kubernetes: there are no pods on this machine"
 
 
 def test_what_the_hub_allows_is_told_as_a_number_of_workers() -> None:

@@ -225,13 +225,13 @@ def test_due_times_without_a_run_are_told() -> None:
         return [each.title for each in kept.deliveries]
 
     due = Occurrence(due=3600.0, changed_at=3700.0)
-    told = ["nightly was not launched at its due time 1970-01-01 09:00"]
+    told = ["nightly was not launched at its due time 1970-01-01 09:00 (Asia/Shanghai)"]
     assert titles(replace(due, state=state.MISSED, reason=Message("ScheduleMissed"))) == told
     # the due time has a run, because a run's name is chosen before its launch is refused
     assert titles(replace(due, state=state.FAILED, run="nightly-1", reason=refused)) == told
     assert titles(replace(due, state=state.MISSED), since=3800.0) == []
     waits = replace(due, state=state.WAITING, refusals=1, reason=refused)
-    room = ["nightly has waited for room since its due time 1970-01-01 09:00"]
+    room = ["nightly has waited for room since its due time 1970-01-01 09:00 (Asia/Shanghai)"]
     assert titles(waits) == titles(replace(waits, refusals=7, changed_at=8000.0)) == room
     first, *_none = occasions.due_time_events("nightly", "s", "nightly", "UTC", [waits])
     again, *_none = occasions.due_time_events(

@@ -222,7 +222,7 @@ def test_a_test_is_sent_by_the_notifier(world: World) -> None:
     world.start()
     request = TestRequest(id="t1", rule=rule.uid, at=time.time())
     world.store.test(rule, request)
-    assert world.receiver.bodies[0]["occasion"] == "failed"
+    assert world.receiver.bodies[0]["occasion"] == "test"
     world.receiver.status = 500
     with pytest.raises(NotDelivered, match="it answered 500"):
         world.store.test(rule, TestRequest(id="t2", rule=rule.uid, at=time.time()))
@@ -267,7 +267,7 @@ def test_waits_pauses_and_budgets_are_reported(world: World) -> None:
     assert told == {
         "waits-1": "waits-1 is still queued",
         "nightly": "the schedule nightly was paused by root",
-        "hourly": f"hourly was not launched at its due time {at[:10]} {at[11:16]}",
+        "hourly": f"hourly was not launched at its due time {at[:10]} {at[11:16]} (UTC)",
         "CPU·h": "9 of 10 CPU·h are used",
     }
     commands = {each["about"]: each["command"] for each in world.receiver.bodies}

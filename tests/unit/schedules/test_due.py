@@ -41,7 +41,7 @@ from tfcluster_magic.schedules.due import (
     previous_success,
     settle,
 )
-from tfcluster_magic.spec import AwaitedOutcome, Phase, Spec
+from tfcluster_magic.spec import AwaitedOutcome, Phase, Reason, Spec, Status
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 State, Kind = OccurrenceState, OccurrenceKind
@@ -565,3 +565,11 @@ def test_circles_are_found() -> None:
     )
     assert circle_of("a", rules(after=(ScheduleDependency("a"),)), find) == ("a", "a")
     assert circle_of("x", rules(after=(ScheduleDependency("a"),)), find) == ()
+
+
+def test_the_reason_of_a_stopped_run_does_not_say_that_it_failed() -> None:
+    """The reason names the run and says why it ended; only a failed run `failed`."""
+    stopped = Status(Phase.STOPPED, Reason.STOP_REQUESTED, message="Stopped by its owner.")
+    assert str(RunOutcome.ended("adv-2", stopped).reason) == "adv-2: Stopped by its owner."
+    failed = Status(Phase.FAILED, Reason.PROGRAM_FAILED, message="worker-0 exited with 1.")
+    assert str(RunOutcome.ended("adv-2", failed).reason) == "adv-2 failed: worker-0 exited with 1."

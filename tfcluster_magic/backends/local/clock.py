@@ -219,10 +219,8 @@ class Clock:
             gone = state_files.is_gone(folder.record_file)
             outcome = RunOutcome(None) if gone or known is None else known[2]
         elif found.status.phase.is_final:
-            told = found.status.messages or (Message("Clauses", {"parts": [found.status.message]}),)
-            why = Message("ScheduleRunFailed", {"name": occurrence.run, "why": [*told]})
             began = not lost_supervisor.is_interrupted_launch(found.status)
-            outcome = RunOutcome(found.status.phase, why, began)
+            outcome = RunOutcome.ended(occurrence.run, found.status, began=began)
         else:
             outcome = RunOutcome(found.status.phase)
         self._seen = {name: each for name, each in self._seen.items() if at - each[1] < 3600}

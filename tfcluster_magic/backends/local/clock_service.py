@@ -7,6 +7,7 @@ schedule and no notification rule is left. See systemd.service(5) and systemd.un
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -64,7 +65,12 @@ def install(state_dir: Path) -> Path:
         Conflict: no systemd manages this account's services.
         BackendUnavailable: systemd refused, or the file cannot be written.
     """
-    _check_systemd()
+    if (why := _missing_systemd()) is not None:
+        text = _(
+            "no systemd manages your services here ({why}). To start the clock with the machine, "
+            "run `tfcluster schedule list` in a crontab line that begins with @reboot"
+        )
+        raise Conflict(text.format(why=why))
     file = unit_file()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -85,10 +91,15 @@ def remove() -> Path | None:
         Conflict: no systemd manages this account's services.
         BackendUnavailable: systemd refused, or the file cannot be deleted.
     """
-    _check_systemd()
     file = unit_file()
     if not file.exists():
         return None
+    if (why := _missing_systemd()) is not None:
+        text = _(
+            "no systemd manages your services here ({why}), so the unit has no effect. Delete its "
+            "file: `rm {path}`"
+        )
+        raise Conflict(text.format(why=why, path=shlex.quote(str(file))))
     _systemctl("disable", UNIT)
     try:
         file.unlink()
@@ -104,15 +115,13 @@ def lingers() -> bool:
     return Path("/var/lib/systemd/linger", Path.home().owner()).exists()
 
 
-def _check_systemd() -> None:
+def _missing_systemd() -> str | None:
+    """Return why no systemd manages this account's services; None if one does."""
     try:
         _systemctl("show", "--property=Version")
     except BackendUnavailable as error:
-        text = _(
-            "no systemd manages your services here ({why}). To start the clock with the machine, "
-            "run `tfcluster schedule list` in a crontab line that begins with @reboot"
-        )
-        raise Conflict(text.format(why=error)) from None
+        return str(error)
+    return None
 
 
 def _systemctl(*words: str) -> None:

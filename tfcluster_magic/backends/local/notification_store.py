@@ -121,6 +121,9 @@ class LocalNotifications(Notifications):
         file = rules_file(self.state_dir)
         paths.private(file.parent)
         try:
+            if file.parent.stat().st_mode & 0o077:
+                # the user made the folder, for the policy
+                file.parent.chmod(0o700)
             with state_files.locked(file):
                 after = NotificationRules(rules=tuple(change(self.rules())))
                 state_files.write(file, to_json(after), durable=True)

@@ -382,9 +382,7 @@ class ScheduleController:
         status = custom_resource.read_status(found)
         if not status.phase.is_final or status.phase is Phase.SUCCEEDED:
             return RunOutcome(status.phase)
-        told = status.messages or (Message("Clauses", {"parts": [status.message]}),)
-        why = Message("ScheduleRunFailed", {"name": run, "why": [*told]})
-        return RunOutcome(status.phase, why)
+        return RunOutcome.ended(run, status)
 
     def _outcome_of_deleted(self, run: Key, cached: Object | None) -> RunOutcome:
         """Return the outcome of a deleted run, from the last state that the watch has observed."""

@@ -92,7 +92,15 @@ def test_a_refusal_of_systemd_is_told(tfcluster: Run, calls: Path) -> None:
     systemctl.write_text(f"#!/bin/sh\necho '{why}' >&2\nexit 1\n")
     done = tfcluster("schedule", "install")
     assert (done.code, "@reboot" in done.err, why in done.err) == (4, True, True)
-    assert not clock_service.unit_file().exists()
+    unit = clock_service.unit_file()
+    assert not unit.exists()
+    removed = tfcluster("schedule", "install", "--remove")
+    assert (removed.code, removed.out) == (0, "Nothing was installed.\n")
+    unit.parent.mkdir(parents=True)
+    unit.touch()
+    removed = tfcluster("schedule", "install", "--remove")
+    assert (removed.code, "@reboot" in removed.err, why in removed.err) == (4, False, True)
+    assert f"`rm {unit}`" in removed.err
 
 
 def test_words_of_a_unit_are_quoted(
