@@ -330,9 +330,18 @@ def _resolve_after(draft: LaunchDraft) -> list[Message]:
         if wrong:
             draft.values.problems.append(Problem("--after", ref, wrong))
         if run is not None and run.metadata.name != ref:
-            told.append(Message("AwaitsNewest", {"run": run.metadata.name, "name": ref}))
+            told.append(_newest(ref, run))
         each["run"] = run.metadata.name if run is not None else names.run_name("unknown", 1)
     return told
+
+
+def _newest(ref: str, run: TFCluster) -> Message:
+    """Say which run `ref` means, and how to name another one."""
+    of, schedule = split_schedule(ref)
+    if not of:
+        return Message("AwaitsNewest", {"run": run.metadata.name, "name": ref})
+    values = {"run": run.metadata.name, "name": schedule, "cluster": run.metadata.cluster}
+    return Message("AwaitsNewestOfSchedule", values)
 
 
 def _run_of(ref: str, known: Sequence[TFCluster]) -> TFCluster | None:

@@ -23,7 +23,7 @@ import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -264,6 +264,21 @@ def read_project(
         InvalidRequest: the file has problems; the error has all of them, each a `ProjectProblem`
             with its line.
     """
+    project, problems = read_valid_part(folder, called, looks_for_program=looks_for_program)
+    if problems:
+        raise InvalidRequest(problems)
+    return project
+
+
+def read_valid_part(
+    folder: Path, called: str | None = None, *, looks_for_program: bool = True
+) -> tuple[Project, Sequence[ProjectProblem]]:
+    """Return the project in `folder` without its invalid settings, and the problems of these, by
+    line. The arguments are those of `read_project`.
+
+    Raises:
+        InvalidRequest: no setting can be read, for example because the file is not YAML.
+    """
     called = called or _short(folder / PROJECT_FILE)
     text = _file_text(folder / PROJECT_FILE, called)
     return _Reader(folder, called, looks_for_program).read(text)
@@ -322,7 +337,7 @@ class _Reader:
         self._problems: list[ProjectProblem] = []
         self._configuration = ""
 
-    def read(self, text: str) -> Project:
+    def read(self, text: str) -> tuple[Project, Sequence[ProjectProblem]]:
         root = self._composed(text)
         settings: dict[str, Setting] = {}
         configurations: dict[str, Settings] = {}
@@ -330,10 +345,8 @@ class _Reader:
             settings, below = self._settings(root, is_top=True)
             if below is not None:
                 configurations = self._configurations(below)
-        if self._problems:
-            found = sorted(self._problems, key=lambda problem: problem.line)
-            raise InvalidRequest(found)
-        return Project(self._folder, self._called, settings, configurations)
+        found = sorted(self._problems, key=lambda problem: problem.line)
+        return Project(self._folder, self._called, settings, configurations), found
 
     def _composed(self, text: str) -> yaml.Node | None:
         """Return the file as nodes; None if it is empty."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,16 +20,17 @@ from ..i18n import _
 from ..program.sources import find_entry
 from ..spec import TaskType
 from . import PROJECT_FILE, LaunchRequest
-from .options import read_options
+from .options import fill_in_defaults, read_options
 from .planning import LaunchDraft, ProgramSource, request_from_source, request_launch
 from .project import (
     BY_NAME,
     Project,
     ProjectProblem,
-    read_project,
+    read_valid_part,
     schema_text,
     wrong_program,
 )
+from .validation import value_problems
 
 # Checking
 
@@ -52,13 +53,17 @@ def check_project(folder: Path, workspace: Path) -> ProjectCheck:
     the common part is then reported only if one of the lines of the file causes it.
     """
     try:
-        project = read_project(folder)
+        project, wrong = read_valid_part(folder)
     except InvalidRequest as error:
         return ProjectCheck(folder / PROJECT_FILE, error.problems, {})
-    found: dict[tuple[str, str], ProjectProblem] = {}
+    found = {(str(each.field), str(each.allowed)): each for each in wrong}
     launches: dict[str | None, LaunchRequest] = {}
     for config in (None, *project.configurations):
-        request, problems = _requested(project, config, workspace)
+        request, problems = (
+            (None, _wrong_values(project, config))
+            if wrong
+            else _requested(project, config, workspace)
+        )
         if request is not None:
             launches[config] = request
         for each in problems:
@@ -75,21 +80,31 @@ def _requested(
     try:
         return request_launch(workspace, str(project.folder), config=config), ()
     except InvalidRequest as error:
-        said = project.settings_of(config).values()
-        lines = {project.origin(each): each.line for each in said}
-        return None, [*_located(error.problems, lines, config or "")]
+        return None, [*_located(error.problems, project, config)]
+
+
+def _wrong_values(project: Project, config: str | None) -> Sequence[ProjectProblem]:
+    """Return the problems of single values in a file with invalid lines. Without these lines, a
+    launch could have problems that the complete file does not have, so none is planned.
+    """
+    said = project.words(config, {})
+    values = read_options(said.options, origins=said.origins)
+    fill_in_defaults(values)
+    problems = values.by_option(value_problems(values.spec))
+    return [each for each in _located(problems, project, config) if each.line]
 
 
 def _located(
-    problems: Sequence[Problem], lines: Mapping[str, int], config: str
+    problems: Sequence[Problem], project: Project, config: str | None
 ) -> Iterator[ProjectProblem]:
     """Yield the problems of a launch, each with the number of its line in the file; 0 if the
     problem concerns no line.
     """
+    lines = {project.origin(each): each.line for each in project.settings_of(config).values()}
     for each in problems:
         field = str(each.field)
         line = next((n for at, n in lines.items() if field == at or field.startswith(f"{at} ")), 0)
-        yield ProjectProblem(field, each.value, each.allowed, each.fits, line, config)
+        yield ProjectProblem(field, each.value, each.allowed, each.fits, line, config or "")
 
 
 # Writing

@@ -93,9 +93,11 @@ def read_tfjobs(
     Raises:
         InvalidRequest: the file, or a job in it, cannot be converted; the error has every reason.
     """
-    documents = cluster_file.read_documents(
-        path, cluster_file.read_text(path, path, MOST_BYTES), path
-    )
+    try:
+        text = cluster_file.read_text(path, path, MOST_BYTES)
+        documents = cluster_file.read_documents(path, text, path)
+    except InvalidRequest as error:
+        raise InvalidRequest(error.problems, _("the import was refused")) from None
     _check_size(path, documents)
     jobs, others, notes = list[ImportedJob](), list[Remark](), _Notes()
     found = list(_objects(documents))

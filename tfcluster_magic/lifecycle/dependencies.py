@@ -87,7 +87,7 @@ def await_runs(turn: Turn) -> bool:
         if found is None:
             missing.append(each.run)
             waits.append(each)
-        elif _is_done(each, found):
+        elif is_done(each, found):
             _note(turn, known, AwaitedRun(each.run, found.uid, turn.now))
         elif found.phase.is_final and each.until is AwaitedOutcome.SUCCESS:
             code = "AwaitedFailed" if found.phase is Phase.FAILED else "AwaitedStopped"
@@ -123,7 +123,8 @@ def _found(known: AwaitedRun | None, found: SeenRun | None) -> SeenRun | None:
     return found
 
 
-def _is_done(dependency: Dependency, found: SeenRun) -> bool:
+def is_done(dependency: Dependency, found: SeenRun) -> bool:
+    """Return whether an awaited run has succeeded or ended as the dependency requires."""
     if found.phase is Phase.SUCCEEDED:
         return True
     # Until its tasks are gone (`released`), a run in a final phase may still write files.

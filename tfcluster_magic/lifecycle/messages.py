@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import signal as signals
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -562,8 +562,10 @@ def backing_off(failure: TaskFailure, seconds: float, number: int, spec: Spec) -
 
 
 def queued(waiting_for: Message | None) -> Message:
-    """Say why the run has not started."""
-    return Message("Queued", {"what": waiting_for or Message("Room")})
+    """Say why the run has not started. None means that the free resources are not known yet."""
+    return (
+        Message("ChecksRoom") if waiting_for is None else Message("Queued", {"what": waiting_for})
+    )
 
 
 def awaits(waits: Sequence[Dependency], missing: Sequence[str] = ()) -> Message:
@@ -579,13 +581,14 @@ def awaits(waits: Sequence[Dependency], missing: Sequence[str] = ()) -> Message:
     return Message("NoSuchRunYet", {"what": what, "runs": list(missing)}) if missing else what
 
 
-def with_first_reason(spec: Spec, status: Status) -> Status:
-    """Return the status of a new run, with a message about the runs for which it waits. The first
-    turn replaces the message.
+def with_first_reason(spec: Spec, status: Status, ended: Collection[str] = ()) -> Status:
+    """Return the status of a new run, with a message about the runs for which it waits, except
+    those in `ended`. The first turn replaces the message.
     """
-    if not spec.after or status.message or status.phase is not Phase.QUEUED:
+    left = [each for each in spec.after if each.run not in ended]
+    if not left or status.message or status.phase is not Phase.QUEUED:
         return status
-    return with_messages(status, queued(awaits(spec.after)))
+    return with_messages(status, queued(awaits(left)))
 
 
 def awaited_done(after: Sequence[Dependency]) -> Message:
@@ -764,9 +767,9 @@ def queue_timeout(waiting_for: Message | None, limit: float) -> Message:
     return Message("QueueTimeout", {"time": limit, "what": waiting_for or Message("Room")})
 
 
-def max_duration(limit: float, unfinished: Sequence[str]) -> Message:
+def max_duration(limit: float, unfinished: Sequence[str], name: str) -> Message:
     """Say that the run reached its maximum duration, and which tasks had not finished."""
-    return Message("MaxDuration", {"time": limit, "tasks": some(unfinished)})
+    return Message("MaxDuration", {"time": limit, "tasks": some(unfinished), "name": name})
 
 
 def idle_timeout(limit: float, since: float) -> Message:

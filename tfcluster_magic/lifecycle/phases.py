@@ -138,7 +138,7 @@ def _over_time_limit(turn: Turn) -> bool:
     if _fails_at_its_limit(turn, missing) or _lacks_image(turn, missing):
         return True
     if turn.now >= started + limits.max_duration:
-        message = messages.max_duration(limits.max_duration, turn.unfinished())
+        message = messages.max_duration(limits.max_duration, turn.unfinished(), turn.name)
         if turn.between:
             turn.set(culprit=None, window_opened_at=None, failures=())
             turn.finish(Phase.FAILED, Reason.MAX_DURATION, message)

@@ -47,6 +47,10 @@ class Cluster:
             return f"<Cluster {self.name}: {gone}>"
         return f"<Cluster {self.name} {record.status.phase.value} {ready_count(record)}>"
 
+    def __format__(self, spec: str) -> str:
+        """Return the run's name, so that `{cluster}` and `$cluster` in a magic name the run."""
+        return format(self.name, spec)
+
     @property
     def record(self) -> TFCluster:
         """The current record of the run. Raises NotFound if the run was deleted."""

@@ -384,16 +384,12 @@ class ClusterManager(LoggingConfigurable):
             Conflict: no advice on the run changes an option (the message says why), or its output
                 cannot be read here.
         """
-        from ..usage.advice import advised_options
+        from ..usage.advice import Advised, advised_options, why_no_options
 
         name, usage = cluster.metadata.name, self.usage(cluster)
         if options := advised_options(usage.advice):
             return options
-        why = usage.no_advice or (
-            _("The advice is to change the program.")
-            if usage.advice
-            else _("The usage of its tasks suggests no change.")
-        )
+        why = why_no_options(Advised(usage.advice, usage.no_advice))
         text = _(
             "no advice on {name} changes an option. {why} `tfcluster rerun {name}` launches it "
             "with the same options"

@@ -444,30 +444,35 @@ class ScheduleVerbs:
         asked = {key: value for key, value in asdict(words).items() if key != "options"}
         asked |= {"folder": Path(words.folder), "name": cluster, **words.options}
         program, arguments = asked.pop("program"), asked.pop("arguments")
-        with self._requested(program, arguments, **asked) as request:
-            spec = request.spec
-            if wrong := _launch_problems(spec):
-                raise _refused(wrong)
-            verdict, warnings = backend.preflight(spec), list(request.warnings)
-            refused, passing = _judged(verdict)
-            if refused:
-                verdict.check()
-            warnings += passing
-            here = backend.options()
-            if spec.interpreter is None and here.interpreter:
-                spec = replace(spec, interpreter=here.interpreter)
-                words = replace(words, options={"python": here.interpreter, **words.options})
-            yield ScheduledLaunch(
-                cluster=cluster,
-                spec=spec,
-                words=words,
-                track=track,
-                taken_at=time.time(),
-                warnings=(*warnings, *verdict.warnings),
-                inferred=request.inferred,
-                data_dir=here.data_dir,
-                log_dir=here.log_dir,
-            )
+        try:
+            with self._requested(program, arguments, **asked) as request:
+                spec = request.spec
+                if wrong := _launch_problems(spec):
+                    raise _refused(wrong)
+                verdict, warnings = backend.preflight(spec), list(request.warnings)
+                refused, passing = _judged(verdict)
+                if refused:
+                    verdict.check()
+                warnings += passing
+                here = backend.options()
+                if spec.interpreter is None and here.interpreter:
+                    spec = replace(spec, interpreter=here.interpreter)
+                    words = replace(words, options={"python": here.interpreter, **words.options})
+                yield ScheduledLaunch(
+                    cluster=cluster,
+                    spec=spec,
+                    words=words,
+                    track=track,
+                    taken_at=time.time(),
+                    warnings=(*warnings, *verdict.warnings),
+                    inferred=request.inferred,
+                    data_dir=here.data_dir,
+                    log_dir=here.log_dir,
+                )
+        except InvalidRequest as error:
+            if error.message.params["what"] != InvalidRequest.headline:
+                raise
+            raise _refused(error.problems) from None
 
 
 def _launch_problems(spec: Spec) -> list[Problem]:

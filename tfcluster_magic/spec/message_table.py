@@ -139,6 +139,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
     },
     "Where a run is, and why": {
         "Queued": mark("Waiting for {what}."),
+        "ChecksRoom": mark("Checking whether there is room."),
         "RunToSucceed": mark("{run} to succeed"),
         "RunToEnd": mark("{run} to end"),
         "AllOf": "{parts:and}",
@@ -162,9 +163,9 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "No room within {time:duration}: the run waited for {what}. Ask for less, or raise "
             "--queue-timeout."
         ),
-        "Starting": mark("Starting {count} tasks."),
+        "Starting": mark_plural("Starting {count} task.", "Starting {count} tasks."),
         "WaitingForTasks": mark("Waiting for {tasks:commas} to start ({ready} of {total} ready)."),
-        "AllTasksUp": mark("All {count} tasks are up."),
+        "AllTasksUp": mark_plural("{count} task is up.", "All {count} tasks are up."),
         "StartTimeout": mark(
             "{tasks:commas} did not come up within {time:duration}: {why}. "
             "Its output: `tfcluster logs {name} {task}`. "
@@ -176,15 +177,17 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         ),
         "PortNotOpened": mark("its TensorFlow server did not open its port"),
         "ProgramNotStarted": mark("its program was not started"),
-        "ServersRunning": mark(
+        "ServersRunning": mark_plural(
+            "{count} server accepts connections; "
+            "`%tfcluster connect {name}` in a notebook uses it.",
             "All {count} servers accept connections; "
-            "`%tfcluster connect {name}` in a notebook uses them."
+            "`%tfcluster connect {name}` in a notebook uses them.",
         ),
         "TasksRunning": mark_plural("{count} task is running", "{count} tasks are running"),
         "TasksFinished": mark("{tasks:commas} finished"),
         "MaxDuration": mark(
             "Not finished after {time:duration} (--max-duration): {tasks:commas} still ran. Raise "
-            "the limit, or check with `tfcluster logs` whether it hung."
+            "the limit, or check with `tfcluster logs {name}` whether it hung."
         ),
         "IdleTimeout": mark(
             "No notebook used it for {time:duration} (--idle-timeout), since {since:clock}; its "
@@ -313,6 +316,10 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "InferredEvaluator": mark("1 evaluator, because {why}; --no-evaluator overrides it"),
         "AwaitsNewest": mark(
             "it waits for {run}, the newest run of {name}; --after {name}-N names another one"
+        ),
+        "AwaitsNewestOfSchedule": mark(
+            "it waits for {run}, the newest run of the schedule {name}; --after {cluster}-N names "
+            "another one"
         ),
         "StrategyUnclear": mark(
             "No parameter server and no chief were added: the program can use several "

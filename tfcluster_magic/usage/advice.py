@@ -304,6 +304,14 @@ def advised_options(advice: Sequence[Advice]) -> dict[str, int | float | str]:
     return found
 
 
+def why_no_options(advised: Advised) -> str:
+    """Return why advice changes no option: the sentences of the advice, or the reason why there is
+    none.
+    """
+    told = " ".join(each.message for each in advised.advice)
+    return advised.no_advice or told or _("The usage of its tasks suggests no change.")
+
+
 def change_lines(spec: Spec, options: Mapping[str, object]) -> list[str]:
     """Return a line for each of these options, with its value in `spec` and its new value, such as
     `--workers: 6 → 3`.

@@ -149,6 +149,39 @@ def test_check_names_each_problem_with_its_line(digits: Path, run: Run) -> None:
     assert [(each["line"], each["configuration"]) for each in problems] == [(2, ""), (6, "b")]
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            "program: src/train.py\nworkrs: 4\nmemory: 2Gx\n",
+            [(2, "workrs", ""), (3, "memory", "")],
+        ),
+        (
+            "program: nope.py\nworkers: x\nmemory: 2Gx\n",
+            [(1, "program", ""), (2, "workers", ""), (3, "memory", "")],
+        ),
+        (
+            "configurations:\n  quick: {memory: 2Gx,\n    workrs: 2}\n  big: {memory: 3Gx}\n",
+            [(2, "memory", "quick"), (3, "workrs", "quick"), (4, "memory", "big")],
+        ),
+        ("program: src/train.py\nmode: in-grph\nidle-timeout: 5m\n", [(2, "mode", "")]),
+    ],
+)
+def test_an_unreadable_line_hides_no_wrong_value(
+    digits: Path, run: Run, text: str, found: list[tuple[int, str, str]]
+) -> None:
+    """A check reports unreadable lines and wrong values together, and no problem that only follows
+    from an unreadable line.
+    """
+    (digits / "tfcluster.yaml").write_text(text)
+    checked = run("project", "check", "digits", "-o", "json")
+    problems = json.loads(checked.out)["problems"]
+    assert [
+        (each["line"], each["field"].split()[-1], each["configuration"]) for each in problems
+    ] == found
+    assert checked.code == 2
+
+
 def test_what_is_common_need_not_be_a_launch(digits: Path, run: Run) -> None:
     """If each configuration names its program, the part of the file that all configurations share
     needs no program.

@@ -89,7 +89,9 @@ def test_a_project_with_its_configuration(tfcluster: Run) -> None:
     assert workers() == 1
     assert tfcluster("schedule", "update", "nightly", "--config", "wide").code == 0
     assert workers() == 3
-    assert tfcluster("schedule", "update", "nightly", "--config", "none").code == 2
+    refused = tfcluster("schedule", "update", "nightly", "--config", "none")
+    assert refused.code == 2
+    assert "the schedule was refused: --config: got 'none'" in refused.err
 
 
 def test_a_schedule_that_takes_advice_says_what_it_changes(tfcluster: Run) -> None:
@@ -256,6 +258,8 @@ def test_a_schedule_waits_for_the_run_of_another_of_the_same_time(
     assert before.status.finished_at <= mine.created_at
     by_hand = tfcluster("launch", "--workers", "1", "--after", "schedule:then:end", "tell.py")
     assert by_hand.code == 0, by_hand.err
-    assert "then-" in by_hand.err + by_hand.out
+    newest = f"it waits for {done['run']}, the newest run of the schedule then"
+    assert f"{newest}; --after then-N names another one" in by_hand.err + by_hand.out
+    assert f"Waiting for {done['run']}" not in by_hand.err + by_hand.out
     assert tfcluster("schedule", "update", "then", "--after", "").code == 0
     assert "--after" not in tfcluster("schedule", "show", "then").out

@@ -118,7 +118,7 @@ def test_the_wait_for_room_begins_when_the_wait_for_runs_is_over() -> None:
     story.sees("prepare-3", Phase.RUNNING)
     story.passes(500)
     story.sees("prepare-3", Phase.SUCCEEDED)
-    assert story.status.message == "Waiting for room."
+    assert story.status.message == "Checking whether there is room."
     story.passes(49)
     assert story.status.phase is Phase.QUEUED
     story.passes(1)

@@ -476,6 +476,7 @@ def test_max_duration_ends_a_run(mode: Mode, phase: Phase) -> None:
     story = Story(spec_of(mode, Lifecycle(max_duration=100)))
     story.passes(100)
     assert story.status.phase is phase and story.status.reason is Reason.MAX_DURATION
+    assert "`tfcluster logs digits-2`" in story.status.message
     assert story.decision.done
 
 

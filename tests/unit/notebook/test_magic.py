@@ -75,6 +75,18 @@ def test_variables_of_the_notebook_are_filled_in(shell: InteractiveShell) -> Non
     assert shell.user_ns["cluster"].record.spec.replicas.worker.count == 3
 
 
+def test_a_handle_in_a_magic_names_its_run(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`$cluster` and `{cluster}` stand for the name of the run, if `cluster` is its handle."""
+    execute(shell, "cluster = %tfcluster launch hello.py --workers 1 --wait")
+    capsys.readouterr()
+    for line in ("%tfcluster logs $cluster", "%tfcluster logs {cluster}"):
+        assert execute(shell, line).success
+        assert "hello from worker-0" in capsys.readouterr().out
+    assert f"{shell.user_ns['cluster']:>8}" == " hello-1"
+
+
 def test_a_failed_run_that_was_waited_for_fails_the_cell(shell: InteractiveShell) -> None:
     """A cell that waited for a failed run fails, so that Run All, nbconvert and papermill stop at
     it.

@@ -199,6 +199,7 @@ def test_a_name_to_wait_for_means_its_newest_run(manager: ClusterManager) -> Non
     assert [each.words for each in run.spec.after] == ["hello-2"]
     said = "it waits for hello-2, the newest run of hello; --after hello-N names another one"
     assert said in map(str, run.status.inferred)
+    assert not run.status.message.startswith(("Waiting for hello-2", "Waiting for room"))
     assert manager.wait(run.metadata.name, 60).status.awaited[0].run == "hello-2"
     again = manager.plan_rerun("next")
     assert again.cluster.spec.after == ()

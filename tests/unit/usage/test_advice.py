@@ -38,6 +38,7 @@ from tfcluster_magic.usage.advice import (
     change_lines,
     mean_step_rates,
     repeats_smaller,
+    why_no_options,
 )
 from tfcluster_magic.usage.samples import Attempt, Interval, parse
 from tfcluster_magic.usage.stacks import RunStacks, TaskStack, standstills
@@ -441,6 +442,7 @@ def test_a_task_that_stands_still_hangs() -> None:
     assert (found.code, found.task) == ("AdviceHangs", "worker-1")
     assert "worker-1 hangs: it has done nothing for 1m 30s" in found.message
     assert found.message.endswith("`tfcluster stack digits-2 worker-1`.")
+    assert why_no_options(Advised((found,))) == found.message
     (both,) = advise(run(tasks()), {**samples, "worker-0": hung}, {}).advice
     assert "worker-0 and worker-1 hang: they have done nothing" in both.message
     assert codes(advise(run(tasks()), samples, {})) == []

@@ -25,6 +25,7 @@ from ... import paths, state_files
 from ...errors import BackendUnavailable, Problem, SetupRefused, TFClusterError
 from ...i18n import _
 from ...launch import LaunchRequest
+from ...lifecycle.dependencies import is_done
 from ...lifecycle.messages import with_first_reason
 from ...program import materialise
 from ...spec import Metadata, Phase, Reason, Spec, Status, TFCluster, names, task_file
@@ -32,6 +33,7 @@ from ...spec.task_file import guard_path
 from . import capacity, lost_supervisor
 from .lost_supervisor import last_supervisor_lines
 from .run_store import RunFolder, Store
+from .start_queue import awaited_runs
 from .task_processes import scrubbed
 
 START_TIMEOUT = 30.0
@@ -205,7 +207,10 @@ class Launch:
                 warnings=(*request.warnings, *warnings),
                 inferred=request.inferred,
             )
-            folder.write_status(with_first_reason(request.spec, status))
+            after = request.spec.after
+            seen = awaited_runs(self.store, after)
+            done = [e.run for e in after if e.run in seen and is_done(e, seen[e.run])]
+            folder.write_status(with_first_reason(request.spec, status, done))
             self.store.commit(folder, metadata, request.spec)
         except BaseException as error:
             if folder is not None:

@@ -24,6 +24,20 @@ from . import capacity, lost_supervisor
 from .run_store import RunFolder, Store
 
 
+def awaited_runs(store: Store, after: Iterable[Dependency]) -> dict[str, SeenRun]:
+    """Return the runs of `store` that `after` names and that exist; the keys are the names in
+    `after`.
+    """
+    found = {}
+    for each in after:
+        name, number = names.parse_ref(each.run)
+        run = lost_supervisor.load_run(store.folder(name, number or 0))
+        if run is not None:
+            released = run.status.released_at is not None
+            found[each.run] = SeenRun(run.metadata.uid, run.status.phase, released)
+    return found
+
+
 class StartQueue:
     """The place of one run in the queue of waiting runs on this machine."""
 
@@ -35,15 +49,7 @@ class StartQueue:
         """Return the existing runs among those that `after` names; the keys are the names in
         `after`.
         """
-        found = {}
-        for each in after:
-            name, number = names.parse_ref(each.run)
-            run = lost_supervisor.load_run(self._store.folder(name, number or 0))
-            if run is not None:
-                status = run.status
-                released = status.released_at is not None
-                found[each.run] = SeenRun(run.metadata.uid, status.phase, released)
-        return found
+        return awaited_runs(self._store, after)
 
     @contextmanager
     def room(self, status: Status) -> Iterator[Message | None]:

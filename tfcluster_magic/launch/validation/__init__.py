@@ -29,6 +29,7 @@ __all__ = [
     "read_model",
     "validate",
     "validate_name",
+    "value_problems",
 ]
 
 M = TypeVar("M", bound=Model)
@@ -48,6 +49,15 @@ def validate(data: Mapping[str, Any], *, is_launch: bool = True) -> Spec:
     if problems or spec is None:
         raise InvalidRequest(problems)
     return spec
+
+
+def value_problems(data: Mapping[str, Any]) -> list[Problem]:
+    """Return the problems of the single values of JSON-like data, without those of rules about
+    several values.
+    """
+    problems: list[Problem] = []
+    schema.check_schema(data, Spec, "spec", problems)
+    return problems
 
 
 def validate_name(name: str) -> None:
