@@ -104,8 +104,7 @@ def test_a_new_proxy_gets_its_routes(hub: Hub, carol: Visitor) -> None:
     mark = uuid4().hex
 
     def answers() -> bool:
-        carol.get("hub/login", params={"mark": mark})
-        return _status(carol) == 200
+        return carol.get("hub/login", params={"mark": mark}).ok and _status(carol) == 200
 
     _wait_for(answers, "the notebook answers through the new proxy", 60)
 
