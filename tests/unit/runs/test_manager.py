@@ -351,13 +351,23 @@ def _log(cluster: TFCluster, index: int) -> Path:
     return Path(cluster.status.paths["logs"]) / f"worker-{index}.log"
 
 
-def test_importing_the_package_imports_nothing_heavy() -> None:
-    """Importing the package imports neither IPython, TensorFlow, jinja2 nor asyncio."""
-    heavy = "IPython tensorflow jinja2 asyncio yaml http.client tfcluster_magic.program"
-    script = (
-        "import sys; from tfcluster_magic import ClusterManager; ClusterManager(); "
-        f"print([m for m in '{heavy}'.split() if m in sys.modules])"
-    )
+@pytest.mark.parametrize(
+    ("begin", "heavy"),
+    [
+        (
+            "from tfcluster_magic import ClusterManager; ClusterManager()",
+            "IPython tensorflow jinja2 asyncio yaml http.client tfcluster_magic.program",
+        ),
+        (
+            "import tfcluster_magic.cli, tfcluster_magic.backends.kubernetes.backend",
+            "IPython tensorflow jinja2 asyncio tfcluster_magic.backends.kubernetes.schedule_store",
+        ),
+    ],
+    ids=["a manager", "a command on Kubernetes"],
+)
+def test_what_is_slow_to_import_is_imported_when_it_is_needed(begin: str, heavy: str) -> None:
+    """A manager and a command start without modules that most of their uses do not need."""
+    script = f"import sys; {begin}; print([m for m in '{heavy}'.split() if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,

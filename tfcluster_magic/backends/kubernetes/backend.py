@@ -42,9 +42,11 @@ from ..base import (
     Counts,
     KubectlPlace,
     LogLine,
+    Notifications,
     Options,
     Preflight,
     Removed,
+    Schedules,
     SeenTask,
     check_output_removable,
     every_line,
@@ -54,8 +56,6 @@ from ..run_names import is_record_expired
 from . import namespace_access
 from .log_following import RunLogs
 from .namespace_access import OperatorStatus
-from .notification_store import KubernetesNotifications
-from .schedule_store import KubernetesSchedules
 
 
 def read_record(found: Object) -> TFCluster | None:
@@ -413,14 +413,18 @@ class KubernetesBackend(Backend):
         bounded = kube_hours.has_budget(told)
         return kube_hours.read_account(told, self._all_runs(), time.time()) if bounded else None
 
-    def schedules(self) -> KubernetesSchedules:
+    def schedules(self) -> Schedules:
         """See `Backend.schedules`."""
+        from .schedule_store import KubernetesSchedules  # slow to import, and seldom needed
+
         return KubernetesSchedules(
             self.api, self.namespace, lambda spec: checks.with_image(spec, self._facts(spec))
         )
 
-    def notifications(self) -> KubernetesNotifications:
+    def notifications(self) -> Notifications:
         """See `Backend.notifications`."""
+        from .notification_store import KubernetesNotifications
+
         return KubernetesNotifications(self.api, self.namespace)
 
     def next_number(self, cluster: str) -> int:

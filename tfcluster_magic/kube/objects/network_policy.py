@@ -19,7 +19,6 @@ from msgspec import Meta
 from ...i18n import _
 from ...spec import Model
 from ..api import labels
-from . import templates
 
 Object = dict[str, Any]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -99,6 +98,8 @@ def task_network_policy(
     """Return the NetworkPolicy that lists the connections that a run's pods may accept and make.
     The servers of an In-Graph run may reach the notebook that drives them.
     """
+    from . import templates  # jinja2 is slow to import, and most commands render nothing
+
     return templates.render_object(
         "kubernetes/network-policy.yaml.j2",
         metadata=metadata,

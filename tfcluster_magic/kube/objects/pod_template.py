@@ -32,7 +32,7 @@ from ...spec import Message, Metadata, Mode, Pods, Spec, TaskType, TFCluster, ta
 from ...spec.names import parse_ref
 from ...spec.quantities import format_bytes
 from ..api import labels
-from . import images, templates
+from . import images
 from .policy import Policy, SharedClaim, uses_gangs
 
 FILES_ROOT = "/tfcluster"
@@ -228,6 +228,8 @@ def build_pod_template(
     restart: str = "Never",
 ) -> Object:
     """Return the pod template of an Indexed Job, or of the single task with this `index`."""
+    from . import templates  # jinja2 is slow to import, and most commands render nothing
+
     metadata, spec = cluster.metadata, cluster.spec
     asked = spec.pods or Pods()
     mounts = _mounts(cluster, policy, items)
