@@ -261,11 +261,9 @@ class PrintedTrack:
         rate.
         """
         self.at = at
-        if not self._points or self._points[-1][1] != self.count:
-            self._points.append((at, self.count))
-        own = self._own_step
-        if own is not None and (not self._own_points or self._own_points[-1][1] != own):
-            self._own_points.append((at, own))
+        _add_point(self._points, at, self.count)
+        if self._own_step is not None:
+            _add_point(self._own_points, at, self._own_step)
 
     @property
     def own_step(self) -> int | None:
@@ -357,6 +355,11 @@ class PrintedTrack:
             metrics={n: v for n, v in self.metrics.items() if n != self._loss},
             source="printedLines",
         )
+
+
+def _add_point(points: deque[tuple[float, int]], at: float, count: int) -> None:
+    if not points or points[-1][1] != count:
+        points.append((at, count))
 
 
 def _recent_rate(points: Sequence[tuple[float, int]]) -> float | None:

@@ -55,7 +55,7 @@ _NEWEST = 2 << 10
 
 
 class Words:
-    """What the output of a program says about its activity.
+    """The signs of activity in the output of a program.
 
     `at` is the monotonic time of the last output that is not a note of TensorFlow about waiting.
     `peer` is the task for which TensorFlow has waited since `at`, `words` is its newest note about

@@ -93,7 +93,7 @@ def stored_bytes_in_cel(text: str) -> str:
 
 
 class Texts(enum.Enum):
-    """What a field of the table holds: one text, a list or map of texts, files, or objects."""
+    """The content of a field of the table: one text, a list or map of texts, files, or objects."""
 
     ONE = enum.auto()
     LIST = enum.auto()

@@ -47,8 +47,8 @@ FACTS = LaunchFacts(
 
 
 def test_the_strictest_limit_is_told_with_who_sets_it() -> None:
-    """Of the limits by quotas, LimitRanges, nodes and the policy, the smallest counts and is named
-    with its source.
+    """The smallest limit counts among those of quotas, LimitRanges, nodes and the policy, and is
+    named with its source.
     """
     assert admission_limits(FACTS) == {
         "default.cpu": "0.1",

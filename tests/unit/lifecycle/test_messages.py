@@ -155,7 +155,7 @@ def test_every_kind_of_end_has_its_words(ended: TaskFailure, words: str) -> None
 
 
 def test_long_lists_are_shortened() -> None:
-    """Of a list of 600 task names, a message shows the first five and the number of the others."""
+    """A message shows the first five of 600 task names and the number of the others."""
     names = [f"worker-{i}" for i in range(600)]
     assert messages.shorten(names) == (
         "worker-0, worker-1, worker-2, worker-3, worker-4 and 595 more"

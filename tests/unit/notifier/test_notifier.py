@@ -369,8 +369,8 @@ def test_what_is_missing_is_said(world: World) -> None:
 
 
 def test_only_its_secret_is_watched(world: World) -> None:
-    """Of all Secrets and ConfigMaps, the notifier reads only those named `tfcluster-notifications`
-    and `tfcluster-options`.
+    """The notifier reads no Secrets and ConfigMaps except those named `tfcluster-notifications` and
+    `tfcluster-options`.
     """
     world.start()
     asked = {

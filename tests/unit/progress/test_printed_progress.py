@@ -180,8 +180,8 @@ def test_a_worker_s_own_steps_are_told_from_those_of_all_workers(tmp_path: Path)
 
 
 def test_only_the_tail_of_a_long_log_is_read(tmp_path: Path) -> None:
-    """Of a log of many megabytes, only the end is read: the progress comes from the newest line,
-    and the epoch from the line that began this epoch.
+    """Only the end of a log of many megabytes is read: the progress comes from the newest line, and
+    the epoch from the line that began this epoch.
     """
     noise = "x" * 4000 + "\n"
     bars = "".join(KERAS_2.format(n=n).replace("/100", "/9000") + "\n" for n in range(1, 5001))

@@ -134,7 +134,7 @@ def test_a_line_that_fails_hides_no_other_and_leaves_nothing() -> None:
 
 
 def test_two_imports_at_once_make_one_link_for_each() -> None:
-    """Of two imports at the same time, the second waits for the first and changes nothing."""
+    """The second of two imports at the same time waits for the first and changes nothing."""
 
     async def whole() -> None:
         hub, importing = Hub(), Importing()

@@ -32,8 +32,8 @@ def test_a_run_alone_is_written_at_once() -> None:
 
 
 def test_many_runs_have_a_place_each() -> None:
-    """Of sixty runs that change together, some are written at once and the others one after the
-    other, none later than after the maximum wait. One write of a large run counts as much as the
+    """If sixty runs change together, some are written at once and the others one after the other,
+    none later than after the maximum wait. One write of a large run counts as much as the
     writes of several small runs.
     """
     clock = Clock()
