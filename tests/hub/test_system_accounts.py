@@ -186,6 +186,7 @@ def test_as_root_schedules_run_while_their_owner_is_away(of_root: Hub, owner: Vi
     assert told["results"][0]["ok"], told
     (row,) = session.get(schedules, timeout=120).json()["items"]
     assert (row["state"], row["by"], row["reason"]) == ("Paused", f"admin {OWNER}", "an exam")
+    # the home of bob, an account that this test made in a mount namespace of its own
     state = Path(f"/proc/{first.pid}/root/home/bob/.local/state/tfcluster/schedules/nightly")
     assert {one.stat().st_uid for one in state.iterdir()} == {UIDS["bob"]}
 
