@@ -387,8 +387,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "the task may not read {path}: allow its user to read the file and to enter its folders"
         ),
         "NameWithoutChecksum": mark(
-            "the folder {folder} holds {name}, a name that sha256sum does not print unchanged, so "
-            "no checksum can be compared: rename it"
+            "sha256sum would escape the name of the file {name} in the folder {folder}, so no "
+            "checksum can be compared: rename that file"
         ),
         "ProgramNotFetched": mark(
             "{url} cannot be fetched: {why}. A pod reaches only the networks that `egress` of the "

@@ -135,7 +135,7 @@ export const TEXTS: Readonly<
   ChecksumDiffers: "{source} does not have the checksum {expected} of spec.program.sha256, but {found}",
   ProgramNotThere: "there is no {path} where the task runs: a relative path is looked for in the workspace, a full one in the image and its volumes",
   ProgramForbidden: "the task may not read {path}: allow its user to read the file and to enter its folders",
-  NameWithoutChecksum: "the folder {folder} holds {name}, a name that sha256sum does not print unchanged, so no checksum can be compared: rename it",
+  NameWithoutChecksum: "sha256sum would escape the name of the file {name} in the folder {folder}, so no checksum can be compared: rename that file",
   ProgramNotFetched: "{url} cannot be fetched: {why}. A pod reaches only the networks that `egress` of the administrator's policy grants",
   ProgramIsWebPage: "{url} is a web page, not a program: use the address of the raw file",
   ProgramOfNoKind: "{url} ends in none of .py, .sh, .zip, .tar.gz and .tgz, so it is unclear how to start it",
