@@ -1149,10 +1149,10 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "its part of the data and the machine that it runs on"
         ),
         "AdviceTooManyWorkers": mark_plural(
-            "{workers} workers reach {rate:g} steps/s, hardly more than the {earlier:g} steps/s that "
-            "{run} reached with {count} worker: use fewer",
-            "{workers} workers reach {rate:g} steps/s, hardly more than the {earlier:g} steps/s that "
-            "{run} reached with {count} workers: use fewer",
+            "{workers} workers reach {rate:g} steps/s, hardly more than the {earlier:g} steps/s "
+            "that {run} reached with {count} worker: use fewer",
+            "{workers} workers reach {rate:g} steps/s, hardly more than the {earlier:g} steps/s "
+            "that {run} reached with {count} workers: use fewer",
         ),
         "AdviceGpuIdle": mark(
             "The GPUs of {type} are idle: {gpus} requested for each task, and no task keeps more "
