@@ -310,6 +310,9 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "NodeCouldNotStart": mark("its node could not start it: {why}"),
     },
     "What was read from a program's text": {
+        "NameInUse": mark(
+            "{run} has not ended, so this cluster is named {name}; --name chooses another name"
+        ),
         "InferredServer": mark("1 parameter server, because {why}; --ps N overrides it"),
         "InferredChief": mark("1 chief, because {why}; --no-chief overrides it"),
         "NeededChief": mark("1 chief, because {why}, and without a chief nothing trains"),

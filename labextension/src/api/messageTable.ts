@@ -110,6 +110,7 @@ export const TEXTS: Readonly<
   PodDeleted: "its pod was deleted",
   NodeLost: "its node was lost",
   NodeCouldNotStart: "its node could not start it: {why}",
+  NameInUse: "{run} has not ended, so this cluster is named {name}; --name chooses another name",
   InferredServer: "1 parameter server, because {why}; --ps N overrides it",
   InferredChief: "1 chief, because {why}; --no-chief overrides it",
   NeededChief: "1 chief, because {why}, and without a chief nothing trains",
