@@ -85,7 +85,7 @@ class TaskQuota(Model, frozen=True):
     gpu: Count | None = None
     """GPUs of all tasks of a user together."""
     pods: Count | None = None
-    """Number of tasks of a user; on Kubernetes, of their pods."""
+    """Number of task pods of a user; on one machine, of tasks."""
     run_claims: Count | None = 20
     """Number of claims that a user's runs may create with `--data-claim`."""
     run_storage: Amount | None = None
