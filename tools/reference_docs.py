@@ -279,9 +279,11 @@ def policy_page() -> str:
     return page
 
 
-def policy_rows(policy: msgspec.Struct, prefix: str = "") -> Iterator[Sequence[str]]:
+def policy_rows(
+    policy: msgspec.Struct, prefix: str = "", lead: str = ""
+) -> Iterator[Sequence[str]]:
     """Return a row for each field of a policy. A struct's row is followed by rows for its own
-    fields.
+    fields. A docstring that ends in a colon is the `lead` of the texts of the struct's fields.
     """
     texts = attribute_docstrings(type(policy))
     info: Any = msgspec.inspect.type_info(type(policy))
@@ -290,13 +292,15 @@ def policy_rows(policy: msgspec.Struct, prefix: str = "") -> Iterator[Sequence[s
             continue
         name, value = prefix + field.encode_name, getattr(policy, field.name, None)
         if isinstance(value, msgspec.Struct):
-            yield from policy_rows(value, f"{name}.")
+            text = texts.get(field.name, "")
+            yield from policy_rows(value, f"{name}.", text if text.endswith(":") else "")
             continue
+        text = texts[field.name]
         yield (
             f"`{name}`",
             _policy_type(field.type),
             _policy_default(field, value),
-            texts[field.name],
+            f"{lead} {text[0].lower()}{text[1:]}" if lead else text,
         )
         lists = [(getattr(field.type, "item_type", None), "[].")]
         optional = [(each, ".") for each in getattr(field.type, "types", ())]
