@@ -172,7 +172,7 @@ SCHEDULE_OPTIONS: tuple[ScheduleOption, ...] = (
         "--retry-delay",
         mark("Wait before a retry"),
         ScheduleKind.DURATIONS,
-        mark("wait before a retry; repeatable: the next value is for the next retry [1m]"),
+        mark("wait before a retry; repeatable: one for each retry, the last for all others [1m]"),
     ),
     ScheduleOption(
         "--after-success",
