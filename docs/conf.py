@@ -65,6 +65,16 @@ def name_files_of_the_repository(_app: Sphinx, docname: str, source: list[str]) 
     source[0] = LINK.sub(named, source[0])
 
 
+CHINESE = "[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]"
+LINE_BREAK = re.compile(rf"(?<={CHINESE})\n(?={CHINESE})")
+
+
+def join_chinese_lines(_app: Sphinx, _docname: str, source: list[str]) -> None:
+    """Remove line breaks between two Chinese characters, which browsers show as spaces."""
+    source[0] = LINE_BREAK.sub("", source[0])
+
+
 def setup(app: Sphinx) -> None:
     """Register what this file adds to Sphinx."""
     app.connect("source-read", name_files_of_the_repository)
+    app.connect("source-read", join_chinese_lines)

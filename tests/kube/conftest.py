@@ -49,7 +49,7 @@ ORDER = (
     *("modes", "notebook", "admission", "backend", "storage", "security"),
 )
 """The files that run first, so that two processes end at about the same time: first the files that
-need the cluster for themselves (`node` starts its own cluster), then the longest files.
+must run alone, then the longest files.
 """
 
 

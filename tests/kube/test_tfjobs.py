@@ -92,8 +92,9 @@ if code == "kill":
 note("exit " + code)
 os._exit(int(code))
 """
-"""The program of every task, which carries out its steps. A step is an exit code, `serve` or
-`kill`. `0+15` waits 15 s first; `0@ps-0=3` waits until ps-0 has exited with 3.
+"""The program that every task runs. At each start it does the next step of its task: it exits with
+a code, serves (`serve`), or kills itself (`kill`). `0+15` waits 15 s first; `0@ps-0=3` waits until
+ps-0 has exited with 3.
 """
 
 

@@ -241,7 +241,9 @@ def test_policies_on_pages_are_accepted() -> None:
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name.endswith(".zh-CN.md")], ids=name_of)
 def test_a_translated_page_has_the_blocks_of_the_english_one(page: Path) -> None:
-    """Cells, commands and their marks are the same in both languages; only comments differ."""
+    """Both languages have the same cells and commands, run by the same tests; only the comments in
+    them differ.
+    """
     english = page.with_name(page.name.replace(".zh-CN", ""))
 
     def shown(each: Path) -> list[tuple[str, str, str]]:

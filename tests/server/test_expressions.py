@@ -89,7 +89,9 @@ def test_every_character_can_be_written(text: str) -> None:
 
 @pytest.mark.parametrize("source", [*REFUSED, "x" * (MOST_SOURCE + 1)])
 def test_what_python_has_nothing_like_is_refused(source: str) -> None:
-    """An expression with a construct that Python lacks is refused, and no process is left."""
+    """A regular expression of JavaScript that Python cannot express is refused, and no process is
+    left.
+    """
     before = children()
     with pytest.raises(ExpressionRefused):
         Matcher(source, case=False)

@@ -34,7 +34,7 @@ from tfcluster_magic.server.service import Service
 from tfcluster_magic.spec import TFCluster
 
 FEW = 1 << 20
-"""Maximum number of bytes that this process reads in 1.5 seconds while it does not read the log."""
+"""If this process reads at most this many bytes in 1.5 seconds, it is not reading the log."""
 
 
 def reading() -> int:

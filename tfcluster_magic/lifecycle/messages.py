@@ -582,13 +582,13 @@ def awaits(waits: Sequence[Dependency], missing: Sequence[str] = ()) -> Message:
 
 
 def with_first_reason(spec: Spec, status: Status, ended: Collection[str] = ()) -> Status:
-    """Return the status of a new run, with a message about the runs for which it waits, except
-    those in `ended`. The first turn replaces the message.
+    """Return the status of a new run with a message that says why it is queued: it waits for other
+    runs, except those in `ended`, or for free resources. The first turn replaces the message.
     """
-    left = [each for each in spec.after if each.run not in ended]
-    if not left or status.message or status.phase is not Phase.QUEUED:
+    if status.message or status.phase is not Phase.QUEUED:
         return status
-    return with_messages(status, queued(awaits(left)))
+    left = [each for each in spec.after if each.run not in ended]
+    return with_messages(status, queued(awaits(left) if left else None))
 
 
 def awaited_done(after: Sequence[Dependency]) -> Message:

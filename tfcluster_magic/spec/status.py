@@ -284,11 +284,16 @@ class Status(Model, frozen=True):
     attempt: Annotated[
         int, Meta(description="number of the attempt of all tasks together; 1 is the first")
     ] = 1
-    queued_at: Annotated[float, Meta(description="time at which the run was first seen")] | None = (
-        None
-    )
+    queued_at: (
+        Annotated[
+            float,
+            Meta(description="time at which the supervisor or the operator first saw the run"),
+        ]
+        | None
+    ) = None
     awaited: Annotated[
-        tuple[AwaitedRun, ...], Meta(description="the runs of `after` that exist or existed")
+        tuple[AwaitedRun, ...],
+        Meta(description="the runs of `after` that were found, also if they were deleted later"),
     ] = ()
     started_at: (
         Annotated[float, Meta(description="time at which the run was admitted and started")] | None
@@ -310,7 +315,7 @@ class Status(Model, frozen=True):
     window_opened_at: (
         Annotated[
             float,
-            Meta(description="time of the first of the failures whose common cause is sought"),
+            Meta(description="time of the first of the failures that are investigated now"),
         ]
         | None
     ) = None

@@ -201,7 +201,7 @@ export function launchOf(
     }
     const said = typeof value === 'string' ? value.trim() : value;
     if (said === false) {
-      options[field.key] = false; // sent too, because the program decides if the option is missing
+      options[field.key] = false; // sent too: without the option, the program would decide
     } else if (said && said !== baseOf(field, mode, project)) {
       options[field.key] = valueOf(field, said);
     }

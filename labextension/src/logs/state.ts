@@ -5,7 +5,7 @@ import type { Connection } from './follower';
 
 export interface ITask {
   readonly name: string;
-  /** The number of lines of the task that would be shown. */
+  /** The number of the task's lines that are shown while the task is selected. */
   readonly lines: number;
   readonly isShown: boolean;
   /** The task's position in the order of tasks, which selects its colour. */

@@ -175,7 +175,7 @@ export class Viewport {
     this._top = this._element.scrollTop;
   }
 
-  /** Store the current position in lines. */
+  /** Store the line at the upper edge, and the pixels of it that are out of sight. */
   private _note(rows: Rows, row: number): void {
     this._rows = rows;
     this._origin = rows.origin;

@@ -1,5 +1,6 @@
 /**
- * The data of a Resources tab: loaded while the tab is visible, and again until the run has ended.
+ * The data of a Resources tab. While the tab is visible, it is loaded repeatedly until the run has
+ * ended.
  *
  * The model has one immutable state and one signal. While the server is unreachable, it keeps the
  * last state, with the reason.

@@ -47,7 +47,10 @@ const RANKS: ReadonlyArray<TaskState | null> = [
   'Starting'
 ];
 
-/** Return whether a task needs attention, because it does more than run normally or succeed. */
+/**
+ * Return whether a task needs attention: it neither runs normally nor has succeeded, or it was
+ * restarted, or it has a message.
+ */
 const needsLook = ({ state, restarts, message }: ITaskRow): boolean =>
   !FINE.has(state) || restarts > 0 || message !== '';
 

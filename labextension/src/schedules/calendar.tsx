@@ -30,7 +30,7 @@ import { isBehind, Mark, occurrenceWord, standing, told } from './occurrences';
 
 /** Maximum due times of a day that are shown individually; more are counted by state. */
 const MOST_MARKS = 6;
-/** Maximum due times of a day that are shown with the time that they took. */
+/** A day with at most this many due times also shows how long each run took. */
 const MOST_TIMED = 2;
 
 export interface ICalendarProps {

@@ -175,7 +175,7 @@ class Cluster:
             registry.push(images.build(name), self.first)
 
     def _let_in(self, node: Node) -> None:
-        """Start the ingress controller, and open a door to it."""
+        """Start the ingress controller, and make it reachable at a port of this machine."""
         ingress.start(node)
         door = open_door(node, "ingress", ingress.PORT)
         (self.state / "ingress").write_text(f"http://127.0.0.1:{door}")
@@ -202,7 +202,7 @@ class Cluster:
         """End a node as a power cut does; `up(second=True)` brings it back with its disk.
 
         Raises:
-            NodeError: the node may not be lost, or is not running.
+            NodeError: this node must not be ended, or it is not running.
         """
         if name != self.second.name:
             raise NodeError(f"Only {self.second.name} may be lost; node-1 has the control plane.")

@@ -185,7 +185,7 @@ def sources(name: str) -> tuple[Path, Path]:
 
 
 def contents(name: str) -> Mapping[str, Path]:
-    """Return the files from which an image is built, each by its name in the image's digest."""
+    """Return the files of an image by name. Names and contents decide the image's digest."""
     folder, dockerfile = sources(name)
     found = {"Dockerfile": dockerfile}
     if name in PRODUCT:

@@ -1,7 +1,7 @@
 """A user's notebook under chaos: its pod is deleted and created again, and its cells are killed.
 
-The cells are the product's own command line in a pod with the notebook's image, account, labels and
-volumes. Their runs must continue whatever happens to the notebook.
+A cell is a process of the product's command line, in a pod with the notebook's image, account,
+labels and volumes. The cells' runs must continue whatever happens to the notebook.
 """
 
 from __future__ import annotations

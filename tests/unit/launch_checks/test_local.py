@@ -87,8 +87,9 @@ def test_every_problem_is_told_at_once_and_in_one_order() -> None:
 
 
 def test_the_image_of_a_file_says_how_to_launch_its_program_here() -> None:
-    """A file launched with -f may have its program only in the image: the refusal has the launch
-    with its counts. With a program of this machine, the image can be left out.
+    """If the program of a file launched with -f is only in the image, the refusal shows the command
+    that launches it here with the file's task counts. If the program is on this machine, the
+    refusal says to leave out the image.
     """
     counts = ReplicaSet(chief=Replicas(count=1), worker=Replicas(count=2), ps=Replicas(count=1))
     by_hand = Program(command=("python", "/opt/train.py"))

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from support.lifecycle_simulation import Story, spec_of
 
 from tfcluster_magic.lifecycle.dependencies import MISSING_PATIENCE, circle_of
-from tfcluster_magic.spec import AwaitedOutcome, Dependency, Lifecycle, Phase, Reason
+from tfcluster_magic.lifecycle.messages import with_first_reason
+from tfcluster_magic.spec import AwaitedOutcome, Dependency, Lifecycle, Phase, Reason, Status
 
 SUCCESS, END = AwaitedOutcome
 
@@ -109,6 +110,22 @@ def test_runs_that_wait_for_each_other_end() -> None:
     assert story.status.reason is Reason.DEPENDENCY_FAILED
     assert "wait for each other" in story.status.message
     assert "digits-2, prepare-3, digits-2" in story.status.message
+
+
+@pytest.mark.parametrize(
+    ("after", "message"),
+    [
+        ((), "Checking whether there is room."),
+        (on("prepare-3"), "Waiting for prepare-3 to succeed."),
+        (on("clean-1"), "Checking whether there is room."),
+    ],
+)
+def test_a_new_run_says_why_it_is_queued(after: tuple[Dependency, ...], message: str) -> None:
+    """A run that was just recorded has a message before its first turn; clean-1 has succeeded."""
+    status = with_first_reason(
+        spec_of(after=after), Status(Phase.QUEUED, Reason.QUEUED), {"clean-1"}
+    )
+    assert status.message == message
 
 
 def test_the_wait_for_room_begins_when_the_wait_for_runs_is_over() -> None:

@@ -148,8 +148,8 @@ def test_hanging_volume(run: Run) -> None:
 
 
 def test_short_task_on_a_hanging_volume(run: Run) -> None:
-    """A task that ends while its volume hangs writes its report first, then names the copy's
-    gap.
+    """A task that ends while its volume hangs first writes its report, and then says how many lines
+    the log on the volume lacks.
     """
     os.mkfifo(run.output / "worker-0.log")
     run.program("print('only')")

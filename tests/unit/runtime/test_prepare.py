@@ -118,7 +118,7 @@ def test_a_group_waits_for_all_of_it(run: Run, replaced: str, cause: str) -> Non
 
 
 def test_stop_while_waiting(run: Run) -> None:
-    """SIGTERM ends a task that waits for an address at once."""
+    """SIGTERM at once ends a task that waits for an address."""
     run.config["addresses"]["ps"] = ["gone.invalid:2222"]
     task = run.task().start({"TFCLUSTER_PATIENCE": "12"})
     wait_until(lambda: "waiting for the address of gone.invalid" in task.output, "the wait")

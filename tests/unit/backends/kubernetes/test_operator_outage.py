@@ -295,7 +295,7 @@ def test_who_waits_hears_of_it_and_of_its_end(
 
     wait_for_run(laptop, "digits-1", Until.RELEASED, None, changed)
     assert len(said) == 3
-    assert said[0] == "digits-1 Queued"
+    assert said[0] == "digits-1 Queued: Checking whether there is room."
     assert said[1].startswith(SAID)
     assert said[2] == "The operator of TFCluster answers again."
     launched(server, "digits-2")

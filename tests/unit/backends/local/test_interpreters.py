@@ -117,8 +117,8 @@ def test_a_python_is_asked_from_elsewhere(python: Path, here: Path) -> None:
 
 
 def test_a_python_is_not_started_for_every_key(python: Path) -> None:
-    """The check of a Python is cached until its file changes, because a form may check it with each
-    key.
+    """The check of a Python is cached until its file changes, because a form may check it at each
+    keystroke.
     """
     counted = python.parent / "starts"
     python.write_text(f'#!/bin/sh\necho x >> {counted}\nexec {sys.executable} "$@"\n')
