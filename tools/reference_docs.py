@@ -49,9 +49,11 @@ All routes are below `<base_url>tfcluster/api`. [The REST API](api.md) describes
 errors, log streams and events.
 """
 LAUNCH = """\
-The first column is the name of an option in commands, cells and cluster files, the second its name
-in Python and REST. The third is the field of the [record](record.md#spec) with the value; `*` is
-each task type. [Limits of a run](limits.md) describes the fields of `lifecycle`.
+The first column is the name of an option in commands and cells; a [project](../how-to/projects.md)
+uses it without the dashes. The second is its name in Python and REST. The third is the field of the
+[record](record.md#spec), and of a cluster file, that has the value; `*.cpu` stands for
+`resources.cpu` of each task type. If the column "only" is empty, the option applies everywhere.
+[Limits of a run](limits.md) describes the fields of `lifecycle`.
 """
 REASONS = """\
 `reason` is one word that says why a run is in its phase. Programs may rely on it: each word keeps
