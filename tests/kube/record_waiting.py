@@ -127,7 +127,7 @@ def record(kube: Kubectl, busybox: str, name: str, cause: Cause) -> str:
     if cause.beside:
         inside.apply(*cause.beside)
     if any(each["kind"] in ("ResourceQuota", "LimitRange") for each in cause.beside):
-        time.sleep(2)  # nothing reports when admission knows the new object
+        time.sleep(2)  # nothing reports when the new quota or limit takes effect
     made = job(f"{RUN}-worker", template, cause.count, backoffLimit=100)
     more = {**LABELS, "tfcluster.dev/task-type": "worker"}
     made["metadata"]["labels"] = more

@@ -104,7 +104,9 @@ def words_of(refused: Callable[[], object]) -> TFClusterError:
 def test_every_verb_with_the_users_rights_alone(
     backend: KubernetesBackend, hello: Path, tmp_path: Path
 ) -> None:
-    """From a laptop all verbs work with only a user's role. Verbs that need the volumes say so."""
+    """From a laptop all operations work with only a user's role. Operations that need the volumes
+    are refused with that reason.
+    """
     manager = ClusterManager(backend)
     assert manager.options().backend == "kubernetes"
     name = manager.launch(str(hello), workers=2, name="verbs").metadata.name
