@@ -210,7 +210,9 @@ def test_following_one_run_outlives_a_cut(
 
 
 def test_followed_logs_outlive_a_cut(backend: KubernetesBackend, relay: Relay, hello: Path) -> None:
-    """A follower of a task gets every line once, and the end, although the API server was down."""
+    """A client that follows a task's log gets every line once, and sees the end of the task,
+    although the API server was down.
+    """
     manager = ClusterManager(backend)
     name = manager.launch(str(hello), workers=1, name="cut").metadata.name
     told: list[str] = []

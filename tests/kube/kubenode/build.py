@@ -173,7 +173,7 @@ def _named_by_go(package: str) -> str:
 
 
 def module_dir(module: Module, path: str) -> Path:
-    """Return the sources of a dependency, which the build has fetched.
+    """Return the folder with the sources of a dependency, which the build has fetched.
 
     Raises:
         NodeError: the module does not depend on it.

@@ -93,7 +93,7 @@ class Site:
         self.api.create(path("namespaces"), body)
 
     def wait_furnished(self, name: str) -> None:
-        """Wait until a namespace has its service account and the operator's options."""
+        """Wait until a namespace has its service account and the operator's published options."""
         for what in (
             path("serviceaccounts", name, "default"),
             path("configmaps", name, "kube-root-ca.crt"),
