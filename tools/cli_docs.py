@@ -30,8 +30,8 @@ notebook:
 - `cluster = %tfcluster launch …` returns a handle: `cluster.wait()`, `.status`, `.logs()`,
   `.stop()`, `.tensorboard()`, and for in-graph clusters `.target`, `.session()`, `.strategy()`,
   `.coordinator()`, `.resolver()`.
-- `{name}` and `$name` are replaced by the notebook's variables, a handle by the name of its run:
-  `%tfcluster connect $cluster`.
+- `{name}` and `$name` are replaced by the value of the notebook's variable. A handle is replaced by
+  the name of its run: `%tfcluster connect $cluster`.
 - If you interrupt a cell, the run continues.
 - An error makes the cell fail with one message, so that *Run All*, nbconvert and papermill stop.
 

@@ -18,33 +18,36 @@ from pathlib import Path
 from ..errors import Conflict, NameTaken, NotFound
 from ..i18n import _
 from ..lifecycle.messages import shorten
-from ..spec import TFCluster, names
+from ..spec import Message, TFCluster, names
 
 MOST_RUNS = 999_999_999
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 """Pattern of the run numbers that `names.parse_ref` accepts; `01` is not a run number."""
 
 
-def choose_name(wanted: str, given: bool, active: Mapping[str, TFCluster]) -> str:
+def choose_name(
+    wanted: str, given: bool, active: Mapping[str, TFCluster]
+) -> tuple[str, tuple[Message, ...]]:
     """Return `wanted` if no active run has this name. Otherwise, if the user did not choose the
     name (`given` is false), return the first of the names `wanted-b`, `wanted-c`, … that no active
-    run has.
+    run has, with the message that says so.
 
     Raises:
         NameTaken: the user chose the name (`given`), and its newest run (in `active`) has not
             ended.
     """
     if wanted not in active:
-        return wanted
+        return wanted, ()
+    run = active[wanted]
     if given:
-        run = active[wanted]
         raise NameTaken(
             _(
                 "{name} is still {phase}: "
                 "choose another name, or end it first with `tfcluster stop {wanted}`"
             ).format(name=run.metadata.name, phase=run.status.phase.value.lower(), wanted=wanted)
         )
-    return next(name for name in _variants(wanted) if name not in active)
+    name = next(name for name in _variants(wanted) if name not in active)
+    return name, (Message("NameInUse", {"run": run.metadata.name, "name": name}),)
 
 
 def run_numbers(folder: Path) -> list[int]:

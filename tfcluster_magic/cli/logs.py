@@ -66,7 +66,7 @@ def logs_command(
     Log lines of TensorFlow's C++ code (levels I and W) are hidden, and counted.
 
     A terminal gets the text with its colours, but no other control sequences. A pipe gets no
-    colours, and with --no-prefix every byte.
+    colours, but with --no-prefix every byte.
 
     \b
     Examples:

@@ -47,7 +47,9 @@ def notify_command() -> None:
     help="event that sends a message; repeatable [failed]",
 )
 @click.option(
-    "--webhook", metavar="URL", help="URL to post to; @FILE: the first line of FILE, -: asks for it"
+    "--webhook",
+    metavar="URL",
+    help="URL to post to; @FILE reads the first line of FILE, - asks for the URL",
 )
 @click.option(
     "--mail", metavar="ADDRESS", help="mail address to write to, through the policy's mail server"
@@ -61,7 +63,7 @@ def notify_command() -> None:
 @click.option(
     "--secret",
     metavar="SECRET",
-    help="secret that signs messages; @FILE: the first line of FILE, -: asks for it",
+    help="secret that signs messages; @FILE reads the first line of FILE, - asks for the secret",
 )
 @click.option("--only", "clusters", multiple=True, metavar="NAME", help="only runs of this name")
 @click.option(
@@ -148,7 +150,7 @@ def list_command(terminal: Terminal, form: str) -> None:
 @grammar.backend_option
 @click.pass_obj
 def remove_command(terminal: Terminal, name: str) -> None:
-    """Remove the rule NAME; its pending messages are given up."""
+    """Remove the rule NAME; its pending messages are not sent."""
     terminal.manager.notifications.remove(name)
     terminal.say(_("The rule {name} is removed.").format(name=name))
 
@@ -171,8 +173,8 @@ def test_command(terminal: Terminal, name: str) -> None:
 def history_command(terminal: Terminal, ref: str | None, form: str) -> None:
     """List messages and their states, newest first.
 
-    REF selects those about one run (digits-2), or about all runs and the schedule of a name
-    (digits).
+    REF selects the messages about one run (digits-2), or about all runs and the schedule of a
+    name (digits).
     """
     found = terminal.manager.notifications.history(ref)
     if form != "table":

@@ -56,7 +56,7 @@ def list_command(
     form: str,
 ) -> None:
     """List the active runs and the newest run of each name, newest first; with --tag, every run
-    with it.
+    with this tag.
     """
     everything = terminal.manager.list(names, all_runs=True)
     clusters = [
@@ -292,7 +292,7 @@ def note_command(terminal: Terminal, ref: str, text: str | None) -> None:
 def rename_command(terminal: Terminal, ref: str, text: str | None) -> None:
     """Show the display name of the run REF, or set it to TEXT; an empty TEXT removes it.
 
-    Lists and the page show it. Commands still take the run's name, such as digits-2.
+    Lists and JupyterLab show it. Commands still take the run's name, such as digits-2.
     """
     head = terminal.manager.rename(ref, text).metadata
     none = _("{name} has no display name.").format(name=head.name)
@@ -308,8 +308,8 @@ def rename_command(terminal: Terminal, ref: str, text: str | None) -> None:
 def tag_command(terminal: Terminal, ref: str, tags: tuple[str, ...], remove: bool) -> None:
     """Show the tags of the run REF, or add each TAG.
 
-    A tag is a word by which runs are found: `tfcluster list --tag baseline` and, in the page,
-    the filter tag:baseline.
+    Find runs by a tag with `tfcluster list --tag baseline`, or in JupyterLab with the filter
+    tag:baseline.
     """
     if remove and not tags:
         raise UsageError(_("tag: name the tags to remove"))
@@ -401,7 +401,9 @@ def _end_of_waiting(waiting: Sequence[TFCluster]) -> str:
 
 @click.command("delete", cls=Command)
 @grammar.ref_argument(nargs=-1)
-@click.option("--with-logs", is_flag=True, help="also remove its folder of logs and checkpoints")
+@click.option(
+    "--with-logs", is_flag=True, help="also remove each run's folder of logs and checkpoints"
+)
 @yes_option
 @grammar.backend_option
 @click.pass_obj

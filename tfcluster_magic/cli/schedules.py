@@ -93,7 +93,7 @@ def schedule_command() -> None:
 def create_command(ctx: click.Context, /, form: str, **words: Any) -> None:
     """Create the schedule NAME, which launches PROGRAM; its runs are NAME-1 and so on.
 
-    Arguments and --env may have {scheduled_for} and {previous_success}, each with a format, as in
+    Arguments and --env may contain {scheduled_for} and {previous_success}, also with a format:
     {scheduled_for:%Y-%m-%d}.
 
     \b
@@ -210,7 +210,7 @@ def run_now_command(terminal: Terminal, name: str) -> None:
 def update_command(ctx: click.Context, /, form: str, **words: Any) -> None:
     """Change the given options of NAME, and take a new snapshot of its program.
 
-    Everything else stays as it was at `create`. Active runs do not change.
+    All other options stay as they are. Active runs do not change.
     """
     terminal: Terminal = ctx.obj
     _show(terminal, terminal.manager.schedules.update(**_asked(ctx, words)), form)

@@ -133,7 +133,7 @@ OPTIONS: tuple[Option, ...] = (
         "Parameter servers",
         count_path(TaskType.PS),
         Kind.WHOLE,
-        "number of parameter servers [1 in-graph and when the program uses them, else 0]",
+        "number of parameter servers [1 if in-graph or if the program uses them, else 0]",
     ),
     Option(
         "--chief",
@@ -173,7 +173,7 @@ OPTIONS: tuple[Option, ...] = (
         "Flags",
         ("passFlags",),
         Kind.WORD,
-        "which of the flags that the program takes are passed to it [all]",
+        "flags that TFCluster adds for the program: all, only addresses, or none [all]",
         _enum_values(PassFlags),
         only=Mode.BETWEEN_GRAPH,
     ),
@@ -182,7 +182,7 @@ OPTIONS: tuple[Option, ...] = (
         "Server",
         ("server",),
         Kind.WORD,
-        "in-graph: server of each task, TensorFlow's C API or tf.distribute.Server [native]",
+        "in-graph: server of each task: TensorFlow's C API or tf.distribute.Server [native]",
         _enum_values(ServerKind),
         only=Mode.IN_GRAPH,
     ),
@@ -241,8 +241,8 @@ OPTIONS: tuple[Option, ...] = (
         "Success",
         ("lifecycle", "successPolicy"),
         Kind.WORD,
-        "tasks whose success ends the run; if you set chief, the workers end at once, too [chief "
-        "if there is one, else all]",
+        "tasks whose success ends the run; if you set chief, its success also ends the workers at "
+        "once [chief if there is one, else all]",
         _enum_values(SuccessPolicy),
         only=Mode.BETWEEN_GRAPH,
     ),
@@ -250,7 +250,7 @@ OPTIONS: tuple[Option, ...] = (
         "--restarts",
         "Retries",
         "restarts",
-        "retries of a failing program [0]",
+        "maximum number of retries of a failing program [0]",
         Kind.WHOLE,
         only=Mode.BETWEEN_GRAPH,
     ),
@@ -258,14 +258,14 @@ OPTIONS: tuple[Option, ...] = (
         "--heals",
         "Restarts after disruptions",
         "heals",
-        "restarts after a disruption from outside [3]",
+        "maximum number of disruptions, such as a lost node, after which tasks start again [3]",
         Kind.WHOLE,
     ),
     _limit(
         "--reclaim-after",
         "Keep parameter servers",
         "reclaimAfter",
-        "keep parameter servers and the evaluator this long after success [30s]",
+        "keep parameter servers and the evaluator for this long after success [30s]",
         only=Mode.BETWEEN_GRAPH,
     ),
     Option(
@@ -273,23 +273,26 @@ OPTIONS: tuple[Option, ...] = (
         "After",
         ("after",),
         Kind.RUNS,
-        "wait until this run has succeeded, or with :end until it has ended in any way; a name "
-        "means its newest run, schedule:NAME the newest one of a schedule; repeatable",
+        "wait until this run has succeeded, or with :end until it has ended in any way; NAME means "
+        "its newest run, schedule:NAME the newest run of that schedule; repeatable",
     ),
     _limit(
         "--queue-timeout",
         "Queue timeout",
         "queueTimeout",
-        "give up waiting for room after this long [never]",
+        "end the run if it waits for room longer than this [never]",
     ),
     _limit(
-        "--start-timeout", "Start timeout", "startTimeout", "give up starting after this long [10m]"
+        "--start-timeout",
+        "Start timeout",
+        "startTimeout",
+        "end the run if it takes longer than this to start [10m]",
     ),
     _limit(
         "--image-timeout",
         "Image timeout",
         "imageTimeout",
-        "give up starting when the registry does not give the image for this long [2m]",
+        "end the run if the registry does not deliver the image within this time [2m]",
     ),
     _limit(
         "--max-duration", "Maximum duration", "maxDuration", "end the run after this long [24h]"
@@ -298,14 +301,14 @@ OPTIONS: tuple[Option, ...] = (
         "--idle-timeout",
         "Idle timeout",
         "idleTimeout",
-        "in-graph: end when unused this long [1h]",
+        "in-graph: end the run when it has not been used for this long [1h]",
         only=Mode.IN_GRAPH,
     ),
     _limit(
         "--stall-timeout",
         "Stall timeout",
         "stallTimeout",
-        "end the run when no task prints, writes event files or uses CPU this long [never]",
+        "end the run when no task prints, writes event files or uses CPU for this long [never]",
         only=Mode.BETWEEN_GRAPH,
     ),
     _limit(
@@ -315,7 +318,7 @@ OPTIONS: tuple[Option, ...] = (
         "--keep-for",
         "Keep the record",
         "keepFor",
-        "keep the record of the ended run this long [30d]",
+        "keep the record for this long after the run has ended [30d]",
     ),
 )
 BY_KEY: Mapping[str, Option] = {option.key: option for option in OPTIONS}

@@ -44,7 +44,7 @@ NUMBERS = {
     "scheduled_launches_total": "Runs that schedules launched.",
     "pods": "Pods that the operator keeps in memory.",
     "leads": "1 for the operator that holds the Lease.",
-    "network_policies_enforced": "1 where NetworkPolicies were found to be enforced.",
+    "network_policies_enforced": "1 if the network enforces NetworkPolicies.",
     "queue_oldest_seconds": "Age of the run that has been queued for longest.",
 }
 """The help texts of the counters and gauges, by name."""
@@ -61,7 +61,7 @@ class OperatorMetrics:
         more: dict[str, Any] = {"namespace": METRIC_PREFIX, "registry": self.registry}
         self.queue = Histogram(
             "queue_wait_seconds",
-            "Time from the POST of a run to its start.",
+            "Time that a run waited in the queue, from its creation to its start.",
             buckets=QUEUES,
             **more,
         )

@@ -193,8 +193,8 @@ def folder_checksum(folder: str) -> str:
         listed.append(os.fsencode(path))
         if path == "-" or re.search(r"[\\\n\r]", path):
             raise ConfigError(
-                f"the folder {folder} holds {path!a}, a name that sha256sum does not print "
-                "unchanged: rename it",
+                f"sha256sum would escape the name of the file {path!a} in the folder {folder}: "
+                "rename that file",
                 code="NameWithoutChecksum",
                 folder=folder,
                 name=ascii(path),

@@ -140,9 +140,7 @@ SCHEDULE_OPTIONS: tuple[ScheduleOption, ...] = (
         "--overlap",
         mark("If the previous run is still active"),
         ScheduleKind.WORD,
-        mark(
-            "when the previous run is still active: run beside it, skip, or stop it first [forbid]"
-        ),
+        mark("if the previous run is still active: run beside it, skip, or stop it first [forbid]"),
         tuple(each.value for each in Overlap),
     ),
     ScheduleOption(
@@ -162,19 +160,19 @@ SCHEDULE_OPTIONS: tuple[ScheduleOption, ...] = (
         "--deadline",
         mark("Deadline"),
         ScheduleKind.DURATION,
-        mark("how long after its due time a missed launch is given up [never]"),
+        mark("skip a due time if nothing could be launched for this long after it [never]"),
     ),
     ScheduleOption(
         "--retries",
         mark("Retries in a new run"),
         ScheduleKind.WHOLE,
-        mark("retries after a failed run, each in a new run [0]"),
+        mark("maximum number of retries after a failed run, each in a new run [0]"),
     ),
     ScheduleOption(
         "--retry-delay",
         mark("Wait before a retry"),
         ScheduleKind.DURATIONS,
-        mark("wait before each retry; repeatable, the last one repeats [1m]"),
+        mark("wait before a retry; repeatable: one for each retry, the last for all others [1m]"),
     ),
     ScheduleOption(
         "--after-success",

@@ -287,7 +287,7 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "Failed": mark("{task} failed{said}"),
         "Crashed": mark("{task} crashed ({signal}){more}{said}"),
         "OutOfMemory": mark("{task} ran out of memory at its limit of {limit}{more}"),
-        "MachineOutOfMemory": mark("{task} ran out of memory of this machine{more}"),
+        "MachineOutOfMemory": mark("{task} ended, because this machine ran out of memory{more}"),
         "Killed": mark("{task} was killed from outside ({signal}){more}"),
         "NotStarted": mark("{task} could not be started: {why}"),
         "NoReason": mark("no reason was given"),
@@ -310,6 +310,9 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
         "NodeCouldNotStart": mark("its node could not start it: {why}"),
     },
     "What was read from a program's text": {
+        "NameInUse": mark(
+            "{run} has not ended, so this cluster is named {name}; --name chooses another name"
+        ),
         "InferredServer": mark("1 parameter server, because {why}; --ps N overrides it"),
         "InferredChief": mark("1 chief, because {why}; --no-chief overrides it"),
         "NeededChief": mark("1 chief, because {why}, and without a chief nothing trains"),
@@ -387,8 +390,8 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "the task may not read {path}: allow its user to read the file and to enter its folders"
         ),
         "NameWithoutChecksum": mark(
-            "the folder {folder} holds {name}, a name that sha256sum does not print unchanged, so "
-            "no checksum can be compared: rename it"
+            "sha256sum would escape the name of the file {name} in the folder {folder}, so no "
+            "checksum can be compared: rename that file"
         ),
         "ProgramNotFetched": mark(
             "{url} cannot be fetched: {why}. A pod reaches only the networks that `egress` of the "
@@ -1149,10 +1152,10 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "its part of the data and the machine that it runs on"
         ),
         "AdviceTooManyWorkers": mark_plural(
-            "{workers} workers are hardly faster than {count} was: {rate:g} steps/s, and {run} "
-            "made {earlier:g} with {count}: use fewer",
-            "{workers} workers are hardly faster than {count} were: {rate:g} steps/s, and {run} "
-            "made {earlier:g} with {count}: use fewer",
+            "{workers} workers reach {rate:g} steps/s, hardly more than the {earlier:g} steps/s "
+            "that {run} reached with {count} worker: use fewer",
+            "{workers} workers reach {rate:g} steps/s, hardly more than the {earlier:g} steps/s "
+            "that {run} reached with {count} workers: use fewer",
         ),
         "AdviceGpuIdle": mark(
             "The GPUs of {type} are idle: {gpus} requested for each task, and no task keeps more "

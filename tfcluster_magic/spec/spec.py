@@ -469,8 +469,8 @@ class Lifecycle(Model, frozen=True):
             SuccessPolicy,
             Meta(
                 description=(
-                    "tasks whose success ends the run: the workers and the chief, or only the "
-                    "chief; absent: only the chief if there is one, else all workers"
+                    "tasks whose success ends the run: the workers and the chief (`all`), or "
+                    "only the chief; absent: only the chief if there is one, else all workers"
                 )
             ),
         ]

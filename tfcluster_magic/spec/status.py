@@ -41,22 +41,23 @@ class Reason(str, enum.Enum):
     """The reason why a run is in its phase, from a fixed list. `messages` says more."""
 
     QUEUED = "Queued"
-    """Waits for room, for its turn, for another run, or for something else that the message names.
+    """The run waits for room, for its turn, for another run, or for something else that the message
+    names.
     """
     STARTING = "Starting"
-    """Waits for tasks to be ready."""
+    """The run waits until its tasks are ready."""
     RUNNING = "Running"
     """All tasks run."""
     HEALING = "Healing"
-    """Restarts tasks that were lost, killed or evicted."""
+    """Tasks were lost, killed or evicted; they are started again."""
     BACKING_OFF = "BackingOff"
-    """Waits before the next retry of a program that failed (`restarts`)."""
+    """The program failed; the run waits before the next try (`restarts`)."""
     INVESTIGATING = "Investigating"
     """A task failed; the cause is not known yet."""
     STOP_REQUESTED = "StopRequested"
-    """Stops, or was stopped, on request."""
+    """A stop was requested; the run is stopping or has stopped."""
     COMPLETED = "Completed"
-    """Every task whose success counts has succeeded."""
+    """Every task whose success counts (`successPolicy`) has succeeded."""
     PROGRAM_FAILED = "ProgramFailed"
     """A task's program ended with an error."""
     OOM_KILLED = "OOMKilled"
@@ -72,17 +73,17 @@ class Reason(str, enum.Enum):
     START_FAILED = "StartFailed"
     """A task could not be started."""
     DEPENDENCY_FAILED = "DependencyFailed"
-    """A run that this run waited for (`after`) can no longer succeed or end as required."""
+    """Another run, for which this run waits (`after`), can no longer succeed or end as required."""
     QUEUE_TIMEOUT = "QueueTimeout"
-    """Waited longer than `queueTimeout`."""
+    """The run waited in the queue longer than `queueTimeout`."""
     START_TIMEOUT = "StartTimeout"
     """Tasks were not ready within `startTimeout`."""
     MAX_DURATION = "MaxDuration"
-    """Ran longer than `maxDuration`."""
+    """The run took longer than `maxDuration`."""
     IDLE_TIMEOUT = "IdleTimeout"
     """In-Graph: the cluster was not used for `idleTimeout`."""
     STALLED = "Stalled"
-    """No task shows a sign of work."""
+    """No task shows a sign of work; after `stallTimeout` the run fails for this reason."""
     SUPERVISOR_LOST = "SupervisorLost"
     """On one machine: the supervisor was killed, and its tasks ended with it."""
     RECORD_DAMAGED = "RecordDamaged"
@@ -284,11 +285,16 @@ class Status(Model, frozen=True):
     attempt: Annotated[
         int, Meta(description="number of the attempt of all tasks together; 1 is the first")
     ] = 1
-    queued_at: Annotated[float, Meta(description="time at which the run was first seen")] | None = (
-        None
-    )
+    queued_at: (
+        Annotated[
+            float,
+            Meta(description="time at which the supervisor or the operator first saw the run"),
+        ]
+        | None
+    ) = None
     awaited: Annotated[
-        tuple[AwaitedRun, ...], Meta(description="the runs of `after` that exist or existed")
+        tuple[AwaitedRun, ...],
+        Meta(description="the runs of `after` that were found, also if they were deleted later"),
     ] = ()
     started_at: (
         Annotated[float, Meta(description="time at which the run was admitted and started")] | None
@@ -310,7 +316,7 @@ class Status(Model, frozen=True):
     window_opened_at: (
         Annotated[
             float,
-            Meta(description="time of the first of the failures whose common cause is sought"),
+            Meta(description="time of the first of the failures that are investigated now"),
         ]
         | None
     ) = None

@@ -17,7 +17,7 @@ export type PassFlags = 'addresses' | 'all' | 'none';
  */
 export type ServerKind = 'native' | 'python';
 /**
- * tasks whose success ends the run: the workers and the chief, or only the chief; absent: only the chief if there is one, else all workers
+ * tasks whose success ends the run: the workers and the chief (`all`), or only the chief; absent: only the chief if there is one, else all workers
  */
 export type SuccessPolicy = 'all' | 'chief';
 /**
@@ -502,7 +502,7 @@ export interface Status {
   attempt?: number;
   queuedAt?: number | null;
   /**
-   * the runs of `after` that exist or existed
+   * the runs of `after` that were found, also if they were deleted later
    */
   awaited?: AwaitedRun[];
   startedAt?: number | null;

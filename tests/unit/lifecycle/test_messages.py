@@ -144,7 +144,7 @@ def test_log_noise_is_not_the_reason() -> None:
         (failure(cause=Cause.KILLED, signal=9), "killed from outside (SIGKILL)"),
         (failure(cause=Cause.KILLED, detail="killed by SIGTERM from outside"), "(SIGTERM)"),
         (failure(cause=Cause.ERROR, exit_code=None, signal=11), "crashed (SIGSEGV)"),
-        (failure(cause=Cause.OOM), "ran out of memory of this machine"),
+        (failure(cause=Cause.OOM), "ended, because this machine ran out of memory"),
         (failure(cause=Cause.NOT_STARTED, detail="no bash"), "could not be started: no bash"),
         (failure(cause=Cause.LOST), "was lost"),
     ],

@@ -451,7 +451,9 @@ class KubernetesBackend(Backend):
             for _try in range(_NAME_TRIES):
                 known = self._all_runs()
                 running = {c.metadata.cluster: c for c in known if c.active}
-                cluster = run_names.choose_name(request.cluster, request.name_given, running)
+                cluster, renamed = run_names.choose_name(
+                    request.cluster, request.name_given, running
+                )
                 number = namespace_access.next_run_number(
                     self.mounts, cluster, known, facts.options.log_dir, facts.numbers
                 )
@@ -460,7 +462,7 @@ class KubernetesBackend(Backend):
                     number,
                     spec,
                     warnings=kept,
-                    inferred=request.inferred,
+                    inferred=(*renamed, *request.inferred),
                     scheduled=request.scheduled,
                 )
                 made = self._post(body)

@@ -12,6 +12,7 @@ was killed, although no file changes then.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
 import socket
@@ -292,7 +293,10 @@ class LocalBackend(Backend):
             running = {c.metadata.cluster: c for _, c in runs if c.active}
             cluster = request.cluster
             if request.run is None:
-                cluster = run_names.choose_name(cluster, request.name_given, running)
+                given = request.name_given
+                cluster, renamed = run_names.choose_name(cluster, given, running)
+                inferred = (*renamed, *request.inferred)
+                request = dataclasses.replace(request, inferred=inferred)
             verdict.check()
             # a run that waits for other runs gets its GPUs when it starts
             gpus = None if request.spec.after else facts.free_gpus

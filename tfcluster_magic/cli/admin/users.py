@@ -34,7 +34,11 @@ EVERY = 1.0
     "--to", "target", type=click.Path(), help="also download the archive to this new file"
 )
 @click.option("--reason", help="reason, shown to the user [the term is over]")
-@click.option("--remove", is_flag=True, help="remove user and account once everything is packed")
+@click.option(
+    "--remove",
+    is_flag=True,
+    help="remove the user and their account from the hub once everything is packed",
+)
 @yes_option
 @grammar.output_option(FORMS)
 @hub_options

@@ -58,9 +58,9 @@ class Size(Model, frozen=True):
     """A notebook server that users may choose: what it reserves, and its limits."""
 
     name: Name
-    """The name by which the spawn page refers to the size."""
+    """The name of the size, which must be unique."""
     title: str = ""
-    """The text that users see instead of the name."""
+    """The text that users see; without it, they see the name."""
     cpu: Cores = 0.5
     """Cores that the notebook reserves."""
     memory: Amount = "1Gi"
@@ -85,14 +85,14 @@ class TaskQuota(Model, frozen=True):
     gpu: Count | None = None
     """GPUs of all tasks of a user together."""
     pods: Count | None = None
-    """Pods of all tasks of a user together."""
+    """Number of task pods of a user; on one machine, of tasks."""
     run_claims: Count | None = 20
-    """Number of claims that runs may make (`--data-claim`)."""
+    """Number of claims that a user's runs may create with `--data-claim`."""
     run_storage: Amount | None = None
-    """Total size of the claims that runs make."""
+    """Total size of the claims that a user's runs create with `--data-claim`."""
     records: Records | None = 40
-    """TFClusters that a user may have on record; null: any number. The oldest TFClusters that
-    have ended are deleted before the limit is reached.
+    """Number of TFClusters that a user may have on record, ended ones included; null: any number.
+    The oldest ended ones are deleted before the limit is reached.
     """
 
 
@@ -100,19 +100,24 @@ class ContainerAmounts(Model, frozen=True):
     """Amounts of one container; None if not set."""
 
     cpu: Cores | None = None
-    """Cores of one container."""
+    """Cores."""
     memory: Amount | None = None
-    """Memory of one container."""
+    """Memory."""
     ephemeral_storage: Amount | None = None
-    """Disk of one container on its node."""
+    """Disk on the node."""
 
 
 class ContainerLimits(Model, frozen=True):
-    """The largest amounts of a container, and the defaults."""
+    """The largest amounts of a container, and the defaults. Each docstring of a field introduces
+    those of ContainerAmounts in docs/reference/policy.md.
+    """
 
     max: ContainerAmounts = ContainerAmounts()
+    """The highest limit that a container may have:"""
     default: ContainerAmounts = ContainerAmounts(ephemeral_storage="10Gi")
+    """The limit of a container that sets none:"""
     request: ContainerAmounts = ContainerAmounts(ephemeral_storage="100Mi")
+    """The request of a container that sets none:"""
 
 
 class StorageSizes(Model, frozen=True):
@@ -156,11 +161,11 @@ class SharedData(Model, frozen=True):
     name: Name
     """The name of the claim in the user's namespace."""
     path: Path
-    """Where notebooks and tasks mount it."""
+    """The path at which notebooks and tasks mount the claim."""
     volume: str = ""
-    """A PersistentVolume for each user, with `{namespace}` in its name."""
+    """The name of each user's PersistentVolume, with `{namespace}` in it. Set this or `class`."""
     class_: str = msgspec.field(default="", name="class")
-    """A StorageClass whose volumes are all the same folder. Set this or `volume`."""
+    """The name of a StorageClass whose volumes are all the same folder. Set this or `volume`."""
     size: Amount = "1Gi"
     """The size of the claim."""
 
@@ -184,7 +189,7 @@ class Grant(Model, frozen=True):
     sizes: tuple[Size, ...] = (Size(name="small"),)
     """Sizes of notebooks to choose from."""
     named_servers: Count = 0
-    """Servers that a user may have besides the first, up to the hub's own limit
+    """Number of notebook servers that a user may have besides the first, up to the hub's own limit
     (`TFCLUSTER_HUB_NAMED_SERVERS`).
     """
     quota: TaskQuota = TaskQuota()
@@ -193,7 +198,7 @@ class Grant(Model, frozen=True):
     shared_data: tuple[SharedData, ...] = ()
     """Data that notebooks and tasks of the group may read."""
     image_pull_secrets: tuple[Name, ...] = ()
-    """Secrets in the hub's namespace `tfcluster-hub` that are copied into the user's namespace."""
+    """Names of registries' Secrets in `tfcluster-hub`; each user's namespace gets a copy."""
     require_digest: bool = False
     """Whether the images of runs and all `images` need a digest."""
     egress: tuple[Network, ...] = ()
@@ -201,9 +206,9 @@ class Grant(Model, frozen=True):
     operator's policy.
     """
     queue: Queue = ""
-    """Volcano's queue for tasks. If empty, the operator's."""
+    """Volcano's queue for tasks. If empty, that of the operator's policy."""
     priority_class: PriorityClass = ""
-    """The PriorityClass of tasks. If empty, the operator's."""
+    """The PriorityClass of tasks. If empty, that of the operator's policy."""
     budget: Budget = Budget()
     idle: Idle = Idle()
 
@@ -227,11 +232,11 @@ class Image(Model, frozen=True):
     """A notebook image that users may choose."""
 
     name: Name
-    """The name by which the spawn page refers to the image."""
+    """The name of the image, which must be unique."""
     image: Annotated[str, Meta(min_length=1)]
     """The image reference, as in a pod."""
     title: str = ""
-    """The text that users see instead of the name."""
+    """The text that users see; without it, they see the name."""
 
 
 ETCD_BUDGET = "256Mi"
@@ -258,15 +263,17 @@ class HubPolicy(Model, frozen=True):
     dns: tuple[network_policy.DnsResolver, ...] = network_policy.DEFAULT_DNS
     """The cluster's DNS servers, as in the operator's policy."""
     operator_secrets: bool = True
-    """Whether the operator may see which secrets of a user are labelled for tasks."""
+    """Whether the operator may read the secrets of users' namespaces, to find those labelled for
+    tasks. Without this right, runs cannot use secrets.
+    """
     on_removal: Literal["keep", "delete"] = "keep"
-    """`delete`: when a user is removed, delete the data too."""
+    """Whether the data of a user who is removed is kept or deleted."""
     notifications: NotificationPolicy | None = None
     """On one machine: where the notifications of all users may go, with the same fields as
-    `notifications` of the operator's policy. A user's own `policy.yaml` then does not count. On
-    Kubernetes, the operator's policy sets this."""
+    `notifications` of the operator's policy. If it is set, a user's own `policy.yaml`
+    does not count. On Kubernetes, the operator's policy sets this."""
     etcd_budget: Amount = ETCD_BUDGET
-    """Bytes of etcd that the TFClusters of all users may take."""
+    """Bytes of etcd that the TFClusters of all users may take; above that, tenancy warns."""
 
 
 def task_classes(policy: HubPolicy) -> tuple[str, ...]:

@@ -65,23 +65,23 @@ class Policy(Model, frozen=True):
     images that no registry has.
     """
     python: str = "python3"
-    """The program that starts process 1 in the images of tasks."""
+    """The Python interpreter in the images of tasks; process 1 of each task runs in it."""
     data_claim: ClaimName = "data"
-    """The claim of data sets in the run's namespace. An empty name mounts no claim."""
+    """The claim for data sets in the run's namespace. An empty name mounts no claim."""
     data_path: MountPath = "/data"
     """The path at which tasks mount the claim of data sets."""
     data_read_only: bool = True
     """Whether tasks mount the claim of data sets read-only."""
     log_claim: ClaimName = "log"
-    """The claim of all output. If empty, output stays on the task's node."""
+    """The claim for the output of runs. If empty, output stays on the task's node."""
     log_path: MountPath = "/log"
     """The path at which tasks mount the claim of output."""
     log_size: Annotated[str, Meta(pattern=MEMORY_PATTERN)] = "10Gi"
-    """With `logClaim: ""`: the most output of a task on its node's disk. A task with more output is
-    evicted.
+    """With `logClaim: ""`: the most output that a task may keep on its node. A task with more
+    output is evicted.
     """
     workspace_claim: ClaimName = "workspace"
-    """The claim of the user's home. An empty name mounts no claim."""
+    """The claim with the user's home. An empty name mounts no claim."""
     workspace_path: MountPath = "/home/jovyan"
     """The path at which tasks mount the user's home read-only; the same path as in the notebook."""
     shared_data: tuple[SharedClaim, ...] = ()
@@ -89,8 +89,8 @@ class Policy(Model, frozen=True):
     annotation `tfcluster.dev/mounted-at`.
     """
     storage_class: str = ""
-    """The StorageClass of data claims that are made for one run. If empty, the cluster's default
-    StorageClass.
+    """The StorageClass of claims that a run creates (`--data-claim`). If empty, the cluster's
+    default StorageClass.
     """
     default_cpu: Annotated[float, Meta(gt=0, le=1024)] = 0.5
     """Cores of a task that requests none."""

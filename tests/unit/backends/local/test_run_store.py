@@ -189,19 +189,21 @@ def test_foreign_files_are_no_runs(store: Store) -> None:
 
 def test_names(store: Store) -> None:
     """A given name in use is refused; a derived name in use gets a suffix, however many names are
-    taken.
+    taken, and the launch says so.
     """
     run = loaded(record(store))
-    assert run_names.choose_name("other", True, {"digits": run}) == "other"
+    assert run_names.choose_name("other", True, {"digits": run}) == ("other", ())
     with pytest.raises(NameTaken, match=r"digits-1 is still running: .*tfcluster stop digits"):
         run_names.choose_name("digits", True, {"digits": run})
     taken = {"digits": run}
     for _ in range(30):
-        taken[run_names.choose_name("digits", False, taken)] = run
+        name, (told,) = run_names.choose_name("digits", False, taken)
+        assert str(told).startswith(f"digits-1 has not ended, so this cluster is named {name}; ")
+        taken[name] = run
     assert [*taken][:3] == ["digits", "digits-b", "digits-c"]
     assert [*taken][25:28] == ["digits-z", "digits-bb", "digits-bc"]
     long = "a" * 40
-    assert run_names.choose_name(long, False, {long: run}) == "a" * 38 + "-b"
+    assert run_names.choose_name(long, False, {long: run})[0] == "a" * 38 + "-b"
 
 
 def test_the_launch_lock_is_for_one_at_a_time(store: Store) -> None:
