@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 import itertools
 import os
 import re
@@ -122,14 +123,37 @@ def test_every_pin_is_exact_and_dev_differs_from_run_only_by_more() -> None:
 
 
 def test_an_image_holds_the_versions_that_are_tested_here() -> None:
-    """The notebook image has all packages of run.txt, and no two images have different versions of
-    a package.
+    """The notebook image has all packages of run.txt except those of a sign-in, which only a hub
+    imports. No two images have different versions of a package.
     """
-    assert _pins("run.txt") < _pins("notebook.txt")
+    sign_in = {"oauthenticator", "pyjwt", "ruamel-yaml"}
+    assert _names("run.txt") - _names("notebook.txt") == sign_in
+    assert {pin for pin in _pins("run.txt") if pin.partition("==")[0] not in sign_in} < _pins(
+        "notebook.txt"
+    )
     for one, other in itertools.combinations(("notebook.txt", "hub.txt", "operator.txt"), 2):
         differing = {pin.partition("==")[0] for pin in _pins(one) ^ _pins(other)}
         in_both = _names(one) & _names(other)
         assert not differing & in_both, (one, other)
+
+
+def test_run_installs_what_a_hub_imports_for_a_sign_in() -> None:
+    """run.txt has the distribution of every package that both ways to sign in import."""
+    modules = [
+        "tfcluster_magic.hub.auth.openid_authenticator",
+        "tfcluster_magic.hub.auth.password_authenticator",
+    ]
+    code = f"import {', '.join(modules)}, sys; print(*sys.modules, sep=chr(10))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    owners = importlib.metadata.packages_distributions()
+    imported = {name.partition(".")[0] for name in done.stdout.split()}
+    used = {
+        re.sub(r"[-_.]+", "-", owner).lower() for name in imported for owner in owners.get(name, ())
+    } - {"tfcluster-magic"}
+    assert {"oauthenticator", "pyjwt", "jupyterhub"} <= used
+    assert used <= _names("run.txt")
 
 
 def test_faces_know_nothing_of_each_other_and_imports_only_go_down() -> None:
