@@ -165,8 +165,7 @@ def _take_advice(terminal: Terminal, asked: dict[str, Any], yes: bool) -> bool:
     asked["ref"] = cluster.metadata.name
     asked |= options
     action = _("launch {name} again with these changes").format(name=cluster.metadata.name)
-    resume = " --resume" if asked["resume"] else ""
-    return terminal.confirm(action, yes, f"rerun {cluster.metadata.name} --advised{resume}")
+    return terminal.confirm(action, yes)
 
 
 class _StopNote:

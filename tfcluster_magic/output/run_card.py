@@ -38,6 +38,7 @@ from .text import (
     FAILING,
     is_failing,
     one_line,
+    zoned,
 )
 
 
@@ -214,9 +215,7 @@ def _sentence(text: str) -> str:
 
 
 def _as_of(at: float) -> str:
-    """Return `as of 2026-11-26 22:41 +0800`; readers in other time zones need the zone."""
-    when = time.strftime("%Y-%m-%d %H:%M %z", time.localtime(at))
-    return _("as of {at}").format(at=when)
+    return _("as of {at}").format(at=zoned(at))
 
 
 def _since(cluster: TFCluster) -> str:

@@ -20,6 +20,7 @@ import click
 
 from ...errors import Conflict, InvalidRequest, NotFound, Problem, TFClusterError
 from ...i18n import _
+from ...output.text import zoned
 from ...paths import private, state_dir
 from ...spec import Model
 from ..audit import FILE as AUDIT
@@ -149,7 +150,7 @@ class AccountState(Model, frozen=True, omit_defaults=False):
         """Return the state as a short text for people."""
         if self.link_until is None:
             return _("has a password") if self.state == "password" else _("no password")
-        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.link_until))
+        until = zoned(self.link_until)
         if self.state == "password":
             return _("has a password; reset link until {time}").format(time=until)
         return _("link until {time}").format(time=until)
