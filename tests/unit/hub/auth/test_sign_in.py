@@ -122,7 +122,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     monkeypatch.delitem(sys.modules, "oauthenticator", raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.setattr(sys, "meta_path", [PathFinder])
-    with pytest.raises(InvalidRequest, match="-c requirements/hub[.]txt oauthenticator"):
+    with pytest.raises(InvalidRequest, match=r"-c requirements/hub\.txt oauthenticator"):
         sign_in.configure(Config(), WHOLE, state=tmp_path)
 
 
