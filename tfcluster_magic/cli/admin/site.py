@@ -272,7 +272,7 @@ def _storage_row(row: dict[str, Any]) -> tuple[str, ...]:
 
 @click.command("audit", cls=Command)
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=100, help="maximum number of rows [100]"
+    "--limit", type=grammar.Whole(1, 1000), default=100, help="maximum number of rows [100]"
 )
 @click.option("--export", is_flag=True, help="print the whole log as JSON lines, oldest first")
 @grammar.output_option(FORMS)
