@@ -246,6 +246,7 @@ def test_without_the_consoles_deployment_only_archives_are_refused(hub: Hub) -> 
     archive = kubernetes_archive.archive_job("archive-x", image, ["data"], "t", HOME, Pool())
     other = copy.deepcopy(archive)
     other["metadata"].update(name="other", labels={})
+    other["spec"]["template"]["metadata"]["labels"] = {}
 
     def create(job: Object, *words: str) -> str:
         try:
