@@ -12,12 +12,10 @@ import ipaddress
 import json
 import os
 import ssl
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -275,21 +273,10 @@ def configure(c: Config, environ: Mapping[str, str] | None = None, *, state: Pat
     if _kind(env) == "accounts":
         auth.configure(c, state=state)
         return
-    _require_package()
     settings = provider_settings(env)
     known = discover(settings.issuer, ca_file=settings.ca_file, allow_http=settings.allow_http)
     _use(c, settings, known)
     c.OpenIDAuthenticator.allowed_file = str(state / ALLOW_LIST_FILE)
-
-
-def _require_package() -> None:
-    """Raise InvalidRequest if the package for providers is missing; `make run` does not install
-    it.
-    """
-    if find_spec("oauthenticator") is None:
-        rule = _("install its package first: `{command}`")
-        command = f"{sys.executable} -m pip install -c requirements/hub.txt oauthenticator"
-        raise InvalidRequest([Problem(SIGN_IN, "oidc", rule.format(command=command))])
 
 
 def provider_settings(env: Mapping[str, str]) -> Provider:

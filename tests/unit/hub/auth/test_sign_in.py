@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -113,17 +111,6 @@ def test_wrong_settings(tmp_path: Path, changes: dict[str, str], said: str) -> N
     with pytest.raises(InvalidRequest) as caught:
         sign_in.configure(Config(), {**WHOLE, **changes}, state=tmp_path)
     assert said in str(caught.value)
-
-
-def test_a_missing_package_is_named_with_the_command_that_installs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`make run` does not install the package for providers; the error has the command."""
-    monkeypatch.delitem(sys.modules, "oauthenticator", raising=False)
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    monkeypatch.setattr(sys, "meta_path", [PathFinder])
-    with pytest.raises(InvalidRequest, match=r"-c requirements/hub\.txt oauthenticator"):
-        sign_in.configure(Config(), WHOLE, state=tmp_path)
 
 
 def test_every_problem_at_once() -> None:
