@@ -10,10 +10,13 @@ from __future__ import annotations
 import enum
 import re
 import urllib.parse
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, field
 
+from ..i18n import mark
+from ..policy_file import Network, Wrong
 from ..spec import NAME_PATTERN, Model, PositiveSeconds
 
 MOST_RULES = 20
@@ -186,15 +189,19 @@ class NotificationRules(Model, frozen=True):
 class SmtpServer(Model, frozen=True, kw_only=True):
     """The mail server of a site."""
 
-    host: Annotated[str, Meta(min_length=1, max_length=253)]
+    host: Annotated[
+        str, Meta(min_length=1, max_length=253, description=mark("a host name or an address"))
+    ]
     """The name or address of the server."""
-    port: Annotated[int, Meta(ge=1, le=65535)] = 587
+    port: Annotated[int, Meta(ge=1, le=65535, description=mark("a port from 1 to 65535"))] = 587
     """Its port: usually 587 with starttls, 465 with tls."""
     security: Annotated[
-        str, Meta(pattern="^(starttls|tls|none)$", description="use starttls, tls or none")
+        str, Meta(pattern="^(starttls|tls|none)$", description=mark("use starttls, tls or none"))
     ] = "starttls"
     """How the connection is encrypted: `starttls`, `tls` or `none`."""
-    sender: Annotated[str, Meta(pattern=r"^[^@\s<>]+@[^@\s<>]+$", description="a mail address")]
+    sender: Annotated[
+        str, Meta(pattern=r"^[^@\s<>]+@[^@\s<>]+$", description=mark("a mail address"))
+    ]
     """The address from which mail comes."""
     username: str = ""
     """The account on the server. Empty: none."""
@@ -210,7 +217,7 @@ class NotificationPolicy(Model, frozen=True, kw_only=True):
 
     hosts: tuple[str, ...] = ("*",)
     """Hosts of webhooks, such as `hooks.slack.com` or `*.example.com`. `*` allows any."""
-    private_networks: tuple[str, ...] = ()
+    private_networks: tuple[Network, ...] = ()
     """Private networks that webhooks may reach, such as `10.1.2.0/24`; plain http is allowed
     there."""
     smtp: SmtpServer | None = None
@@ -232,6 +239,16 @@ class NotificationPolicy(Model, frozen=True, kw_only=True):
             return False
         domain = address.rpartition("@")[2].lower()
         return not self.smtp.recipients or domain in map(str.lower, self.smtp.recipients)
+
+
+def private_network_mistakes(policy: NotificationPolicy) -> Iterator[Wrong]:
+    """Yield the private networks that a policy cannot name."""
+    if policy.private_networks:
+        from .sending import network_mistake  # few policies name private networks
+
+        for place, network in enumerate(policy.private_networks):
+            if why := network_mistake(network):
+                yield Wrong(("privateNetworks", place), why)
 
 
 # Deliveries.
