@@ -13,7 +13,7 @@ import click
 
 from ..i18n import _, mark
 from ..kube.objects import policy as operator_policy
-from ..policy_file import InvalidPolicy, Mistake, PolicyText, similar_field
+from ..quota.policy_file import InvalidPolicy, Mistake, PolicyText, similar_field
 from ..spec import Model
 from ..spec.spec import fields_of
 from .tenancy import policy as hub_policy

@@ -10,13 +10,12 @@ from __future__ import annotations
 import enum
 import re
 import urllib.parse
-from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, field
 
 from ..i18n import mark
-from ..policy_file import Network, Wrong
+from ..quota.policy_file import Network
 from ..spec import NAME_PATTERN, Model, PositiveSeconds
 
 MOST_RULES = 20
@@ -239,16 +238,6 @@ class NotificationPolicy(Model, frozen=True, kw_only=True):
             return False
         domain = address.rpartition("@")[2].lower()
         return not self.smtp.recipients or domain in map(str.lower, self.smtp.recipients)
-
-
-def private_network_mistakes(policy: NotificationPolicy) -> Iterator[Wrong]:
-    """Yield the private networks that a policy cannot name."""
-    if policy.private_networks:
-        from .sending import network_mistake  # few policies name private networks
-
-        for place, network in enumerate(policy.private_networks):
-            if why := network_mistake(network):
-                yield Wrong(("privateNetworks", place), why)
 
 
 # Deliveries.

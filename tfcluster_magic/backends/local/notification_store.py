@@ -23,9 +23,8 @@ from ...notifications import (
     NotificationRule,
     NotificationRules,
     TestRequest,
-    private_network_mistakes,
 )
-from ...policy_file import InvalidPolicy, PolicyText, wrong_types
+from ...quota.policy_file import InvalidPolicy, PolicyText, wrong_types
 from ...spec import to_json
 from ..base import Notifications
 from . import quota
@@ -187,6 +186,8 @@ def _hub_policy(said: object) -> NotificationPolicy:
 
 def read_policy(text: bytes, file: Path) -> NotificationPolicy:
     """Return the policy in a file. Raises TFClusterError, which names the mistake."""
+    from ...notifications.sending import private_network_mistakes  # slow; few accounts have a file
+
     try:
         said = text.decode()
     except UnicodeDecodeError as error:

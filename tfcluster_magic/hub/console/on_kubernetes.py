@@ -24,7 +24,7 @@ from ...kube.api import access
 from ...kube.api.client import Api, ApiError, find_object, path
 from ...kube.controller import process
 from ...kube.controller.process import ProbeAnswer, ProbeServer
-from ...policy_file import InvalidPolicy
+from ...quota.policy_file import InvalidPolicy
 from ..shared_settings import base_url
 from ..tenancy import entitlement_sources, namespace_objects
 from ..tenancy.entitlement_sources import ACCEPTED_POLICY_MAP, POLICY_KEY

@@ -23,7 +23,7 @@ from traitlets import Float, Unicode
 from ...i18n import _
 from ...kube.api.decoding import condition, epoch_seconds
 from ...kube.status.task_pods import claims_of
-from ...policy_file import InvalidPolicy
+from ...quota.policy_file import InvalidPolicy
 from ..tenancy.policy import (
     Entitlement,
     HubPolicy,

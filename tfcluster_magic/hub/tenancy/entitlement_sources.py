@@ -19,7 +19,7 @@ import urllib3
 from ...kube.api.client import Api, ApiError, Object, find_object, path
 from ...kube.api.informer import CacheUpdate, Informer
 from ...kube.controller.work_queue import BackgroundThread
-from ...policy_file import InvalidPolicy
+from ...quota.policy_file import InvalidPolicy
 from .entitlements import HubPolicy
 from .overrides import Override, encode_overrides, read_overrides
 from .policy import parse_policy

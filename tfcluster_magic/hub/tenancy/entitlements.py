@@ -17,9 +17,9 @@ from msgspec import Meta
 from ...i18n import mark
 from ...kube.objects import network_policy
 from ...notifications import NotificationPolicy
-from ...policy_file import Amount, LimitSeconds, Network
 from ...quota.budgets import Budget
 from ...quota.limits import OverrideTerm
+from ...quota.policy_file import Amount, LimitSeconds, Network
 from ...spec import Model
 
 Name = Annotated[

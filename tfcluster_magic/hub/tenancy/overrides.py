@@ -13,8 +13,8 @@ import msgspec
 
 from ...errors import InvalidRequest, Problem, one_line
 from ...i18n import _
-from ...policy_file import InvalidPolicy
 from ...quota.limits import OverrideTerm
+from ...quota.policy_file import InvalidPolicy
 from ...spec import Model
 from .entitlements import (
     Entitlement,

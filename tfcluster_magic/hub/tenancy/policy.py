@@ -17,9 +17,10 @@ from msgspec import Meta
 from ...i18n import _, mark
 from ...kube.api.resource_amounts import parse_quantity
 from ...kube.objects import images, network_policy
-from ...notifications import NotificationPolicy, private_network_mistakes
-from ...policy_file import Amount, PolicyText, Where, Wrong
+from ...notifications import NotificationPolicy
+from ...notifications.sending import private_network_mistakes
 from ...quota.limits import Limits, Quota
+from ...quota.policy_file import Amount, PolicyText, Where, Wrong
 from ...spec import Model
 from ...spec.spec import fields_of
 from .entitlements import (

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from ...i18n import _, mark
-from ...policy_file import Wrong
+from ...quota.policy_file import Wrong
 from ...spec import Model
 from ..api import labels
 

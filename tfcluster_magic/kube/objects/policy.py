@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from ...i18n import mark
-from ...notifications import NotificationPolicy, private_network_mistakes
-from ...policy_file import Amount, LimitSeconds, Network, PolicyText, Wrong, read_policy_file
+from ...notifications import NotificationPolicy
+from ...quota.policy_file import Amount, LimitSeconds, Network, PolicyText, Wrong, read_policy_file
 from ...spec import Model
 from . import images as references
 from . import network_policy as networks
@@ -202,8 +202,11 @@ def load_policy(file: str) -> Policy:
 
 def _mistakes(policy: Policy) -> Iterator[Wrong]:
     """Yield the mistakes that a policy's types cannot express."""
-    for each in private_network_mistakes(policy.notifications):
-        yield each.below(("notifications",))
+    if policy.notifications.private_networks:
+        from ...notifications.sending import private_network_mistakes  # slow to import, seldom used
+
+        for each in private_network_mistakes(policy.notifications):
+            yield each.below(("notifications",))
     yield from networks.egress_mistakes(policy.egress)
     if why := networks.dns_mistake(policy.dns):
         yield Wrong(("dns",), why)

@@ -29,7 +29,7 @@ from tfcluster_magic.notifications import (
     Webhook,
     attempts,
 )
-from tfcluster_magic.policy_file import InvalidPolicy
+from tfcluster_magic.quota.policy_file import InvalidPolicy
 from tfcluster_magic.spec import Message, Metadata, Phase, Reason, Spec, Status, TFCluster, to_json
 
 RULE = NotificationRule(

@@ -13,7 +13,7 @@ from tfcluster_magic.hub.tenancy.policy import (
     entitlement_for_groups,
     parse_policy,
 )
-from tfcluster_magic.policy_file import InvalidPolicy
+from tfcluster_magic.quota.policy_file import InvalidPolicy
 
 SHIPPED = ROOT / "hub_config" / "policy.yaml"
 GROUPS = """

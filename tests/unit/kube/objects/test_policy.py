@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfcluster_magic.kube.objects.policy import Policy, parse_policy
-from tfcluster_magic.policy_file import InvalidPolicy
+from tfcluster_magic.quota.policy_file import InvalidPolicy
 
 
 def test_a_policy_is_read_from_yaml() -> None:

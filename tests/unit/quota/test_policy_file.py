@@ -16,7 +16,7 @@ from tfcluster_magic.errors import InvalidRequest, TFClusterError
 from tfcluster_magic.hub.tenancy import policy as hub
 from tfcluster_magic.i18n import language
 from tfcluster_magic.kube.objects import policy as operator
-from tfcluster_magic.policy_file import InvalidPolicy, Mistake, allowed
+from tfcluster_magic.quota.policy_file import InvalidPolicy, Mistake, allowed
 from tfcluster_magic.spec import Model
 from tfcluster_magic.spec.spec import fields_of
 

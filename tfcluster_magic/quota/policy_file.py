@@ -21,11 +21,11 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
-from .errors import InvalidRequest, Problem, TFClusterError
-from .i18n import _, mark, ngettext
-from .spec import MEMORY_PATTERN, Message, Model, PositiveSeconds
-from .spec.quantities import NUMBER_RULE, non_finite_numbers
-from .spec.spec import fields_of
+from ..errors import InvalidRequest, Problem, TFClusterError
+from ..i18n import _, mark, ngettext
+from ..spec import MEMORY_PATTERN, Message, Model, PositiveSeconds
+from ..spec.quantities import NUMBER_RULE, non_finite_numbers
+from ..spec.spec import fields_of
 
 # Types that several policies use.
 
