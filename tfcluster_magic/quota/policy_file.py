@@ -23,7 +23,7 @@ from msgspec import Meta
 
 from ..errors import InvalidRequest, Problem, TFClusterError
 from ..i18n import _, mark, ngettext
-from ..spec import MEMORY_PATTERN, Message, Model, PositiveSeconds
+from ..spec import MEMORY_PATTERN, Message, Model, PositiveSeconds, conversion
 from ..spec.quantities import NUMBER_RULE, non_finite_numbers
 from ..spec.spec import fields_of
 
@@ -165,7 +165,7 @@ class PolicyText:
         data = copy.deepcopy(self.data)
         for each in wrong:
             _leave_out(data, each.where[: unit(each.where)])
-        model = msgspec.convert(data, kind)
+        model = conversion.convert(data, kind)
         if wrong := [*wrong, *rules(model, data)]:
             raise self._refusal(wrong)
         return model
@@ -302,7 +302,7 @@ def _wrong_fields(data: Mapping[Any, Any], kind: type[Model], where: Where) -> I
 
 def _converts(value: object, kind: Any) -> bool:
     try:
-        msgspec.convert(value, kind)
+        conversion.convert(value, kind)
     except msgspec.ValidationError:
         return False
     return True

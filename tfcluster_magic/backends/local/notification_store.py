@@ -25,7 +25,7 @@ from ...notifications import (
     TestRequest,
 )
 from ...quota.policy_file import InvalidPolicy, PolicyText, wrong_types
-from ...spec import to_json
+from ...spec import conversion, to_json
 from ..base import Notifications
 from . import quota
 
@@ -181,7 +181,7 @@ class LocalNotifications(Notifications):
 def _hub_policy(said: object) -> NotificationPolicy:
     if wrong := list(wrong_types(said, NotificationPolicy)):  # written by a hub of another release
         raise _unusable(_("of the hub"), "; ".join(f"{each.field}: {each.what}" for each in wrong))
-    return msgspec.convert(said, NotificationPolicy)
+    return conversion.convert(said, NotificationPolicy)
 
 
 def read_policy(text: bytes, file: Path) -> NotificationPolicy:

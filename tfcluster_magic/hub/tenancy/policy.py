@@ -21,7 +21,7 @@ from ...notifications import NotificationPolicy
 from ...notifications.sending import private_network_mistakes
 from ...quota.limits import Limits, Quota
 from ...quota.policy_file import Amount, PolicyText, Where, Wrong
-from ...spec import Model
+from ...spec import Model, conversion
 from ...spec.spec import fields_of
 from .entitlements import (
     ETCD_BUDGET,
@@ -115,7 +115,7 @@ def _merged(data: Mapping[str, Any]) -> dict[str, Grant]:
     grants = {}
     for name, words in data.get("groups", {}).items():
         own = {key: value for key, value in words.items() if key != "priority"}
-        grants[name] = msgspec.convert(_over(default, own), Grant)
+        grants[name] = conversion.convert(_over(default, own), Grant)
     return grants
 
 
