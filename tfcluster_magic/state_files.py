@@ -29,6 +29,7 @@ import msgspec
 from msgspec.structs import fields
 
 from .i18n import _
+from .spec import conversion
 
 T = TypeVar("T")
 
@@ -184,7 +185,7 @@ def decode(text: bytes, kind: type[T], *, exact: bool = False) -> T:
     """Decode JSON as a `kind`, ignoring newer fields unless `exact`. Raises Unreadable."""
     try:
         try:
-            found = msgspec.json.decode(text, type=kind)
+            found = conversion.decode(text, kind)
         except msgspec.ValidationError:
             if exact or not hasattr(kind, "__struct_fields__"):
                 raise
@@ -471,4 +472,4 @@ def _convert_value(value: object, annotation: Any) -> object:
     for candidate in (annotation, *get_args(annotation)):
         if hasattr(candidate, "__struct_fields__") and isinstance(value, dict):
             return convert_known_fields(value, candidate)
-    return msgspec.convert(value, annotation)
+    return conversion.convert(value, annotation)

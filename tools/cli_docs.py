@@ -35,8 +35,9 @@ notebook:
 - If you interrupt a cell, the run continues.
 - An error makes the cell fail with one message, so that *Run All*, nbconvert and papermill stop.
 
-In Python: `from tfcluster_magic import ClusterManager`; a verb is a method, an option is a keyword
-(`manager.launch("train.py", ["--epochs", "3"], workers=4, worker_cpu=2)`).
+In Python: `from tfcluster_magic import ClusterManager`; a verb is a method, an option is a keyword:
+`run = manager.launch("train.py", ["--epochs", "3"], workers=4, worker_cpu=2)`. It returns the
+record of the run; `manager.wait(run.metadata.name)` waits for its end.
 
 Write durations in seconds, or as 30s, 10m, 1h30m, 7d, and memory as 512Mi or 2Gi. `NO_COLOR=1`
 turns colours off.

@@ -87,7 +87,7 @@ def test_the_pages_of_a_notebook_that_starts_or_does_not_answer(
     in_every_look(page, shots, "starting", page.locator("#progress-message:not(:empty)"))
     # The proxy shows this page of the hub if a notebook does not answer.
     page.goto(f"{hub.url}hub/error/503?url=/user/bob/lab")
-    expect(page.get_by_text("The notebook at this address does not answer.")).to_be_visible()
+    expect(page.get_by_text("The server at this address does not answer.")).to_be_visible()
     in_every_look(page, shots, "503")
     page.goto(f"{hub.url}hub/spawn-pending/bob")
 

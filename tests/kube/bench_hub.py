@@ -2,8 +2,8 @@
 the creation of the user's objects (tenancy), and the binding of their claims.
 
 `python -m pytest tests/kube/bench_hub.py -s` measures on the cluster of the tests, and writes rows
-to build/bench/hub-on-kubernetes.json. The start of a pod is counted separately, because only
-Kubernetes determines it. A missed goal is marked in its row, and is not a failure.
+to build/bench/hub-on-kubernetes.json. The seconds in which a pod starts are counted separately,
+because they depend only on Kubernetes. A missed goal is marked in its row, and is not a failure.
 """
 
 from __future__ import annotations

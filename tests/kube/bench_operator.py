@@ -82,8 +82,8 @@ def test_explained(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Measure the time from Kubernetes' report of the reason why a task waits until the run's
-    message explains it.
+    """Measure the delay of the operator's explanations: from the time at which Kubernetes reports
+    why a task waits until the run's message says it.
     """
     every = cases(tmp_path, images.build("operator").reference, cluster.busybox)
     chosen = {name: every[name] for name in WAITING}
@@ -122,7 +122,7 @@ def test_reclaimed(tenant: Tenant, rows: list[Row], tmp_path: Path) -> None:
 
 
 def _said(kube: Kubectl, pod: Object, word: str) -> float:
-    """Return the time that a task has printed after a word."""
+    """Wait until a task prints `word` and a time, such as `ended 1769851000.5`; return the time."""
 
     def found() -> str | None:
         text = kube.logs(pod["metadata"]["name"])

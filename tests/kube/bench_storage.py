@@ -56,7 +56,9 @@ def shards(folder: Path) -> list[str]:
 
 
 def images(folder: Path) -> list[str]:
-    """Return the images' names as a table of labels has them, without listing the folder."""
+    """Return the images' paths without listing the folder, as programs do that read the names
+    from a table of labels.
+    """
     return [f"{folder}/images/{number % 10}/{number:05}.png" for number in range(IMAGES)]
 
 
@@ -111,7 +113,7 @@ def forget(folder: Path) -> None:
 
 
 def mount_again(node: Node) -> None:
-    """Mount again, so that the client loses its cache."""
+    """Unmount the volume and mount it again, so that the GlusterFS client loses its cache."""
     subprocess.run(node.inside(["umount", gluster.MOUNT]), check=True)
     gluster.mount(node, node)
 

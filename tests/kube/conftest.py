@@ -30,7 +30,7 @@ from support.kube.turns import CLUSTER, HUB, OPERATOR, Turn, folder_of_all, is_w
 from support.kube.under_test import UnderTest
 from support.ui.browser import pytest_runtest_makereport
 
-# Names that pytest looks for.
+# Imported fixtures and hooks, which pytest finds by their names.
 __all__ = ["hub", "installed", "new_tenant", "pytest_runtest_makereport", "tenant"]
 
 SECONDS = 900  # timeout of one test, without starting and building the cluster
@@ -217,9 +217,9 @@ def _one_message() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path) -> Path:
-    """Replace the fixture of the other tests, which changes HOME and looks for leftover processes.
-    Here HOME stays the user's, because the node's cache is below it; and a cluster reports its own
-    leftovers when it is removed.
+    """Override the fixture of tests/conftest.py, which changes HOME and looks for leftover
+    processes. Here HOME stays the user's, because the node's cache is below it; and a cluster
+    reports its own leftovers when it is removed.
     """
     return tmp_path
 

@@ -1,8 +1,8 @@
-"""Recordings of every cause of a task's wait or end, with Kubernetes' messages.
+"""Record the objects and messages by which Kubernetes shows each cause of a task's wait or end.
 
 `python tests/kube/record_waiting.py [CAUSE…]` writes tests/data/waiting/<cause>.json from the node
-of `make kube-up` (with `--second-node`): pods, Jobs, their events, nodes and claims, without data
-of the machine. Run it after a change of the Kubernetes version, and read the difference.
+of `make kube-up` (with `--second-node`): pods, Jobs, their events, nodes and claims, without fields
+that depend on the machine. Run it after a change of the Kubernetes version, and read what differs.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ KEPT = {
 
 
 def trimmed(seen: Object) -> Object:
-    """Return the fields that show the cause, without data of the machine."""
+    """Return only the fields that show the cause, and none that depends on the machine."""
 
     def some(source: Object, keys: tuple[str, ...]) -> Object:
         return {key: source[key] for key in keys if key in source}
@@ -127,7 +127,7 @@ def record(kube: Kubectl, busybox: str, name: str, cause: Cause) -> str:
     if cause.beside:
         inside.apply(*cause.beside)
     if any(each["kind"] in ("ResourceQuota", "LimitRange") for each in cause.beside):
-        time.sleep(2)  # nothing reports when admission knows the new object
+        time.sleep(2)  # nothing reports when the new quota or limit takes effect
     made = job(f"{RUN}-worker", template, cause.count, backoffLimit=100)
     more = {**LABELS, "tfcluster.dev/task-type": "worker"}
     made["metadata"]["labels"] = more

@@ -159,9 +159,9 @@ TOO_MUCH = (
 
 @pytest.mark.needs("quota", "rwx")
 def test_what_can_never_fit_is_refused_by_apply(bounded: Tenant, kube: Kubectl) -> None:
-    """`kubectl apply` is refused above a limit, with the requested and allowed amounts and a
-    remedy. A spec that just fits is accepted. If the operator has published nothing, any spec is
-    accepted.
+    """`kubectl apply` of a run above a limit is refused; the message has the requested and allowed
+    amounts and a remedy. A spec that just fits is accepted. If the operator has published nothing,
+    any spec is accepted.
     """
 
     def published() -> bool:
@@ -190,14 +190,18 @@ ADVICE = (
     (({"count": 200}, {"count": 3, "gpu": 1}), "allows 2. Ask for less"),
     (({"count": 5, "gpu": 1}, {"count": 2, "gpu": 1}), "allows 2. Ask for less"),
 )
-"""Sizes of workers and parameter servers, and the advice if a run may have 2 GPUs."""
+"""Pairs of a request and the advice in its refusal, if a run may have 2 GPUs. A request has the
+count and size of the workers and, in most cases, of the parameter servers.
+"""
 
 
 def test_a_number_of_workers_is_advised_where_it_helps(kube: Kubectl) -> None:
     """The message advises a number of workers only if fewer workers would help, because the workers
-    request the scarce resource. Only the test publishes limits in this namespace. If the ConfigMap
-    has limits that were computed for another offer than the one in it, as an older operator leaves
-    them, they are not enforced.
+    request the scarce resource.
+
+    The operator does not serve this namespace, so the test writes the ConfigMap tfcluster-options,
+    which has the namespace's offer and the limits that follow from it. Limits that follow from
+    another offer are not enforced; an operator of an earlier release leaves such limits.
     """
     kube("create", "namespace", "advice")
     place = kube.within("advice")
@@ -363,7 +367,7 @@ def test_gpus_are_asked_for_by_the_pod(
     new_tenant: Callable[[], Tenant], four_gpus: None, program: Any
 ) -> None:
     """A task that requests a GPU has one in its pod's limits, on a node with GPUs. If two runs each
-    need most of the GPUs, one runs completely; the other reports its reason and reserves nothing.
+    need most of the GPUs, one runs completely; the other says why it waits, and reserves nothing.
     """
     home = new_tenant()
 

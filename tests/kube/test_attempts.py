@@ -28,9 +28,9 @@ sys.exit(int(os.environ["TFCLUSTER_TASK"] == "worker-1" and os.environ["TFCLUSTE
 def test_a_pod_knows_how_many_went_before(
     cluster: UnderTest, kube: Kubectl, tmp_path: Path
 ) -> None:
-    """A pod that replaces a failed pod is attempt 2. Its program starts some seconds later, because
-    an operator might decide that all workers start again together. It does not need the address of
-    a worker that has ended.
+    """A pod that replaces a failed pod is attempt 2. It starts its program only after some seconds,
+    because in that time an operator could decide that all workers start again together. It also
+    starts if the other worker has ended, whose address is then missing.
     """
     (tmp_path / "train.py").write_text(TRAIN)
     taken, _ = program.snapshot("train.py", workspace=tmp_path, cwd=tmp_path)

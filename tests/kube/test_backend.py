@@ -104,7 +104,9 @@ def words_of(refused: Callable[[], object]) -> TFClusterError:
 def test_every_verb_with_the_users_rights_alone(
     backend: KubernetesBackend, hello: Path, tmp_path: Path
 ) -> None:
-    """From a laptop all verbs work with only a user's role. Verbs that need the volumes say so."""
+    """From a laptop all operations work with only a user's role. Operations that need the volumes
+    are refused with that reason.
+    """
     manager = ClusterManager(backend)
     assert manager.options().backend == "kubernetes"
     name = manager.launch(str(hello), workers=2, name="verbs").metadata.name
@@ -208,7 +210,9 @@ def test_following_one_run_outlives_a_cut(
 
 
 def test_followed_logs_outlive_a_cut(backend: KubernetesBackend, relay: Relay, hello: Path) -> None:
-    """A follower of a task gets every line once, and the end, although the API server was down."""
+    """A client that follows a task's log gets every line once, and sees the end of the task,
+    although the API server was down.
+    """
     manager = ClusterManager(backend)
     name = manager.launch(str(hello), workers=1, name="cut").metadata.name
     told: list[str] = []

@@ -1,7 +1,8 @@
-"""The contract of every backend on Kubernetes: tests/unit/backends/test_contract*.py in pods.
+"""The contract of all backends, checked on Kubernetes.
 
-The files are copied unchanged into several notebook pods with a user's account and volumes, each in
-its own namespace. Each test of these files is reported here by its name.
+tests/unit/backends/test_contract*.py are its tests. These files are copied unchanged into several
+notebook pods with a user's account and volumes, each in its own namespace. Each test of the files
+is reported here by its name.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def test_the_contract_holds(verdicts: Mapping[str, Verdict], name: str) -> None:
 
 
 def _try(tenant: Tenant, names: list[str]) -> dict[str, Verdict]:
-    """Run these tests in a notebook of a tenant."""
+    """Run these tests in a tenant's notebook pod; return their results."""
     kube = tenant.kubectl
     tenants.move_in(kube)
     kube.apply(
@@ -110,7 +111,9 @@ def _verdicts(report: str, log: str) -> dict[str, Verdict]:
 
 
 def _suite() -> list[tuple[Path, str]]:
-    """Return the suite and this environment's pytest, because pods reach no package registry."""
+    """Return the files of the suite and of this environment's pytest, each with its path in the
+    pod. pytest is copied too, because pods reach no package registry.
+    """
     found = [(ROOT / "tests", "tests"), (ROOT / "pyproject.toml", "pyproject.toml")]
     for package in PACKAGES:
         files = importlib.metadata.files(package) or ()

@@ -68,8 +68,8 @@ def test_an_administrator_sees_stops_and_reads_what_everyone_runs(
     tenants: tuple[Furnished, Furnished],
     launched: tuple[str, str],
 ) -> None:
-    """An administrator sees, filters and stops all runs; the owner reads the reason; each view is
-    logged.
+    """An administrator sees, filters and stops the runs of all users. A stopped run's message shows
+    its owner the administrator's reason. Each stop and each view of logs is in the audit log.
     """
     fails, stays = launched
     ada, bob = tenants

@@ -32,7 +32,9 @@ PRINTED = {
     "multi-worker-mirrored": ("worker-0", "replicas: 2 weight: 0.65"),
     "volumes-and-limits": ("chief-0", "chief-0 learns with 0.01"),
 }
-"""The task and the words that each example prints. The In-Graph example prints none."""
+"""For each example, a task and words that this task prints. The In-Graph example prints nothing, so
+it is missing here.
+"""
 NOTHING = "registry:5000/nothing:3"
 WRONG: dict[str, dict[str, Any]] = {
     "image": {"image": NOTHING, "lifecycle": {"imageTimeoutSeconds": 5}},
@@ -41,7 +43,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "lost": {"program": {"path": "digits/none.py"}},
     "closed": {"program": {"url": "http://10.96.0.1/train.py"}},
 }
-"""Specs that fail, by the name of their cluster."""
+"""Specs of runs that fail, by the name of the cluster."""
 
 
 def filled_workspace(image: str) -> dict[str, Any]:

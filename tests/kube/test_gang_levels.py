@@ -1,5 +1,5 @@
-"""Volcano queues that close, and runs that are preempted by runs of a higher priority, by Volcano
-or by Kubernetes' scheduler.
+"""Volcano queues that close; and runs that Volcano or Kubernetes' scheduler preempts in favor of
+runs with a higher priority.
 """
 
 from __future__ import annotations
@@ -196,7 +196,9 @@ def holding(tenant: Tenant, name: str) -> int:
 
 
 def room_again(tenant: Tenant, *, tasks: int) -> None:
-    """Stop the preempting run; wait until each task of the preempted run is back, and only once."""
+    """Stop the preempting run; wait until all tasks of the preempted run are running again, each in
+    only one pod.
+    """
     stop(tenant, "high-1")
     tenant.wait(
         "low-1",
@@ -213,8 +215,8 @@ def room_again(tenant: Tenant, *, tasks: int) -> None:
 def test_volcano_preempts_a_lower_class_and_the_record_says_so(
     cluster: UnderTest, there: Tenant, program: Path, classes: None, preempting: None
 ) -> None:
-    """The record says in Volcano's words which tasks it preempted. With parameter servers, the
-    other workers continue, and all tasks are there again once resources are free.
+    """The record says in Volcano's words which tasks Volcano preempted. In a run with parameter
+    servers the other tasks continue, and the preempted ones start again once resources are free.
     """
     operate(cluster, there, gang="auto")
     push_out(cluster, there, program, "volcano", workers=3, ps=1)

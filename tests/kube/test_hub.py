@@ -140,7 +140,9 @@ def at(route: Object, listener: str, **more: Any) -> Object:
 
 
 def test_an_http_route_leads_to_the_hub(hub: Hub, route: Object) -> None:
-    """The HTTPRoute of k8s/overlays/hub-httproute leads unchanged to the hub below the base_url."""
+    """The HTTPRoute of k8s/overlays/hub-httproute leads to the hub, and does not cut off the
+    base_url of paths.
+    """
     hub.kubectl.apply(route)
 
     def answers() -> bool:
@@ -276,7 +278,7 @@ def test_a_removed_user_is_marked(hub: Hub, alice: Visitor) -> None:
     hub.stop(user)
 
 
-@pytest.mark.long  # test_hub_openid.py covers the path "/"
+@pytest.mark.long  # test_hub_openid.py always tests the path "/"
 @pytest.mark.parametrize("prefix", ["/", "/a/b/"])
 def test_the_base_url_can_be_any_path(
     cluster: UnderTest, hub: Hub, tmp_path: Path, prefix: str

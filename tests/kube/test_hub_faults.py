@@ -96,8 +96,9 @@ def test_a_namespace_of_somebody_else_is_never_taken(hub: Hub) -> None:
 def test_a_new_proxy_gets_its_routes(hub: Hub, carol: Visitor) -> None:
     """After the proxy's pod is killed, pages answer again without a new sign-in.
 
-    Even before the new proxy has its routes, it sends requests to the hub's secret path, by which
-    the hub recognises the proxy. So the hub logs the address of each client instead of the proxy's.
+    The hub recognises the proxy by the secret path to which it sends requests, and then logs the
+    client's address instead of the proxy's. The new proxy uses this path from its first request on,
+    even before it has its routes.
     """
     hub.alone()
     _kill(hub, "tfcluster-proxy")

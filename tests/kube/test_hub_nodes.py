@@ -285,8 +285,8 @@ def _install(cluster: UnderTest, hub: Hub, folder: Path, where: Object) -> None:
 
 
 def _offered(hub: Hub, visitor: Visitor) -> None:
-    """Wait until the options that the operator publishes offer its nodes for tasks to launches.
-    Until then they offer no node, because each node has a taint that tasks do not tolerate.
+    """Wait until the options that the operator publishes for launches include the nodes for tasks.
+    Until then they include no node, because each node has a taint that tasks do not tolerate.
     """
     inside = hub.namespace(visitor.name)
 

@@ -131,8 +131,8 @@ def signs_in(entrance: Entrance, dex: Behind, name: str) -> tuple[Secure, reques
 def test_sign_in_at_a_provider(
     cluster: UnderTest, hub: Hub, dex: Behind, entrance: Entrance, tmp_path: Path
 ) -> None:
-    """Users sign in, through the ingress controller, at the provider that `hub-settings` and
-    `hub-sign-in` describe.
+    """Users sign in, through the ingress controller, at the provider that is set in the ConfigMap
+    `hub-settings`, with the client secret from the Secret `hub-sign-in`.
 
     The groups in the provider's claim become groups of the hub, and get what the hub's policy
     grants to them. A user in no allowed group is refused, and so is a request without TLS.

@@ -1,5 +1,5 @@
-"""JupyterLab with the Kubernetes backend: the flows of the browser tests, and views that only pods
-have.
+"""JupyterLab with the Kubernetes backend: flows of the browser tests in tests/ui, and views that
+only runs on Kubernetes have.
 """
 
 from __future__ import annotations

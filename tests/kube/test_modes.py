@@ -186,10 +186,12 @@ def home(new_tenant: Callable[[], Tenant], cluster: UnderTest) -> Tenant:
 
 
 def test_a_program_gets_its_options(home: Tenant, tmp_path: Path) -> None:
-    """A program of a cell gets its variables, Secrets, packages, claims and annotation in its pods.
+    """The pods of a cell's program have the variables, Secret, claims and annotation that the
+    launch requests, and the packages that the user has installed in the notebook.
 
-    The Secret, as variables and as files, gives access to an object store; each claim has its
-    access mode. The run's own data claim is deleted with the run.
+    worker-1 is an object store, from which worker-0 reads with the credentials of the Secret.
+    worker-1 has them as files, worker-0 as variables. Each claim can be written to, except one that
+    is mounted read-only. The claim that `--data-claim` creates is deleted with the run.
     """
     said = tenants.run_cells(home.kubectl, GIVEN, tmp_path)
     found = re.search(r"TOLD (.*)", said)

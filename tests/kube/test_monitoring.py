@@ -1,7 +1,7 @@
 """The alerts and the dashboards of k8s/monitoring in a real Prometheus.
 
-Prometheus is Debian's package, unpacked into the cache. kube-state-metrics is built outside (see
-README.md): the test of a run's dashboard needs kube-state-metrics on PATH.
+Prometheus is Debian's package, unpacked into the cache. The test of a run's dashboard needs
+kube-state-metrics on PATH, which the project does not build (see README.md).
 """
 
 from __future__ import annotations
@@ -202,8 +202,8 @@ def _queries(file: str) -> list[str]:
 
 
 def _certificates(tenant: Tenant, folder: Path) -> dict[str, str]:
-    """Write the certificates of the kubeconfig to files; return Prometheus' `tls_config`, and the
-    server.
+    """Write the certificates of the kubeconfig to files; return the fields of Prometheus'
+    `tls_config`, and the API server's URL as `server`.
     """
     said = json.loads(tenant.kubectl("config", "view", "--raw", "--minify", "-o", "json"))
     found: dict[str, str] = {"server": said["clusters"][0]["cluster"]["server"]}

@@ -109,7 +109,7 @@ def test_dns_grows_with_the_nodes(cluster: UnderTest) -> None:
         "serviceaccount/dns-autoscaler",
     ]
     every = {each["kind"]: each for each in yaml.safe_load_all(told)}
-    data = every["ConfigMap"]["data"]  # may have only one mode, linear or ladder
+    data = every["ConfigMap"]["data"]  # the autoscaler accepts one mode: linear or ladder
     assert {mode: json.loads(text) for mode, text in data.items()} == {
         "linear": {"nodesPerReplica": 10, "min": 1, "max": 50}
     }
@@ -125,8 +125,8 @@ def test_the_dns_autoscaler_has_the_rights_it_needs(cluster: UnderTest) -> None:
     """The autoscaler's account may count nodes, read its ConfigMap, and scale CoreDNS but no other
     Deployment.
 
-    The test makes the program's API calls instead of running it. The node's CoreDNS is not a
-    Deployment, so a paused Deployment stands in for it.
+    The test makes the autoscaler's API calls instead of running the autoscaler. The node's CoreDNS
+    is not a Deployment, so a paused Deployment stands in for it.
     """
     told = list(yaml.safe_load_all(cluster.kubectl("kustomize", str(DNS_AUTOSCALER))))
     objects = [each for each in told if each["kind"] != "Deployment"]

@@ -1,5 +1,5 @@
-"""Enforcement of NetworkPolicies: metadata services, other DNS servers and the operator stay closed
-under every grant.
+"""Enforcement of NetworkPolicies: whatever the policy grants, pods reach no metadata service, no
+DNS server but the cluster's, and not the operator.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def test_only_the_clusters_dns_pods_answer(
     """A notebook and a task get DNS answers, by TCP and UDP, only from kube-system pods with the
     DNS label.
 
-    Pods of another namespace with that label, and kube-system pods without it, stay closed.
+    They reach neither pods of another namespace with that label nor kube-system pods without it.
     """
     image, name = cluster.description.images["notebook"], f"dns-{uuid.uuid4().hex[:6]}"
     places, others = {kind: new_namespace() for kind in BOTH}, new_namespace()

@@ -136,8 +136,8 @@ def recorded(home: Tenant, run: str) -> str:
 def test_the_notifier_may_do_nothing_else(
     thief: Kubectl, home: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The notifier's token cannot read pods, logs or other Secrets. It can change only the
-    notifier's own key of the Secret and its own annotation of runs.
+    """The notifier's token cannot read pods, logs, or Secrets other than tfcluster-notifications.
+    It can change only one key of that Secret, `deliveries.json`, and one annotation of runs.
     """
     monkeypatch.setenv("KUBECONFIG", thief.kubeconfig)
     api, _namespace = access.connect()

@@ -300,8 +300,8 @@ def test_a_run_succeeds_with_its_workers_and_frees_its_ps(
 
 
 def _without_standstill(status: Object) -> Object:
-    """Return a status without the parts that change by themselves: its messages, which after a
-    minute report a silent program, and the window in which failures count together.
+    """Return a status without the parts that may change while a run is left alone: its messages,
+    which after a minute report a silent program, and the fields about recent failures.
     """
     words = ("events", "message", "messages", "reason", "conditions", "failures", "windowOpenedAt")
     return {key: value for key, value in status.items() if key not in words}

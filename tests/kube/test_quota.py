@@ -30,7 +30,9 @@ def _is_counted(quota: Object) -> bool:
 
 
 def test_a_pod_beyond_the_quota_is_refused(cluster: UnderTest, limited: Kubectl) -> None:
-    """A pod that requests more than the quota leaves is refused with both numbers."""
+    """A pod that requests more than the quota leaves is refused; the message has the requested and
+    the allowed amount.
+    """
     said = limited.refused(pod("large", cluster.busybox, resources=ONE_CPU))
     assert "exceeded quota: small" in said
     assert "requested: requests.cpu=1" in said

@@ -112,7 +112,7 @@ class Resumed:
 
 @dataclass
 class Training:
-    """A run whose output is read from the volume, where it outlives pods and nodes."""
+    """A run whose output tests read from the log volume, because its pods and nodes may be gone."""
 
     tenant: Tenant
     name: str

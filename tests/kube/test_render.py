@@ -26,7 +26,7 @@ LAYOUTS = {
     "native": ("digits-1-worker",),
     "per-task": ("classic-1-worker-0", "classic-1-worker-1"),
 }
-"""The workers' Jobs in each layout."""
+"""The names of the workers' Jobs for each value of `--layout`."""
 COUNTS = """
 import json, os, pathlib, socket, time
 
@@ -83,7 +83,9 @@ def kube_with_claims(cluster: UnderTest, kube: Kubectl) -> Kubectl:
 
 
 def ended(kube: Kubectl, layout: str) -> str:
-    """Wait for the workers' end and for the reader; return the folder of their output."""
+    """Wait until the workers have ended and the pod `reader` is running; return the folder of the
+    workers' output.
+    """
     for job in LAYOUTS[layout]:
         kube.wait("job", job, lambda it: condition(it, "Complete") == "True", "it ends", 600)
     kube.running("reader")

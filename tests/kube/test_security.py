@@ -163,8 +163,8 @@ PLACES = ((), ("pods",), ("replicas", "worker"), ("replicas", "worker", "resourc
 
 def test_no_field_can_be_smuggled_in(alices: Tenant, tmp_path: Any) -> None:
     """A service account, node, host path or privilege anywhere in a spec is refused, and the
-    message names the field. Without validation the API server drops these fields, and the pod is
-    like any other.
+    message names the field. If the client turns validation off by `--validate=ignore`, the API
+    server drops these fields, and the run's pods have none of them.
     """
     program = tmp_path / "look.py"
     program.write_text(LOOK)

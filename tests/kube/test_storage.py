@@ -1,4 +1,4 @@
-"""Shared claims on GlusterFS by k8s/storage, and the safety of their files."""
+"""Shared claims of the StorageClass k8s/storage/glusterfs, and the safety of their files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLAIM = "shared"
 LOST = 2  # the replica to kill
 TEARDOWN = ROOT / "k8s" / "storage" / "glusterfs" / "teardown.sh"
 
-# Writes files and their checksums one after the other.
+# A script that writes files and their checksums one after the other.
 WRITE = """
 cd /data; number=0; more=50  # so many after it was told of the loss
 while [ $more -gt 0 ]; do
@@ -29,7 +29,7 @@ while [ $more -gt 0 ]; do
 done
 """
 
-# Replaces a file by a rename, as TensorFlow does with the file `checkpoint`.
+# A script that replaces a file by a rename, as TensorFlow does with the file `checkpoint`.
 REPLACE = """
 cd /data; number=0
 while [ $number -lt 100 ]; do

@@ -114,7 +114,7 @@ class Case:
     """Expected end of the TFCluster, if it differs from the TFJob's."""
     starts_here: Mapping[str, int] | None = None
     named: str = ""
-    """Field that the import names as the cause of that difference."""
+    """Field of the TFJob that the import must name if the TFCluster's end or starts differ."""
 
     @property
     def names(self) -> list[str]:
@@ -122,7 +122,7 @@ class Case:
         return self.tasks.split()
 
     def expected(self, *, here: bool) -> dict[str, tuple[int, str]]:
-        """Return, for each task, the number of starts, and how it ends if no operator ends it."""
+        """Return how often each task starts, and how it ends if no operator ends it."""
         starts = self.starts if not here or self.starts_here is None else self.starts_here
         return {name: self._last(name, starts.get(name, 1)) for name in self.names}
 
@@ -417,7 +417,9 @@ def written(kubectl: Kubectl) -> dict[str, dict[str, list[str]]]:
 
 
 def own_ends(lines: Sequence[str]) -> tuple[int, str]:
-    """Return how often a task started, and how it ends if no operator ends it."""
+    """Return how often a task started, and how it ends if no operator ends it, from the lines that
+    its program recorded.
+    """
     last = lines[-1].split()[-1]
     own = {"killed": "kill", "start": SERVES, "asked": SERVES}.get(last, last)
     return lines.count("start"), own
@@ -506,7 +508,9 @@ class TFJobs:
 
 
 def imported(tenant: Tenant, jobs: Mapping[str, Object], folder: Path) -> tuple[str, str]:
-    """Import all jobs; return the printed files, and the fields that are not carried over."""
+    """Import all jobs by `tfcluster import`; return the TFClusters that it prints, and its messages
+    about fields that it does not carry over.
+    """
     file, kubeconfig = folder / "jobs.yaml", folder / "kubeconfig"
     file.write_text(yaml.safe_dump_all(jobs.values()))
     tenants.kubeconfig(tenant.kubectl, kubeconfig)
@@ -535,7 +539,7 @@ def settled(look: Callable[[], Mapping[str, Any]], expected: Mapping[str, Any]) 
 
 
 def tasks_of(found: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, Any]:
-    """Return, by job and task, the number of starts, and how it ends if no operator ends it."""
+    """Return, by job and task, how often the task started, and how it ends without an operator."""
     ends = {
         name: {task: own_ends(lines) for task, lines in tasks.items()}
         for name, tasks in found.items()
@@ -544,7 +548,9 @@ def tasks_of(found: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, Any]
 
 
 def without_cut(ends: Mapping[str, Mapping[str, tuple[int, str]]]) -> dict[str, Any]:
-    """Keep only the number of starts of cases that an operator cuts short."""
+    """Return `ends`, but for the cases in CUT only the numbers of starts, because there an operator
+    may end a task before its program does.
+    """
     return {
         name: {task: count for task, (count, _last) in tasks.items()} if name in CUT else tasks
         for name, tasks in ends.items()

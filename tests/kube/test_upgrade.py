@@ -32,7 +32,9 @@ while not os.path.exists("/tmp/enough"):
     time.sleep(0.2)
 """
 AWAY = 22.0
-"""Seconds without an API server: longer than a Lease lasts and than a node may be silent."""
+"""Seconds without an API server: longer than the operator's Lease lasts, and longer than a node may
+be silent before it counts as lost.
+"""
 
 
 @pytest.fixture(scope="module")

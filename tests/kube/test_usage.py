@@ -99,7 +99,8 @@ def _is_sampled(task: Object) -> bool:
 
 def test_top_shows_what_each_task_uses(home: Tenant) -> None:
     """`tfcluster top` shows, for each pod, the use of CPU with its limit and throttling, of memory
-    with its limit, and of the network. The REST route returns the same figures, and the samples.
+    with its limit, and of the network. The REST route returns the same figures, and all samples
+    of a task.
     """
     found: dict[str, Object] = {}
 

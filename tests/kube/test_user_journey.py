@@ -82,7 +82,7 @@ def shots(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def way(context: BrowserContext, shots: Path) -> Iterator[Way]:
-    """A browser without cookies; a last screenshot is kept."""
+    """A browser without cookies; after the test, a last screenshot of it is kept."""
     made = Way(context.new_page(), shots)
     yield made
     made.screenshot("end")

@@ -173,7 +173,7 @@ def test_a_refusal_is_told_in_chinese_with_its_words_untouched(here: Path) -> No
     told = said(here, "zh_CN", "launch", "fail.py", "--memory", "much", "--workers", "x")
 
     assert "启动被拒绝，原因有 2 个：" in told
-    assert "--memory：得到的是 'much'；请写带 Ki、Mi、Gi 或 Ti 的数字" in told
+    assert "--memory：值为 'much'；请写带 Ki、Mi、Gi 或 Ti 的数字" in told
 
 
 def test_a_terminal_without_chinese_characters_is_spoken_to_in_english(

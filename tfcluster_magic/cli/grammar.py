@@ -40,6 +40,12 @@ class Duration(click.ParamType[float]):
             self.fail(str(told), param, ctx)
 
 
+class Whole(click.IntRange):
+    """A parameter type: a whole number in a range. click calls it "integer range" in messages."""
+
+    name = "integer"
+
+
 class Choices(click.ParamType[str]):
     """A parameter type that suggests words for completion. It accepts any value; the manager
     rejects wrong values.

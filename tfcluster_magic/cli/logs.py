@@ -40,7 +40,7 @@ def _complete_tasks(ctx: click.Context, _param: click.Parameter, incomplete: str
 @click.argument("tasks", metavar="[TASK]...", nargs=-1, shell_complete=_complete_tasks)
 @click.option("-f", "--follow", is_flag=True, help="keep printing until the run has ended")
 @click.option(
-    "--tail", type=click.IntRange(min=0), help="only this many last lines of each task [all]"
+    "--tail", type=grammar.Whole(min=0), help="only this many last lines of each task [all]"
 )
 @click.option("-t", "--timestamps", is_flag=True, help="start each line with its time")
 @click.option(

@@ -85,6 +85,7 @@ def add_command(terminal: Terminal, /, form: str, kind: str | None, **words: Any
       tfcluster notify add me --mail me@example.com --on failed --on finished --only digits
       tfcluster notify add ops --webhook - --on stalled --queued-longer-than 30m
     """  # noqa: D301 - click interprets \b
+    secrets = [str(words[option]) for option in ("webhook", "secret")]
     for option in ("webhook", "secret"):
         words[option] = _secret(terminal, option, words[option])
     said = {key: value for key, value in words.items() if value not in (None, ())}
@@ -100,6 +101,9 @@ def add_command(terminal: Terminal, /, form: str, kind: str | None, **words: Any
     if made.format is not None and kind is None:
         text = _("messages are sent in the format {format}; --format sets another one")
         terminal.note(text.format(format=made.format.value))
+    if file := next((each[1:] for each in secrets if each.startswith("@")), None):
+        text = _("{file} is no longer needed: delete it, because launches copy small files")
+        terminal.note(text.format(file=file))
     if not made.lab:
         terminal.note(_("messages have no link into JupyterLab; --lab URL adds one"))
     terminal.note(

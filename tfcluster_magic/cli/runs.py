@@ -59,6 +59,8 @@ def list_command(
     with this tag.
     """
     everything = terminal.manager.list(names, all_runs=True)
+    if names and not everything:
+        terminal.manager.status(names[0])  # raises an error that suggests similar names
     clusters = [
         c
         for c in (everything if all_runs or tags else newest(everything))
@@ -85,7 +87,7 @@ def list_command(
             )
         )
     hidden = len(everything) - len(clusters)
-    if clusters and hidden and not all_runs:
+    if clusters and hidden and not all_runs and not tags:
         terminal.note(_("{count} more with `tfcluster list --all`").format(count=hidden))
     terminal.note_outage(clusters)
 

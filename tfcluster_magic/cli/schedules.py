@@ -34,7 +34,7 @@ def schedule_options(command: grammar.F) -> grammar.F:
             settings["type"] = click.Choice(option.words)
         elif option.kind is ScheduleKind.WHOLE:
             limits = bounds((option.field,), ScheduleRules)
-            settings["type"] = click.IntRange(min=limits["minimum"])
+            settings["type"] = grammar.Whole(min=limits["minimum"])
         elif option.kind in (ScheduleKind.DURATION, ScheduleKind.DURATIONS):
             settings["metavar"] = "TIME"
             settings["multiple"] = option.kind is ScheduleKind.DURATIONS
@@ -150,7 +150,7 @@ def show_command(terminal: Terminal, name: str, form: str) -> None:
 @name_argument
 @click.option(
     "--last",
-    type=click.IntRange(min=1),
+    type=grammar.Whole(min=1),
     default=30,
     help="number of due times to list, newest first [30]",
 )
@@ -243,7 +243,7 @@ def delete_command(terminal: Terminal, name: str, yes: bool) -> None:
     help="last time, such as 2026-11-26T23:59; a date alone means 0:00 on that day",
 )
 @click.option(
-    "--parallel", type=click.IntRange(1, 100), default=1, help="number of runs at the same time [1]"
+    "--parallel", type=grammar.Whole(1, 100), default=1, help="number of runs at the same time [1]"
 )
 @yes_option
 @grammar.output_option(FORMS)

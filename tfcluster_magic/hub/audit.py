@@ -27,7 +27,7 @@ from .. import state_files
 from ..backends.log_files import lines_backwards
 from ..errors import BackendUnavailable
 from ..i18n import _
-from ..spec import Model
+from ..spec import Model, conversion
 
 ASKED = "asked"
 FILE = "audit.jsonl"
@@ -66,7 +66,7 @@ class Entries(Model, frozen=True):
     next: int | None = None
 
 
-_DECODER = msgspec.json.Decoder(AuditEntry)
+_DECODER = conversion.decoder(AuditEntry)
 
 
 class AuditLog:

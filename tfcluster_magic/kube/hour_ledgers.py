@@ -15,7 +15,7 @@ import msgspec
 from ..quota import ledger
 from ..quota.budgets import Budget, effective_budget
 from ..quota.ledger import AccountedRun, HoursAccount, Ledger
-from ..spec import TFCluster
+from ..spec import TFCluster, conversion
 from .api import labels
 from .api.decoding import epoch_seconds
 from .objects import custom_resource
@@ -86,7 +86,7 @@ def accounted_run_of(found: Object, group: str) -> AccountedRun | None:
 def _gpus(spec: Object) -> dict[str, int]:
     """Return the GPUs of one task by task type; empty if the spec is unreadable."""
     try:
-        asked = msgspec.convert(spec.get("replicas") or {}, dict[str, _ReplicaResources | None])
+        asked = conversion.convert(spec.get("replicas") or {}, dict[str, _ReplicaResources | None])
     except msgspec.ValidationError:
         return {}
     return {t: each.resources.gpu for t, each in asked.items() if each and each.resources.gpu}
@@ -106,7 +106,7 @@ def budget_of(marks: Mapping[str, str]) -> Budget | None:
     if not said:
         return None
     try:
-        return effective_budget(msgspec.json.decode(said, type=Budget))
+        return effective_budget(conversion.decode(said, Budget))
     except msgspec.MsgspecError:
         return None
 

@@ -40,6 +40,7 @@ from ..spec import (
     Status,
     TaskType,
     TFCluster,
+    conversion,
     names,
 )
 from ..spec.record_size import payload_sizes
@@ -457,7 +458,7 @@ def _bytes_beside_program(values: OptionValues) -> int:
     beside = ("env", "pods", "interpreter")
     said = {key: values.spec[key] for key in beside if key in values.spec}
     with suppress(msgspec.ValidationError):
-        return sum(payload_sizes(msgspec.convert(said, Spec)).values())
+        return sum(payload_sizes(conversion.convert(said, Spec)).values())
     return 0
 
 

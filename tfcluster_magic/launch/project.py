@@ -521,8 +521,22 @@ class _Reader:
 
 
 def _shown(node: yaml.Node) -> object:
-    """Return a node's text, to show in a problem; None if the node has no text."""
-    return str(node.value) if isinstance(node.value, str) and node.tag != _NULL else None
+    """Return a node as text, to show in a problem; None for null. Values inside a list or map are
+    shown as `…` if they are lists or maps themselves.
+    """
+    import yaml
+
+    if node.tag == _NULL:
+        return None
+    if isinstance(node, yaml.SequenceNode):
+        return f"[{', '.join(map(_inside, node.value))}]"
+    if isinstance(node, yaml.MappingNode):
+        return f"{{{', '.join(f'{_inside(k)}: {_inside(v)}' for k, v in node.value)}}}"
+    return str(node.value)
+
+
+def _inside(node: yaml.Node) -> str:
+    return node.value if isinstance(node.value, str) else "…"
 
 
 def _unknown(key: str, is_top: bool) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from ..errors import Problem
@@ -26,7 +25,7 @@ from ..quota import budgets, ledger, storage
 from ..quota.ledger import HoursAccount
 from ..quota.preflight import Limit, Options, Preflight
 from ..quota.storage import FolderUsage
-from ..spec import Message, Model, Spec
+from ..spec import Message, Model, Spec, conversion
 from ..spec.message_table import format_duration
 from ..spec.quantities import parse_memory
 from . import capacity_check, policy_check
@@ -67,7 +66,7 @@ class LaunchFacts(Model, frozen=True):
         return replace(self, place=replace(place, nodes=nodes))
 
 
-_FACTS = msgspec.json.Decoder(LaunchFacts)
+_FACTS = conversion.decoder(LaunchFacts)
 
 
 def read_facts(text: str) -> LaunchFacts:

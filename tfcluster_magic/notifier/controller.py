@@ -46,7 +46,7 @@ from ..quota import ledger
 from ..quota.budgets import Budget, DailyHours, used_hours
 from ..quota.ledger import AccountedRun
 from ..schedules import Occurrence, Pause
-from ..spec import API_VERSION, KIND, Metadata, Spec, TFCluster, resource_form
+from ..spec import API_VERSION, KIND, Metadata, Spec, TFCluster, conversion, resource_form
 
 SCHEDULES = "tfclusterschedules"
 LONGEST_SLEEP = 60.0
@@ -131,9 +131,9 @@ def trim_schedule(found: Object) -> Object:
     status = found.get("status") or {}
     try:
         if said := status.get("paused"):
-            kept[PAUSE] = msgspec.convert(resource_form.read(Pause, said), Pause)
+            kept[PAUSE] = conversion.convert(resource_form.read(Pause, said), Pause)
         dues = [
-            msgspec.convert(resource_form.read(Occurrence, each), Occurrence)
+            conversion.convert(resource_form.read(Occurrence, each), Occurrence)
             for each in status.get("occurrences") or ()
         ]
         if unlaunched := [each for each in dues if occasions.is_unlaunched(each)]:

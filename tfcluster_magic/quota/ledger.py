@@ -17,10 +17,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Literal, get_args
 
-import msgspec
 from msgspec.structs import replace
 
-from ..spec import Model, Spec, TaskType, TFCluster, Usage
+from ..spec import Model, Spec, TaskType, TFCluster, Usage, conversion
 from . import budgets
 from .budgets import Budget, DailyHours
 
@@ -240,8 +239,8 @@ class HoursRow(Model, frozen=True, omit_defaults=False):
     unused: float | None = None
 
 
-ACCOUNT_DECODER = msgspec.json.Decoder(HoursAccount)
-LEDGER_DECODER = msgspec.json.Decoder(Ledger)
+ACCOUNT_DECODER = conversion.decoder(HoursAccount)
+LEDGER_DECODER = conversion.decoder(Ledger)
 
 
 def accounted_run(cluster: TFCluster, group: str = "") -> AccountedRun | None:

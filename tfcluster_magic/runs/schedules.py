@@ -43,7 +43,7 @@ from ..schedules import (
 from ..schedules.cron import CronTimes, machine_zone
 from ..schedules.due import circle_of, due, paused, resumed
 from ..schedules.options import RULE_OPTIONS, ScheduleKind
-from ..spec import AwaitedOutcome, Mode, Spec, names
+from ..spec import AwaitedOutcome, Mode, Spec, conversion, names
 from ..spec.spec import ASKER_LENGTH, STOP_LENGTH
 
 if TYPE_CHECKING:
@@ -521,7 +521,7 @@ def _judge_rules(given: Mapping[str, Any]) -> tuple[ScheduleRules | None, list[P
     for key, value in given.items():
         if key == "after":
             try:
-                values[key] = msgspec.convert(
+                values[key] = conversion.convert(
                     {"cron": "@daily", key: _read_after(value)}, ScheduleRules
                 ).after
             except InvalidRequest as error:
@@ -533,7 +533,7 @@ def _judge_rules(given: Mapping[str, Any]) -> tuple[ScheduleRules | None, list[P
         try:
             values[option.field] = read = option.read(value)
             if option.kind not in (ScheduleKind.CRON, ScheduleKind.ZONE):
-                msgspec.convert({"cron": "@daily", option.field: read}, ScheduleRules)
+                conversion.convert({"cron": "@daily", option.field: read}, ScheduleRules)
         except ValueError:  # also catches the errors of msgspec, which are ValueErrors
             problems.append(Problem(option.flag, value, option.allowed))
     if "cron" not in given:
@@ -546,7 +546,7 @@ def _judge_rules(given: Mapping[str, Any]) -> tuple[ScheduleRules | None, list[P
     if problems:
         return None, problems
     after = values.pop("after", ())
-    return replace(msgspec.convert(values, ScheduleRules), after=after), []
+    return replace(conversion.convert(values, ScheduleRules), after=after), []
 
 
 def _given_rules(words: dict[str, Any]) -> dict[str, Any]:

@@ -37,16 +37,17 @@ WAITING = re.compile(
 )
 _HINTS = (b"aiting for ", b"arrier timed out", b"tragglers:")
 _PEER = re.compile(rb"/job:([a-z]+)/(?:replica:\d+/)?task:(\d+)")
-# `step 300`, `global_step: 12`, `Epoch 2/10`, `145/1000 [====`, `45%|####`
+# `step 300`, `global_step: 12`, `Epoch 2/10`, `145/1000 [====`, `45%|####`; no option such as
+# `--epochs 8`
 _STEP = re.compile(
-    rb"(?i)\b(?:global[_ ]?)?(?:steps?|iter(?:ation)?s?|epochs?|batch(?:es)?)\b"
+    rb"(?i)\b(?<!-)(?:global[_ ]?)?(?:steps?|iter(?:ation)?s?|epochs?|batch(?:es)?)\b"
     rb"[ \t]*[#=:/\[(]?[ \t]*\d"
     rb"|\d+/\d+ \[|\d%\|"
 )
 # `step 300`, `global_step=1,200`, `iter: 12/800`; bars such as `145/1000 [====`, `45/100 ━━`,
 # `45%|##| 45/100 [00:12`
 _COUNTED = re.compile(
-    rb"(?i)\b(?:global[_ ]?)?(?:step|iter(?:ation)?|batch)s?[ \t]*[#=:/\[(]?[ \t]*(\d{1,15})"
+    rb"(?i)\b(?<!-)(?:global[_ ]?)?(?:step|iter(?:ation)?|batch)s?[ \t]*[#=:/\[(]?[ \t]*(\d{1,15})"
     rb"((?:,\d{3})*)(?!\d|\.\d)"
     rb"|(?<![\d/.])(\d{1,15})/\d+ (?:\[|\xe2\x94)"
 )

@@ -11,6 +11,7 @@ because access to a volume may hang. Standard library only, Python 3.8.
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
@@ -323,6 +324,7 @@ class WriteWatch:
         self._told = told
         self._earlier = earlier
         self._events: set[str] = set()
+        self._foreign: set[str] = set()  # event files of processes that are not ours
         self._results = False
         self._began = time.time()
         self._looks = 0
@@ -447,10 +449,25 @@ class WriteWatch:
             number = rest[len(host) + 1 :].split(".")[0]
             if number.isdigit() and int(number) not in self._pids:
                 # The process that created the file is not known as one of ours. If it still runs,
-                # it belongs to another run in the same folder. If it has ended, it may be one of
-                # ours that ended before we saw it.
-                return not os.path.exists(f"/proc/{number}")
+                # it belongs to somebody else who works in the same folder. If it has ended, it may
+                # be one of ours that ended before we saw it.
+                if os.path.exists(f"/proc/{number}") or self._is_linked_elsewhere(entry.path):
+                    self._foreign.add(entry.path)
+                return entry.path not in self._foreign
         return True
+
+    def _is_linked_elsewhere(self, path: str) -> bool:
+        """Return whether another run has linked this event file."""
+        root, own = log_root(self._config), self._config.output_dir + os.sep
+        if not root:
+            return False
+        written = os.path.join(glob.escape(root), "*", "*", WRITTEN)
+        name = glob.escape(os.path.basename(path))
+        return any(
+            not link.startswith(own) and os.path.realpath(link) == os.path.realpath(path)
+            for inside in ("", "*", os.path.join("*", "*"))
+            for link in glob.iglob(os.path.join(written, inside, name))
+        )
 
     def _is_lost(self, folder: str) -> bool:
         if not self._config.in_pod:

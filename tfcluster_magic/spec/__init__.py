@@ -228,12 +228,6 @@ class TFCluster(Model, frozen=True, kw_only=True, omit_defaults=False):
         return not self.status.phase.is_final
 
 
-# Create the decoder at import. msgspec inspects a struct when it is first used, and the process
-# crashes if another thread uses the struct at the same time. Servers and the operator read records
-# in many threads from the start.
-CLUSTER_DECODER = msgspec.json.Decoder(TFCluster)
-
-
 def schema() -> dict[str, object]:
     """Return the JSON Schema (2020-12) of a TFCluster, for forms, OpenAPI and the resource."""
     return msgspec.json.schema(TFCluster)

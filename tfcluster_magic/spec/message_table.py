@@ -194,10 +194,10 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "tasks were stopped."
         ),
         "Stalled": mark_plural(
-            "Nothing has happened since {since:clock}: {tasks:commas} prints nothing, writes no "
-            "event file and uses almost no CPU.",
-            "Nothing has happened since {since:clock}: {tasks:commas} print nothing, write no "
-            "event file and use almost no CPU.",
+            "Since {since:clock}, {tasks:commas} has printed nothing, written no event file and "
+            "used almost no CPU.",
+            "Since {since:clock}, {tasks:commas} have printed nothing, written no event file and "
+            "used almost no CPU.",
         ),
         "StallTimeout": mark(
             "Nothing has happened for {time:duration} (--stall-timeout), since {since:clock}: "

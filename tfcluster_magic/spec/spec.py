@@ -397,6 +397,14 @@ class Program(Model, frozen=True):
         | None
     ) = None
 
+    def __repr__(self) -> str:
+        """Return the fields that are set, without the contents of files."""
+        said = {name: getattr(self, name) for name in self.__struct_fields__}
+        if self.files is not None:
+            said["files"] = dict.fromkeys(self.files, ...)
+        shown = (f"{name}={value!r}" for name, value in said.items() if value not in (None, "", ()))
+        return f"Program({', '.join(shown)})"
+
     @property
     def by_hand(self) -> bool:
         """Whether the record was written by hand, so that no launch took a snapshot of its program.

@@ -33,13 +33,12 @@ from html import escape
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-import msgspec
 from msgspec import Meta
 
 from .. import paths, state_files
 from ..errors import NotFound, TFClusterError
 from ..i18n import _, current_language
-from ..spec import Model
+from ..spec import Model, conversion
 from . import child_process
 from .child_process import HOST, start_time
 
@@ -76,7 +75,7 @@ def read_file(path: Path, kind: type[T]) -> T | None:
     because msgspec refuses the names of folders that are not valid UTF-8.
     """
     try:
-        return msgspec.convert(json.loads(state_files.read_bytes(path)), kind)
+        return conversion.convert(json.loads(state_files.read_bytes(path)), kind)
     except (FileNotFoundError, state_files.Unreadable, ValueError, RecursionError):
         return None
 

@@ -183,6 +183,7 @@ class _Task:
     """The mean usage of one task per second, in the time that `advise` considers.
 
     `core` is one core, or the CPU limit if that is less; `works` and `waits` compare `cpu` with it.
+    `stepped` is the number of seconds between the first and the last step that the task reported.
     """
 
     name: str
@@ -197,6 +198,7 @@ class _Task:
     gpu: float
     gpus: int
     steps: float | None
+    stepped: float
 
     @property
     def network(self) -> float:
@@ -416,9 +418,15 @@ def _tasks(
                     gpu=sum(each.gpu for each in rows) / seconds,
                     gpus=asked.gpu,
                     steps=steps.get(name),
+                    stepped=_stepped(attempts[-1].intervals),
                 )
             )
     return made
+
+
+def _stepped(intervals: Sequence[Interval]) -> float:
+    times = [each.at for each in intervals if each.step]
+    return times[-1] - times[0] if times else 0.0
 
 
 def _within(intervals: Sequence[Interval], window: tuple[float, float]) -> list[Interval]:
@@ -620,7 +628,9 @@ def _straggler(cluster: TFCluster, workers: Sequence[_Task]) -> Iterator[Finding
     if cluster.spec.mode is Mode.IN_GRAPH:
         return
     params: dict[str, Value]
-    stepping = [(task.steps, task) for task in workers if task.steps]
+    # Over a shorter time, the rates show how far apart the printed lines are: a worker that prints
+    # every 100th step may be up to 99 steps further than its last line.
+    stepping = [(task.steps, task) for task in workers if task.steps and task.stepped >= LEAST]
     if len(stepping) == len(workers) >= 2:
         rate, slowest = min(stepping, key=lambda pair: pair[0])
         others = median(r for r, task in stepping if task is not slowest)

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from .. import state_files
+from ..spec import conversion
 
 FOLDER = ".tfcluster-usage"
 MOST_BYTES = 64 << 10
@@ -76,11 +77,11 @@ def parse(content: bytes) -> list[Attempt]:
     for line in content.split(b"\n")[:-1]:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             if line.startswith(b"{"):
-                head = msgspec.json.decode(line, type=_Head)
+                head = conversion.decode(line, _Head)
                 if head.v == 1 and 0 <= head.at < state_files.MOST_NUMBER:
                     found.append((head, []))
             elif found:
-                row = msgspec.json.decode(line, type=list[int])
+                row = conversion.decode(line, list[int])
                 if 0 < len(row) <= _FIELDS and all(0 <= each < _MOST_COUNT for each in row):
                     head, intervals = found[-1]
                     before = intervals[-1].at if intervals else head.at

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ..launch.options import BY_KEY, Kind, Option
 from ..schedules import MOST_ADVISED, ScheduleStatus
-from ..spec import AdvisedOption, Message, Phase, Reason, Spec, TFCluster
+from ..spec import AdvisedOption, Message, Phase, Reason, Spec, TFCluster, conversion
 from ..spec.names import parse_task
 from ..spec.quantities import parse_memory
 from .advice import Finding, findings, mean_step_rates, more_memory
@@ -120,7 +120,7 @@ def with_advice(own: Spec, advised: Iterable[AdvisedOption]) -> Spec:
         for part in option.path[1:-1]:
             node = node.setdefault(part, {})
         node[option.path[-1]] = each.value if option.kind is Kind.MEMORY else _read(option, each)
-    return replace(own, replicas=msgspec.convert(content, type(own.replicas)))
+    return replace(own, replicas=conversion.convert(content, type(own.replicas)))
 
 
 def changes(advised: Iterable[AdvisedOption]) -> Message:

@@ -21,7 +21,7 @@ import msgspec
 from .. import state_files
 from ..errors import Conflict, one_line
 from ..i18n import _, mark
-from ..spec import Model
+from ..spec import Model, conversion
 
 FOLDER = ".tfcluster-stacks"
 WITHIN = 30.0
@@ -128,7 +128,7 @@ def _read_kept(path: Path) -> _KeptStack | None:
     try:
         fd = state_files.open_regular(path, owned=False)
         with os.fdopen(fd, "rb") as file:
-            told = msgspec.json.decode(file.read(_MOST_BYTES), type=_KeptStack)
+            told = conversion.decode(file.read(_MOST_BYTES), _KeptStack)
     except (OSError, state_files.Unreadable, msgspec.MsgspecError, UnicodeDecodeError):
         return None  # there are no stacks, or the task's program wrote something else here
     times = (told.at, told.since)
@@ -217,7 +217,7 @@ def _answer(folder: int, name: str) -> _StackAnswer | None:
         with os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
-            return msgspec.json.decode(file.read(_MOST_BYTES), type=_StackAnswer)
+            return conversion.decode(file.read(_MOST_BYTES), _StackAnswer)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None  # there is no answer yet, or the task's program wrote something else here
 

@@ -47,7 +47,7 @@ export const TEXTS: Readonly<
   TasksFinished: "{tasks:commas} finished",
   MaxDuration: "Not finished after {time:duration} (--max-duration): {tasks:commas} still ran. Raise the limit, or check with `tfcluster logs {name}` whether it hung.",
   IdleTimeout: "No notebook used it for {time:duration} (--idle-timeout), since {since:clock}; its tasks were stopped.",
-  Stalled: ["Nothing has happened since {since:clock}: {tasks:commas} prints nothing, writes no event file and uses almost no CPU.", "Nothing has happened since {since:clock}: {tasks:commas} print nothing, write no event file and use almost no CPU."],
+  Stalled: ["Since {since:clock}, {tasks:commas} has printed nothing, written no event file and used almost no CPU.", "Since {since:clock}, {tasks:commas} have printed nothing, written no event file and used almost no CPU."],
   StallTimeout: "Nothing has happened for {time:duration} (--stall-timeout), since {since:clock}: {tasks:commas} printed nothing, wrote no event file and used almost no CPU.",
   WaitsForFinished: ["{tasks:commas} waits for {peer}, which finished at {at:clock}.", "{tasks:commas} wait for {peer}, which finished at {at:clock}."],
   WaitsForTask: ["{tasks:commas} waits for {peer}.", "{tasks:commas} wait for {peer}."],

@@ -32,7 +32,9 @@ UNUSED = 24 * 3600.0  # seconds after which an unused older version may be delet
 def build(
     names: Sequence[str] | None = None, *, quiet: bool = False, folder: Path = paths.MODULES
 ) -> dict[str, Path]:
-    """Build the named modules, or all that every node needs, and return the programs by name.
+    """Build the named modules, or all that every node needs.
+
+    Return the path of each of their programs, by the program's name.
 
     Raises:
         NodeError: there is no such module, Go is missing or too old, or a module cannot be built;
@@ -48,7 +50,7 @@ def build(
     for module in missing:
         make(module, quiet=quiet)
     for module in chosen:
-        with suppress(OSError):  # another user's cache can be used, but not marked
+        with suppress(OSError):  # a cache of another user is read-only
             # A new time stamp tells `remove_older` that the build is in use.
             os.utime(module.entry / STAMP)
     return {name: module.entry / name for module in chosen for name in module.programs.values()}
@@ -171,7 +173,7 @@ def _named_by_go(package: str) -> str:
 
 
 def module_dir(module: Module, path: str) -> Path:
-    """Return the sources of a dependency, which the build has fetched.
+    """Return the folder with the sources of a dependency, which the build has fetched.
 
     Raises:
         NodeError: the module does not depend on it.

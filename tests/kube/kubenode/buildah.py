@@ -19,13 +19,13 @@ from .commands import SYSTEM_PATH, run
 
 SCRIPT = Path(__file__).with_name("buildah.sh")
 CERTIFICATES = (
-    "/etc/ssl/certs/ca-certificates.crt"  # where Debian, and so every image here, has them
+    "/etc/ssl/certs/ca-certificates.crt"  # Debian's path, and so the path in every image here
 )
 PIP_CONFIGURATION = "/run/pip.conf"
 NPM_CONFIGURATION = "/run/npmrc"
 PIP_OPTIONS = (
     *("index-url", "extra-index-url", "no-index", "trusted-host"),  # package sources
-    *("proxy", "default-timeout", "timeout", "retries"),  # how to connect to them
+    *("proxy", "default-timeout", "timeout", "retries"),  # how pip connects to them
 )
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "ftp_proxy", "all_proxy")
 
@@ -45,10 +45,10 @@ def buildah(
     """Run `buildah` with `arguments` and return its stdout.
 
     Args:
-        arguments: a buildah command; its paths are those of buildah's own root.
-        binds: files and folders of the machine, with their paths inside.
-        network_of: a process whose network is used; 0: the machine's network, for package
-            registries.
+        arguments: the words after `buildah`. Paths in them refer to buildah's own root.
+        binds: files and folders of the machine, each with its path in buildah's root.
+        network_of: id of a process whose network buildah uses; 0: the machine's network, which
+            reaches package registries.
         hosts: the content of /etc/hosts during the build.
 
     Raises:
@@ -84,7 +84,7 @@ def buildah(
 
 
 def environment(*, proxies: bool) -> dict[str, str]:
-    """Return a minimal environment, which with `proxies` has the machine's proxies too."""
+    """Return a minimal environment; `proxies` adds the machine's proxy settings."""
     plain = {"PATH": SYSTEM_PATH, "HOME": "/root", "TMPDIR": "/var/tmp"}
     known = {name: value for name, value in os.environ.items() if name.lower() in PROXIES}
     return plain | (known if proxies else {})

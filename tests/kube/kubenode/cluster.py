@@ -44,7 +44,7 @@ from .pki import Pki
 
 # These are built and started only on request.
 OPTIONS = {"kwok": kwok, "metrics": metrics, "volcano": volcano}
-DESCRIPTION = "cluster.toml"  # this file is written last
+DESCRIPTION = "cluster.toml"  # written last: without this file, the start is incomplete
 
 
 class Cluster:
@@ -72,7 +72,7 @@ class Cluster:
         Args:
             port: port of the API server on 127.0.0.1; 0 takes a free one.
             second: whether to start a second node.
-            options: names of OPTIONS.
+            options: optional servers to start, as keys of OPTIONS.
 
         Raises:
             NodeError: the machine cannot run a node, a build failed, or a server did not start.

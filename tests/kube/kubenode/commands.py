@@ -15,7 +15,9 @@ from .errors import NodeError
 
 LAST_LINES = 15
 REST = 0.5
-"""Longest pause in seconds between two slow checks, which take CPU time from the awaited work."""
+"""Longest pause, in seconds, after a slow check. A pause is needed because checks take CPU time
+from the work that is awaited.
+"""
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 

@@ -1,4 +1,5 @@
-"""etcd, the API server, the controller manager and the scheduler, started as in a distribution.
+"""etcd, the API server, the controller manager and the scheduler, set up as in a usual distribution
+of Kubernetes.
 
 Each server has its own identity, and controllers use their own service accounts, so that a missing
 RBAC rule causes a failure here too. Their flags are in `config/`.

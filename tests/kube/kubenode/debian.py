@@ -18,7 +18,7 @@ from .commands import LAST_LINES, locked, run, say
 from .errors import NodeError
 
 SUITE = "bookworm"
-LISTS = paths.KUBE / "debian"  # the packages of each tree, with the reasons
+LISTS = paths.KUBE / "debian"  # the packages of each tree, each with its reason
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 

@@ -30,10 +30,10 @@ def open_door(node: Node, name: str, target_port: int, port: int = 0) -> int:
     """Open a door into `node` and return its port on 127.0.0.1. The door closes with the node.
 
     Args:
-        node: the target.
-        name: the name of its log.
-        target_port: the port inside.
-        port: the port outside; 0 takes a free one.
+        node: the node into which the door leads.
+        name: a name for the door; the door's log file contains it.
+        target_port: the port in the node to which connections are forwarded.
+        port: the port of this machine at which the door listens; 0 takes a free one.
 
     Raises:
         NodeError: the port is taken.

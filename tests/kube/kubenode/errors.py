@@ -1,4 +1,4 @@
-"""Errors outside this package's control, with messages on which a user can act."""
+"""The error for faults that a user can repair, such as a missing tool or a full disk."""
 
 from __future__ import annotations
 

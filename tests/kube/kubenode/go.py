@@ -63,7 +63,7 @@ def explained(module: Module, said: str) -> str:
 
 
 def disk_full(module: Module, said: str) -> str:
-    """Return the free space of each folder, and how to use another folder."""
+    """Return a message with the free space of each folder, which says how to use another folder."""
     lines = [f"The disk is full: the build of {module} stopped. Free space:"]
     for setting, folder in folders().items():
         there = next(path for path in [folder, *folder.parents] if path.exists())

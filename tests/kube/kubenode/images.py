@@ -1,6 +1,7 @@
-"""Container images of the tests' pods. Each is built once for its content, whose digest is the tag.
+"""Container images of the tests' pods. The tag of an image is the digest of its content, and each
+image is built only when its content changes.
 
-`build` returns at once if nothing in an image has changed. The product's images are built from the
+`build` returns at once if the image of that tag exists. The product's images are built from the
 Dockerfiles for users, on a Debian tree instead of a public Python image.
 """
 
@@ -31,13 +32,13 @@ from .errors import NodeError
 
 REGISTRY = "registry:5000"
 PRODUCT = ("notebook", "hub", "operator", "proxy")
-GO = ("local-path-provisioner", "pause")  # each contains only one Go program
+GO = ("local-path-provisioner", "pause")  # images with a single Go program each
 NAMES = ("busybox", *GO, *PRODUCT)
 OF_ONE_TEST = ("collector",)  # Go programs whose modules are built only for a long test
 # versions of an image that stay in the cache; a hundred would fill 30 GB there and on the nodes
 KEPT = 5
 CONTEXT = "/context"
-FILES = (  # files that .dockerignore admits, besides requirements
+FILES = (  # files of the build context besides the package and requirements/<image>.txt
     ".dockerignore",
     "LICENSE",
     "README.md",
@@ -57,7 +58,7 @@ BESIDE = (
     "examples",
     "jupyter-config",
     "labextension",
-)  # parts of the notebook image, besides the package
+)  # folders that the notebook image contains in addition to the package
 MADE = {".ipynb_checkpoints", "__pycache__", "node_modules", "lib", ".yarn"}  # generated files
 
 
@@ -200,7 +201,7 @@ def contents(name: str) -> Mapping[str, Path]:
 
 
 def package() -> Iterator[str]:
-    """Yield those files of the package that a fresh clone has too, without what was built."""
+    """Yield the package's source files, without files that a build has made."""
     built = paths.ROOT / "tfcluster_magic" / "labextension"
     for path in sorted((paths.ROOT / "tfcluster_magic").rglob("*")):
         made = "__pycache__" in path.parts or ".so" in path.suffixes or built in path.parents

@@ -12,7 +12,7 @@ def start(node: Node, pause: str) -> None:
     """Start containerd, kubelet and kube-proxy on a node that has its certificate.
 
     Args:
-        node: the node.
+        node: the node on which they run.
         pause: the image that holds a pod's namespaces.
 
     Raises:

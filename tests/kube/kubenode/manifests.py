@@ -1,7 +1,8 @@
 """Objects applied as the cluster's admin, from `manifests/` and from modules.
 
-kubectl runs on node-1, so that no door is needed. Objects are applied on the server, because some
-definitions do not fit into kubectl's annotation. This module never deletes an object.
+kubectl runs on node-1, so that no door is needed. Objects are applied by the server
+(`--server-side`), because some definitions do not fit into kubectl's annotation. This module never
+deletes an object.
 """
 
 from __future__ import annotations

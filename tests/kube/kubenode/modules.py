@@ -1,5 +1,5 @@
-"""The Go modules of a node's servers: a folder for each, whose go.mod is the only place of its
-version.
+"""The Go modules of a node's servers: one folder for each module. Only the folder's go.mod states
+the module's version.
 
 tools.go imports exactly the programs to build; a folder with main.go is itself a program. To
 upgrade, run `go get <module>@<version> && go mod tidy` in the folder; go.sum is committed, so that
@@ -107,7 +107,7 @@ class Module:
 
     @property
     def resources(self) -> Mapping[str, tuple[str, Sequence[str]]]:
-        """The files that are copied next to the programs."""
+        """The module's entry in RESOURCES, whose files a build copies beside the programs."""
         return RESOURCES.get(self.name, {})
 
     @property

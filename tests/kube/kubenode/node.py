@@ -45,8 +45,8 @@ class Node:
         binds = {
             self.state: str(self.state),
             paths.cache(): str(paths.cache()),
-            # A folder in the cache, because overlayfs does not work on the root's overlayfs; it
-            # outlives the node, so that the node's images are kept.
+            # containerd needs overlayfs, which does not work inside the node's root, itself an
+            # overlayfs. This folder of the cache also keeps the node's images when the node ends.
             keep / "containerd": "/var/lib/containerd",
         }
         first = sandbox.begin(self.folder, self.name, self.cgroup, binds)

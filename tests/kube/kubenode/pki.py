@@ -48,7 +48,7 @@ class Pki:
             self.user(server, f"/CN={server}")
 
     def kubelet(self, node: Node) -> None:
-        """Make the identity of a node's kubelet, which is also valid for serving."""
+        """Make the certificate of a node's kubelet, both as a client of the API and as a server."""
         hosts = [f"DNS:{node.name}", f"IP:{node.ip}"]
         self.user(node.name, f"/O=system:nodes/CN=system:node:{node.name}", hosts)
 

@@ -58,7 +58,9 @@ def members(namespace: str) -> Iterator[int]:
 
 
 def namespace_of(pid: int, kind: str = "pid") -> str:
-    """Return a namespace of a process, or "" if the process has ended."""
+    """Return the identity of a process's namespace, such as `pid:[4026531836]`, or "" if the
+    process has ended.
+    """
     try:
         return os.readlink(f"/proc/{pid}/ns/{kind}")
     except OSError:

@@ -77,10 +77,10 @@ def begin(folder: Path, host_name: str, cgroup: str, binds: dict[Path, str]) -> 
     """Start a sandbox and return its process 1, as a process id of this machine.
 
     Args:
-        folder: the folder for its root's changes (overlayfs upper) and its log.
-        host_name: its host name.
-        cgroup: its cgroup in each hierarchy; servers are in `<cgroup>/system`.
-        binds: folders of the machine with their paths inside.
+        folder: a folder for the sandbox's log and for changes to its root (overlayfs upper).
+        host_name: the sandbox's host name.
+        cgroup: the sandbox's cgroup in each hierarchy; servers are in `<cgroup>/system`.
+        binds: folders of the machine, each with its path in the sandbox.
 
     Raises:
         NodeError: the kernel refused a step; the message has the script's output.

@@ -1,7 +1,7 @@
 """The StorageClass for shared claims: k8s/storage/glusterfs, as users apply it.
 
-This module applies the preset with images of the local registry instead of the public ones. The
-volume itself is in gluster.py.
+This module applies the manifests of that folder, with images from the local registry instead of the
+public ones. gluster.py serves the volume itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .node import Node
 CLASS = "gluster"
 NAMESPACE = "tfcluster-storage"
 PRESET = paths.ROOT / "k8s" / "storage" / "glusterfs"
-PUBLIC = {  # the preset's images, and their replacements
+PUBLIC = {  # the images in PRESET, each with the local image that replaces it
     "rancher/local-path-provisioner:v0.0.30": "local-path-provisioner",
     "docker.io/library/busybox:1.37": "busybox",
 }

@@ -61,7 +61,7 @@ def start(node: Node) -> None:
 
 
 def run(node: Node, server: str) -> None:
-    """Start one of the servers."""
+    """Start one of Volcano's servers."""
     node.start(server, [build.binary(server), *flags(server, node)])
 
 

@@ -1,7 +1,7 @@
 """Watches of an API server during a measurement: the number of pods, and the phases of runs.
 
 Times are those at which the watch reported a change, without polling. A reported pod costs this
-process a fraction of a millisecond, which is the same for every compared way.
+process a fraction of a millisecond, the same for every way to create pods that is compared.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Pods:
             return max(self.changed_at.values(), default=time.monotonic())
 
     def start(self) -> None:
-        """Start; return when existing pods are counted."""
+        """Start counting; return when existing pods are counted."""
         self._informer.start()
         _synced(self._informer)
 
@@ -75,7 +75,7 @@ class Phases:
     """
 
     def __init__(self, api: Api, namespace: str = "") -> None:
-        """Follow one namespace, or all."""
+        """Follow the runs of one namespace, or of all."""
         self.at: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
         """By namespace and name, then by phase."""
         self.changes: Counter[tuple[str, str]] = Counter()
@@ -115,7 +115,7 @@ class Phases:
             return time.monotonic()
 
     def start(self) -> None:
-        """Start; return when existing records are reported."""
+        """Start following; return when existing records are reported."""
         self._informer.start()
         _synced(self._informer)
 

@@ -1,6 +1,6 @@
 """Delay of `status -f`: from a pod's change until the backend's watch of the run reports it.
-Watches in this process report both the pod's change and the run's, so only the operator's turn and
-its write are measured.
+Watches in this process report both changes, so the delay consists of the operator's decision and
+its write of the run's status.
 """
 
 from __future__ import annotations

@@ -37,9 +37,11 @@ MEMORY_LIMIT = 512.0
 """Memory limit of the operator's Deployment, in MiB."""
 LAUNCHES, CHURNERS = 10, 4
 STAY = 10
-"""Number of runs of each thread that exist at the same time."""
+"""Number of runs that each thread of `Churn` lets exist at the same time."""
 LEFT = 1024
-"""Bytes of the limit for a program that are left for names and arguments."""
+"""Bytes by which a program's file stays below the limit for programs, because the limit also counts
+names and arguments.
+"""
 
 
 def limits(site: Site, rounds: int) -> list[Row]:

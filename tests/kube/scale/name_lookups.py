@@ -50,8 +50,8 @@ def _address(host: str) -> tuple[str, bool]:
 def dial(ps: Sequence[str], workers: Sequence[str], share: int, filters: bool) -> Found:
     """Look up the names that every `share`-th task needs to connect to its peers.
 
-    With device filters, workers and parameter servers connect only to each other, to fetch results.
-    Without filters every task connects to every other.
+    With device filters, a worker connects only to parameter servers, and a parameter server only to
+    workers. Without filters every task connects to every other.
     """
     tasks = [*ps, *workers]
     asked = [_peers(task, ps, workers, filters) for task in tasks[::share]]
@@ -78,7 +78,7 @@ def until(hosts: Sequence[str]) -> Found:
 
 
 def late(name: str, servers: Mapping[str, tuple[str, int]]) -> Found:
-    """Return the wall-clock time at which each server first had the name."""
+    """Return the wall-clock time at which each DNS server first resolved the name."""
     found: dict[str, float] = {}
     deadline = time.monotonic() + PATIENCE
     while len(found) < len(servers) and time.monotonic() < deadline:
@@ -90,7 +90,7 @@ def late(name: str, servers: Mapping[str, tuple[str, int]]) -> Found:
 
 
 def early(name: str, servers: Mapping[str, tuple[str, int]]) -> Found:
-    """Return each server's answer for a name that does not exist yet."""
+    """Return each DNS server's response code for a name that does not exist yet."""
     return {server: code(name, *address) for server, address in servers.items()}
 
 

@@ -82,10 +82,11 @@ def hosts() -> tuple[Sequence[str], Sequence[str]]:
 
 
 def _late(site: Site, node: Node, kubectl: Kubectl, values: Values) -> None:
-    """Measure how late each DNS server has a new name that it has answered as missing before.
+    """Measure the delay until each DNS server resolves a new name that it has reported as missing
+    before.
 
-    For this, create the objects of a launch by hand; first look up a name, and then create the
-    Service that defines it.
+    For this, create the objects of a launch without the Service that defines the name, look up the
+    name, and then create the Service.
     """
     posts = BY_HAND.posts(site)
     namespace = kubectl.namespace

@@ -78,7 +78,7 @@ class Site:
         return _value(self.kubectl("get", "--raw", "/metrics"), name)
 
     def new_name(self, what: str) -> str:
-        """Return a new name for a namespace, unique even on a cluster that is kept.
+        """Return a name for a namespace that no earlier benchmark on this cluster has used.
 
         For half a minute after a namespace's deletion, the API server asks etcd about the namespace
         for every object created in a namespace of that name.
@@ -93,7 +93,7 @@ class Site:
         self.api.create(path("namespaces"), body)
 
     def wait_furnished(self, name: str) -> None:
-        """Wait until a namespace has its service account and the operator's options."""
+        """Wait until a namespace has its service account and the operator's published options."""
         for what in (
             path("serviceaccounts", name, "default"),
             path("configmaps", name, "kube-root-ca.crt"),
@@ -161,7 +161,7 @@ class Site:
 
 
 def _value(text: str, name: str) -> float:
-    """Return the value of a metric without labels."""
+    """Return the value of a metric that has no labels."""
     found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
     assert found, text
     return float(found[1])

@@ -32,7 +32,8 @@ def tfjob(site: Site, rounds: int) -> list[Row]:
             with training_operator.running(site.kubectl, *flags):
                 measured = measure(site, JOB)
             values[name].append(measured["running"])
-            # Under load some EndpointSlices come after the count, so the largest count is used.
+            # Under load some EndpointSlices are created only after the objects were counted, so the
+            # largest count is used.
             objects = max(objects, measured["objects"])
         say(f"round {number}: { ({name: round(each[-1], 2) for name, each in values.items()}) }")
     ours, shipped, tuned = (values[name] for name in ("ours", SHIPPED, FAST))
@@ -56,8 +57,9 @@ def _each(times: Sequence[float]) -> str:
     """Return a note with the time of each round.
 
     The TFJob operator makes the pods and Services of one task type, then those of the other, in the
-    random order of a Go map. So 700 or 1100 of its writes (20 a second by default) precede the last
-    pod. Ref: `ReconcileJobs` in pkg/controller.v1/common/job.go.
+    random order of a Go map. The last pod is therefore its 700th or its 1100th write. By default it
+    writes 20 objects a second, so the rounds may differ by 20 seconds. Ref: `ReconcileJobs` in
+    pkg/controller.v1/common/job.go.
     """
     return f"in turn {', '.join(f'{each:.1f}' for each in times)} s: ps or workers first"
 

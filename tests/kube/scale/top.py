@@ -1,9 +1,9 @@
 """`tfcluster top` of 600 tasks in a notebook's pod: the seconds until its first table, and the
 requests that it makes to the API server while it runs.
 
-The tasks are on fake nodes. Their samples are on the volume that the notebook mounts. The samples
-are from a recorded run, with reports of steps. Each task has only as many of them as a task keeps
-in a run of 600 tasks.
+The tasks are on fake nodes, so nothing measures their usage. The benchmark therefore writes samples
+of usage and reports of steps to the volume that the notebook mounts. It takes the samples from a
+recorded run, and writes as many for each task as a task keeps in a run of 600 tasks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The compared ways to create 600 pods: each is a list of POSTs, and a way to end them.
+"""The compared ways to create 600 pods. Each way is a list of POSTs; `measure` sends them, and ends
+the pods.
 
 All use one connection and one call after the other, so that only the work of the API server and its
 controllers differs.
@@ -46,12 +47,12 @@ _Way = TypeVar("_Way")
 
 @dataclass(frozen=True)
 class Way:
-    """One way: its POSTs, and how to end its pods."""
+    """A way to create the pods: the bodies of its POSTs."""
 
     name: str
     posts: Callable[[Site], Sequence[Object]]
     ends: bool = True
-    """Whether to measure the time in which the pods end."""
+    """Whether to end the pods too, and measure the time that this takes."""
 
 
 @cache
@@ -61,13 +62,13 @@ def spec(workers: int, ps: int) -> Spec:
 
 
 def record(run: str = RUN, workers: int = WORKERS, ps: int = PS) -> Object:
-    """Return the body of a launch's POST."""
+    """Return the record of a run, which a launch sends to the API server."""
     cluster, _dash, number = run.rpartition("-")
     return custom_resource.write(cluster, int(number), spec(workers, ps))
 
 
 def bare(count: int) -> Object:
-    """Return a single Indexed Job."""
+    """Return one Indexed Job of `count` pods."""
     return workloads.job("bare", on_fakes(), count)
 
 
@@ -78,7 +79,7 @@ def on_fakes() -> Object:
 
 
 def by_hand(site: Site, workers: int = WORKERS, ps: int = PS) -> Sequence[Object]:
-    """Return the operator's objects for a record, as for `kubectl apply`."""
+    """Return the objects that the operator would create for a run, to create them without it."""
     return manifests.native_objects(_on_paper(workers, ps), site.policy)
 
 

@@ -72,6 +72,8 @@ def test_list_filters_and_says_how_many_it_hides(run: Run) -> None:
     assert "1 more with `tfcluster list --all`" in hidden.err
     assert run("list", "--all", "-o", "name").out.split() == ["hello-2", "hello-1"]
     assert run("list", "--all", "--active", "-o", "name").out == ""
+    unknown = run("list", "helo")
+    assert unknown.code == 5 and "hello" in unknown.err
     assert run("list", "--all", "--phase", "Failed", "-o", "json").out == "[]\n"
     assert len(json.loads(run("list", "--all", "-o", "json").out)) == 2
 
@@ -492,7 +494,7 @@ def test_runs_are_tagged_and_found(run: Run) -> None:
     run("launch", "hello.py", "--workers", "1")
     older = run("list", "--tag", "lr/0.1", "-o", "name")
     assert older.out == "hello-1\n"
-    assert "more with" not in run("list", "--all", "--tag", "lr/0.1").err
+    assert "more with" not in run("list", "--tag", "lr/0.1").err
     run("delete", "hello-2", "--yes")
     assert run("tag", "hello", "--remove", "baseline", "unknown").out == "lr/0.1 基线\n"
     for wrong in ("two words", "", "x" * 41, "a,b", ".a", "a\x1b[2Jb", "a\u202eb", "<b>"):

@@ -60,6 +60,7 @@ def test_a_failed_run_is_told_once(run: Run, here: Path, receiver: Receiver) -> 
     words = ["--webhook", "@hook.txt", "--lab", "https://hub.example/user/me"]
     added = run("notify", "add", "team", *words)
     assert added.code == 0, added.err
+    assert "hook.txt is no longer needed: delete it" in added.err
     assert folder.stat().st_mode & 0o077 == 0
     (here / "hook.txt").unlink()
     assert run("notify", "test", "team").code == 0

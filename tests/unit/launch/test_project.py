@@ -182,6 +182,8 @@ def test_every_problem_is_named_at_its_line(project: Make) -> None:
         ("kind: TFCluster\nspec: {}\n", "tfcluster launch -f"),
         ('arguments: "--name \'a"\n', "not closed"),
         ("arguments: [a, [b]]\n", "write a list of texts"),
+        ("env: [BATCH, {a: b}]\n", "got '[BATCH, …]'; write NAME: VALUE"),
+        ("argments: {a: [b]}\n", "got '{a: …}'; no option has this name; did you mean arguments"),
         ("max-duration: soon\n", "10m"),
         ("mode: sideways\n", "in-graph"),
         ("program: https://example.com/train.py\n", "name a file of this folder"),

@@ -157,8 +157,8 @@ def test_who_waits_for_whom_is_told() -> None:
     story.passes(30)
     assert (story.status.phase, story.status.reason) == (Phase.RUNNING, Reason.STALLED)
     assert story.status.message == (
-        f"Nothing has happened since {clock}: worker-1 prints nothing, writes no event "
-        f"file and uses almost no CPU. worker-1 waits for worker-0, which finished at {clock}. "
+        f"Since {clock}, worker-1 has printed nothing, written no event file and used "
+        f"almost no CPU. worker-1 waits for worker-0, which finished at {clock}. "
         "Where each task is in its code: `tfcluster stack digits-2`. If "
         "you expect nothing more from it, end it: `tfcluster stop digits-2`. With --success-policy "
         "chief a run succeeds when worker-0 does; with --stall-timeout 10m it ends when nothing "
@@ -181,7 +181,7 @@ def test_all_may_wait_for_their_data() -> None:
     assert story.status.reason is Reason.RUNNING
     story.passes(1)
     assert story.status.reason is Reason.STALLED
-    assert "worker-0, worker-1 print nothing, write no event file" in story.status.message
+    assert "worker-0, worker-1 have printed nothing, written no event" in story.status.message
 
 
 def test_one_that_works_is_enough() -> None:

@@ -377,3 +377,10 @@ def test_what_is_slow_to_import_is_imported_when_it_is_needed(begin: str, heavy:
     )
 
     assert done.stdout.strip() == "[]"
+
+
+def test_a_record_is_shown_without_the_contents_of_its_files() -> None:
+    """A record is one line that a notebook can show, however large its program is."""
+    run = ClusterManager().plan(cell="x = 1\n" * 5000).cluster
+    assert "'cell.py': Ellipsis" in repr(run)
+    assert len(repr(run)) < 3000

@@ -218,6 +218,7 @@ def test_steps_are_known_in_many_forms(monkeypatch: pytest.MonkeyPatch) -> None:
         (b"145/1000 [===>......] - loss: 0.3\r", True),
         (b"Iteration: 7\n", True),
         (b"loading 3 files\n", False),
+        (b"starting with: --epochs 8 --batch-size=4 -steps 3\n", False),
         (b"2026-11-21 footstep\n", False),
     ):
         words = activity.Words()
@@ -243,6 +244,7 @@ def test_the_newest_step_is_read_from_the_output(monkeypatch: pytest.MonkeyPatch
         ([" 45/100 ━━━━ 1s 12ms/step".encode()], 45),
         ([b"batch time: 0.25\n", b"step 0.5 s\n"], 0),
         ([b"2026/11/21 [info] footstep 3\n"], 0),
+        ([b"starting with: --steps 8 --global_step=4\n"], 0),
     ):
         words = activity.Words()
         for line in lines:

@@ -115,6 +115,26 @@ def test_files_of_others_are_left_alone(run: Run) -> None:
     assert not (run.output / "written").exists()
 
 
+def test_a_file_that_another_run_has_linked_is_left_alone(run: Run) -> None:
+    """An event file of a process that has ended belongs to the run that has a link to it."""
+    run.config["outputDir"] = str(run.folder / "log" / "digits" / "2")
+    theirs = run.folder / "log" / "other" / "1" / "written" / "logs"
+    theirs.mkdir(parents=True)
+    quick = (
+        "import subprocess\n"
+        "process = subprocess.Popen(['true'])\n"
+        "process.wait()\n"
+        "os.getpid = lambda: process.pid\n"
+        "event_file('logs/mine').close()\n"
+        "file = event_file('logs/theirs')\n"
+        "file.close()\n"
+        f"link = os.path.join({str(theirs)!r}, os.path.basename(file.name))\n"
+        "os.symlink(os.path.abspath(file.name), link)\n"
+    )
+    program(run, quick)
+    assert run.task().start().wait()["wrote"] == [str(run.folder / "work" / "logs" / "mine")]
+
+
 @pytest.mark.parametrize(
     ("path", "lost"),
     [

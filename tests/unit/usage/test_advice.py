@@ -505,6 +505,23 @@ def test_the_time_after_the_training_does_not_count() -> None:
     assert codes(advise(a_run(tasks(ps=1)), samples, steps)) == []
 
 
+@pytest.mark.parametrize(("first", "found"), [(0, ["AdviceSlowWorker"]), (24, [])])
+def test_a_worker_is_slow_only_after_a_while(first: int, found: list[str]) -> None:
+    """Step rates over less than 20 seconds are not compared, because they mostly show how far apart
+    the printed steps are.
+    """
+    samples = {}
+    for task, pace in (("worker-0", 10), ("worker-1", 30)):
+        (seen,) = attempt(60, cpu=0.8)
+        stepped = [
+            replace(each, step=pace * n if n > first else 0)
+            for n, each in enumerate(seen.intervals, 1)
+        ]
+        samples[task] = [replace(seen, intervals=tuple(stepped))]
+    steps = mean_step_rates(a_run(tasks()), samples, {"worker-0": 300, "worker-1": 900})
+    assert codes(advise(a_run(tasks(ps=1)), samples, steps)) == found
+
+
 def test_what_tasks_send_each_other_is_no_input() -> None:
     """Traffic between the tasks of a run does not count as input, also if the chief has little of
     this traffic.

@@ -30,7 +30,7 @@ from ...lifecycle.messages import shorten
 from ...program.snapshots import INLINE_BYTES, stored_folder
 from ...quota.ledger import HoursAccount
 from ...quota.storage import FolderUsage
-from ...spec import Spec, TFCluster, names
+from ...spec import Spec, TFCluster, conversion, names
 from .. import folder_sizes, run_names
 from ..base import Options
 
@@ -105,7 +105,7 @@ def read_published(api: Api, namespace: str) -> tuple[Options, LaunchFacts, str]
         ) from None
     said = told.get("data") or {}
     try:
-        options = msgspec.json.decode(said[OPTIONS_KEY], type=Options)
+        options = conversion.decode(said[OPTIONS_KEY], Options)
         return options, read_offer(said[FACTS_KEY]), str(said.get(HOURS_KEY, ""))
     except (KeyError, msgspec.MsgspecError) as error:
         raise BackendUnavailable(

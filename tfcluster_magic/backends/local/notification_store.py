@@ -24,7 +24,7 @@ from ...notifications import (
     NotificationRules,
     TestRequest,
 )
-from ...spec import to_json
+from ...spec import conversion, to_json
 from ..base import Notifications
 from . import quota
 
@@ -179,7 +179,7 @@ class LocalNotifications(Notifications):
 
 def _hub_policy(said: object) -> NotificationPolicy:
     try:
-        return msgspec.convert(said, NotificationPolicy)
+        return conversion.convert(said, NotificationPolicy)
     except msgspec.ValidationError as error:  # a hub of another release may have written the policy
         raise _unusable(_("of the hub"), str(error)) from None
 
@@ -191,7 +191,7 @@ def read_policy(text: bytes, file: Path) -> NotificationPolicy:
     from ...notifications.sending import network_mistake
 
     try:
-        found = msgspec.convert(yaml.safe_load(text) or {}, NotificationPolicy)
+        found = conversion.convert(yaml.safe_load(text) or {}, NotificationPolicy)
     except (yaml.YAMLError, msgspec.ValidationError, ValueError, RecursionError) as error:
         raise _unusable(str(file), str(error)) from None
     for network in found.private_networks:

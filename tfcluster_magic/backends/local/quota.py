@@ -20,6 +20,7 @@ from ...i18n import _
 from ...quota import budgets
 from ...quota.limits import LIMITS_VARIABLE, Limits
 from ...quota.storage import FolderUsage
+from ...spec import conversion
 from ...spec.quantities import parse_memory
 from .. import folder_sizes
 
@@ -66,7 +67,7 @@ def group_and_budget(said: Limits | None) -> tuple[str, budgets.Budget | None]:
     if said is None:
         return "", None
     with contextlib.suppress(msgspec.ValidationError):  # a hub of another release wrote it
-        return said.group, budgets.effective_budget(msgspec.convert(said.budget, budgets.Budget))
+        return said.group, budgets.effective_budget(conversion.convert(said.budget, budgets.Budget))
     return said.group, None
 
 

@@ -30,7 +30,7 @@ from ...i18n import _, mark
 from ...lifecycle import Decision, Observation, decide, waits_for_runs
 from ...lifecycle.dependencies import open_dependencies
 from ...progress.run_progress import newest_checkpoint
-from ...spec import Model, Phase, Spec, Status, Stop, TFCluster
+from ...spec import Model, Phase, Spec, Status, Stop, TFCluster, conversion
 from . import lost_supervisor, supervisor_events, task_processes
 from .run_store import RunFolder
 from .supervisor_events import SupervisorEvents
@@ -227,10 +227,10 @@ def replay(lines: Iterable[bytes]) -> Iterator[tuple[RecordedStep, Decision]]:
     line is not part of a recording.
     """
     source = iter(lines)
-    header = msgspec.json.decode(next(source), type=RecordingHeader)
+    header = conversion.decode(next(source), RecordingHeader)
     status = header.status
     for line in source:
-        step = msgspec.json.decode(line, type=RecordedStep)
+        step = conversion.decode(line, RecordedStep)
         spec = msgspec.structs.replace(header.spec, stop=step.stop)
         today = decide(spec, header.name, status, step.seen, step.now)
         yield step, today

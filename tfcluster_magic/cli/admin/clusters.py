@@ -124,7 +124,7 @@ def stop_command(
 @click.argument("run", metavar="RUN")
 @click.argument("task", metavar="TASK")
 @click.option(
-    "--lines", type=click.IntRange(1, 1000), default=100, help="number of last lines [100]"
+    "--lines", type=grammar.Whole(1, 1000), default=100, help="number of last lines [100]"
 )
 @hub_options
 @click.pass_obj

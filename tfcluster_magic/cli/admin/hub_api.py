@@ -38,6 +38,7 @@ from ...errors import (
 from ...i18n import _
 from ...output.documents import to_yaml
 from ...output.text import one_line, table
+from .. import grammar
 from ..group import VerbGroup, paragraphs
 from ..terminal import Terminal
 
@@ -303,8 +304,8 @@ def page_options(first: str) -> Callable[[F], F]:
 
     def add(command: F) -> F:
         for option in (
-            click.option("--offset", type=click.IntRange(0), default=0, help=_OFFSET),
-            click.option("--limit", type=click.IntRange(1, 1000), default=100, help=_LIMIT),
+            click.option("--offset", type=grammar.Whole(0), default=0, help=_OFFSET),
+            click.option("--limit", type=grammar.Whole(1, 1000), default=100, help=_LIMIT),
             click.option("--sort", help=f"{_SORT} [{first}]"),
         ):
             command = option(command)

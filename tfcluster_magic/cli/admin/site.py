@@ -10,13 +10,13 @@ from typing import Any
 from urllib.parse import quote
 
 import click
-import msgspec
 
 from ...errors import InvalidRequest, Problem
 from ...i18n import _
 from ...output.documents import unused_table
 from ...output.text import clock, one_line, table
 from ...quota.ledger import GROUPINGS, Grouping, HoursRow
+from ...spec import conversion
 from ...spec.quantities import format_bytes, parse_duration
 from .. import grammar
 from ..group import Command
@@ -159,7 +159,7 @@ def _site_hours(
     """Return the hub's answer about everyone's hours, and the rows in this answer."""
     asked = {key: text for key, text in words.items() if text}
     told = HubAPI.of(hub, token_file).ask("GET", "hours", asked)
-    return told, msgspec.convert(told["items"], list[HoursRow])
+    return told, conversion.convert(told["items"], list[HoursRow])
 
 
 # `admin hours`
@@ -272,7 +272,7 @@ def _storage_row(row: dict[str, Any]) -> tuple[str, ...]:
 
 @click.command("audit", cls=Command)
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=100, help="maximum number of rows [100]"
+    "--limit", type=grammar.Whole(1, 1000), default=100, help="maximum number of rows [100]"
 )
 @click.option("--export", is_flag=True, help="print the whole log as JSON lines, oldest first")
 @grammar.output_option(FORMS)

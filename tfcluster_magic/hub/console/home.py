@@ -21,7 +21,7 @@ from ...errors import BackendUnavailable
 from ...i18n import _
 from ...lifecycle.messages import shown
 from ...output.report import task_count
-from ...spec import TaskType
+from ...spec import TaskType, conversion
 from .service import KEY
 from .sites.base import SiteRun, UserRuns
 
@@ -74,7 +74,7 @@ class ClustersOfUser(BaseHandler):
                 request_timeout=WITHIN,
                 follow_redirects=False,
             )
-            return msgspec.json.decode(answer.body, type=UserRuns)
+            return conversion.decode(answer.body, UserRuns)
         except (HTTPClientError, OSError, msgspec.MsgspecError) as error:
             self.log.warning("The console does not answer: %s", error)
             raise BackendUnavailable(

@@ -13,7 +13,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 
 from ...errors import (
@@ -26,7 +25,7 @@ from ...errors import (
 )
 from ...i18n import _
 from ...kube.api.decoding import epoch_seconds
-from ...spec import Model
+from ...spec import Model, conversion
 from ..auth.commands import AccountState
 from .cached_reading import CachedReading
 
@@ -191,7 +190,7 @@ class HubUsers:
             told = (await self.ask("GET", "accounts"))["accounts"]
         except NotFound:
             return None
-        return msgspec.convert(told, dict[str, AccountState])
+        return conversion.convert(told, dict[str, AccountState])
 
     async def _pages(self, what: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []

@@ -14,7 +14,7 @@ import msgspec
 from ...errors import InvalidRequest, Problem, one_line
 from ...i18n import _
 from ...quota.limits import OverrideTerm
-from ...spec import Model
+from ...spec import Model, conversion
 from .entitlements import (
     Entitlement,
     Grant,
@@ -50,7 +50,7 @@ _KIND = dict[str, Override]
 
 def read_overrides(text: str | bytes) -> dict[str, Override]:
     """Decode the overrides of a file or a ConfigMap; {} for an empty text. Raises ValueError."""
-    return msgspec.json.decode(text, type=_KIND) if text.strip() else {}
+    return conversion.decode(text, _KIND) if text.strip() else {}
 
 
 def encode_overrides(overrides: Overrides) -> bytes:
@@ -102,7 +102,7 @@ def entitled(
     above = _parts(override)
     merged = {**below, **{part: {**below.get(part, {}), **above[part]} for part in above}}
     try:
-        grant = msgspec.convert(merged, Grant)
+        grant = conversion.convert(merged, Grant)
     except msgspec.ValidationError:
         return found  # another release wrote the override, with other fields
     term = OverrideTerm(until=override.until, reason=override.reason)

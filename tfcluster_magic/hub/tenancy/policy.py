@@ -23,7 +23,7 @@ from ...kube.objects import images, network_policy
 from ...notifications import NotificationPolicy
 from ...notifications.sending import network_mistake as closed_network
 from ...quota.limits import Limits, Quota
-from ...spec import Model
+from ...spec import Model, conversion
 from ...spec.quantities import NUMBER_RULE, non_finite_numbers
 from .entitlements import (
     ETCD_BUDGET,
@@ -205,7 +205,7 @@ class _PolicyReader:
 
     def _convert(self, said: object, kind: type[Any], where: Where) -> Any:
         try:
-            return msgspec.convert(said, kind)
+            return conversion.convert(said, kind)
         except msgspec.ValidationError as error:
             found = _AT.fullmatch(str(error))
             assert found is not None

@@ -12,18 +12,14 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from ...spec import Phase
+from ...spec import Phase, conversion
 from ...spec.record_size import PAYLOAD
 from ...spec.resource_form import parse_time
 from .labels import GROUP
 
 
 class Shape:
-    """The decoders of a kind of objects: one for watch events, one for pages of a list.
-
-    Create them at import: msgspec inspects a type at its first use, and msgspec 0.22 crashes when
-    two threads do that at once.
-    """
+    """The decoders of a kind of objects: one for watch events, one for pages of a list."""
 
     def __init__(self, kind: Any) -> None:
         """Create the decoders. `kind` is a TypedDict of the fields to keep, or dict for
@@ -32,8 +28,8 @@ class Shape:
         event = msgspec.defstruct("Event", [("type", str), ("object", kind)])
         items = ("items", list[kind] | None, None)
         page = msgspec.defstruct("Page", [items, ("metadata", dict[str, Any], {})])
-        self.event: msgspec.json.Decoder[Any] = msgspec.json.Decoder(event)
-        self.page: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
+        self.event: msgspec.json.Decoder[Any] = conversion.decoder(event)
+        self.page: msgspec.json.Decoder[Any] = conversion.decoder(page)
 
 
 class ObjectMeta(TypedDict, total=False):

@@ -47,6 +47,7 @@ from ...spec import (
     TaskType,
     TFCluster,
     Usage,
+    conversion,
     names,
     resource_form,
 )
@@ -55,10 +56,6 @@ from ...spec.spec import ASKER_LENGTH, fields_of
 from ..api.client import Object, foreign_finalizers, is_deleted
 from ..api.decoding import epoch_seconds
 from ..api.labels import GROUP, PORT, RUN_PATTERN, host_name
-
-# Use the type now, while only one thread runs: msgspec inspects a type at its first use, and
-# msgspec 0.22 crashes when two threads do that at the same time.
-msgspec.json.Decoder(TFCluster)
 
 LOG_PATH = "/log"
 """Mount path of claims for logs if the status names no folder."""
@@ -152,7 +149,7 @@ def read_scheduled(head: Mapping[str, Any]) -> ScheduledRun | None:
     """Return the schedule and due time of a run; None if they are missing or unreadable."""
     try:
         said = str((head.get("annotations") or {})[SCHEDULED])
-        found = msgspec.json.decode(said, type=ScheduledRun)
+        found = conversion.decode(said, ScheduledRun)
     except (KeyError, msgspec.MsgspecError, RecursionError):
         return None
     return found if "\0" not in found.local else None
@@ -404,7 +401,7 @@ _M = TypeVar("_M", bound=Model)
 
 def _short(told: _M) -> _M:
     """Return a model with every text in it shortened."""
-    return msgspec.convert(_cut(msgspec.to_builtins(told)), type(told))
+    return conversion.convert(_cut(msgspec.to_builtins(told)), type(told))
 
 
 def _cut(value: Any) -> Any:
@@ -442,7 +439,7 @@ def usage_of(found: Mapping[str, Any]) -> Usage | None:
     """
     said = (found.get("status") or {}).get("usage")
     try:
-        return msgspec.convert(resource_form.read(Usage, said), Usage) if said else None
+        return conversion.convert(resource_form.read(Usage, said), Usage) if said else None
     except (AttributeError, msgspec.ValidationError):
         return read_status(found).usage  # written by another release
 
@@ -523,7 +520,7 @@ def _spec(found: Mapping[str, Any], told: list[str], *, is_launch: bool) -> Spec
     if isinstance(stop, Mapping) and isinstance(by := stop.get("by"), str):
         content["stop"] = {**stop, "by": by[:ASKER_LENGTH]}  # earlier releases allowed longer names
     try:
-        spec = msgspec.convert(content, Spec)  # fast, because lists have thousands of runs
+        spec = conversion.convert(content, Spec)  # fast, because lists have thousands of runs
     except msgspec.ValidationError:
         known = _known(content, Spec, "spec", told)
         return validation.validate(known, is_launch=is_launch)
@@ -561,7 +558,7 @@ def _status(content: Mapping[str, Any], told: list[str]) -> Status:
     for field in fields_of(Status):
         if field.encode_name in known:
             try:
-                kept[field.name] = msgspec.convert(known[field.encode_name], field.type)
+                kept[field.name] = conversion.convert(known[field.encode_name], field.type)
             except msgspec.ValidationError:
                 told.append(f"status.{field.encode_name}={known[field.encode_name]}")
     passed = next((phase for seen, phase in _PHASES if seen in kept), Phase.QUEUED)
@@ -632,6 +629,6 @@ def _inferred(head: Mapping[str, Any]) -> tuple[Message, ...]:
     """Return the inferences of the launch; empty if the annotation holds something else."""
     said = str((head.get("annotations") or {}).get(INFERRED, "[]"))
     try:
-        return msgspec.json.decode(said, type=tuple[Message, ...])
+        return conversion.decode(said, tuple[Message, ...])
     except (msgspec.DecodeError, RecursionError):
         return ()

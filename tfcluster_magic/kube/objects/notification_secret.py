@@ -24,7 +24,7 @@ from ...notifications import (
     NotificationRules,
     TestRequest,
 )
-from ...spec import Model
+from ...spec import Model, conversion
 from ..api import labels
 from ..api.client import Object
 
@@ -40,12 +40,10 @@ MANAGER = "tfcluster-notifier"
 RECORD = f"{labels.GROUP}/notifications"
 """Annotation of a run. Its value is the state of each message about the run."""
 
-# msgspec inspects a type at its first use, and msgspec 0.22 crashes when two threads do that at
-# once. So these types are inspected here, at the import of the module.
-_RULES = msgspec.json.Decoder(NotificationRules)
-_DELIVERIES = msgspec.json.Decoder(Deliveries)
-_TEST = msgspec.json.Decoder(TestRequest)
-_POLICY = msgspec.json.Decoder(NotificationPolicy)
+_RULES = conversion.decoder(NotificationRules)
+_DELIVERIES = conversion.decoder(Deliveries)
+_TEST = conversion.decoder(TestRequest)
+_POLICY = conversion.decoder(NotificationPolicy)
 _M = TypeVar("_M", bound=Model)
 
 

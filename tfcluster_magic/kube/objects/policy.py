@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-import msgspec
 import yaml
 from msgspec import Meta
 
 from ...errors import InvalidRequest, Problem
 from ...i18n import _
 from ...notifications import NotificationPolicy
-from ...spec import MEMORY_PATTERN, Model, PositiveSeconds
+from ...spec import MEMORY_PATTERN, Model, PositiveSeconds, conversion
 from ...spec.quantities import NUMBER_RULE, non_finite_numbers
 from . import images as references
 from . import network_policy as networks
@@ -184,7 +183,7 @@ def parse_policy(text: str) -> Policy:
     if odd := [Problem(at, text, NUMBER_RULE) for at, text in non_finite_numbers(said)]:
         raise InvalidRequest(odd, headline)
     try:
-        policy = msgspec.convert(said or {}, Policy)
+        policy = conversion.convert(said or {}, Policy)
     except ValueError as error:  # msgspec's errors are ValueErrors, too
         problem = Problem("policy", str(error), _("see docs/reference/policy.md"))
         raise InvalidRequest([problem], headline) from None

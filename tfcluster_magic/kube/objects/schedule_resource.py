@@ -37,7 +37,7 @@ from ...schedules import (
 )
 from ...schedules.cron import CronTimes
 from ...schedules.due import MOST_BACKFILLS, kept
-from ...spec import API_VERSION, Message, Mode, Model, ReplicaSet, Spec, resource_form
+from ...spec import API_VERSION, Message, Mode, Model, ReplicaSet, Spec, conversion, resource_form
 from ...spec.record_size import json_bytes
 from ...spec.resource_form import Form, format_time, parse_time, time_form
 from ...spec.spec import ASKER_LENGTH, STOP_LENGTH
@@ -197,10 +197,6 @@ PROBLEM = "problem"
 """Key that `trim` adds to a schedule in the cache. Its value is the mistake in the schedule, or
 empty. The template is checked for mistakes before it is left out of the cache.
 """
-# msgspec inspects a type at its first use, and msgspec 0.22 crashes when two threads do that at
-# once. So these types are inspected here, at the import of the module.
-msgspec.json.Decoder(ScheduleSpec)
-msgspec.json.Decoder(Schedule)
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -257,7 +253,7 @@ def read_spec(found: Mapping[str, Any]) -> tuple[ScheduleSpec, list[str]]:
     content = resource_form.read(ScheduleSpec, said)
     content = {k: v for k, v in content.items() if k in _KNOWN_OF_SPEC and v is not None}
     try:
-        spec = msgspec.convert(content, ScheduleSpec)
+        spec = conversion.convert(content, ScheduleSpec)
     except msgspec.ValidationError as error:
         empty = RunTemplate(spec=Spec())
         cron = str(content.get("cron", ""))[:256]
@@ -316,7 +312,7 @@ def _read_status(said: Mapping[str, Any], created: float) -> tuple[ScheduleStatu
     kept_fields = {key: value for key, value in said.items() if key not in _OWN_STATUS}
     content = resource_form.read(ScheduleStatus, kept_fields)
     try:
-        status = msgspec.convert(
+        status = conversion.convert(
             {k: v for k, v in content.items() if k in _KNOWN_OF_STATUS and v is not None},
             ScheduleStatus,
         )
@@ -330,7 +326,7 @@ def _read_status(said: Mapping[str, Any], created: float) -> tuple[ScheduleStatu
 
 def _read_words(text: str) -> LaunchWords:
     try:
-        return msgspec.json.decode(text, type=LaunchWords)
+        return conversion.decode(text, LaunchWords)
     except (msgspec.MsgspecError, RecursionError):
         return LaunchWords(folder="")
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from ...errors import program_lines
 from ...lifecycle.messages import english_clause, with_detail
-from ...spec import Cause, Clause, Message, TaskExit
+from ...spec import Cause, Clause, Message, TaskExit, conversion
 from ..api.decoding import condition, epoch_seconds
 from . import pod_problems
 from .pod_problems import PodContext, shorten_message
@@ -187,7 +187,7 @@ def _termination_message(ended: Object) -> TaskExit | None:
     """Return the exit that the task's supervisor wrote; None if it wrote none."""
     line, _newline, _usage = str(ended.get("message") or "").partition("\n")
     try:
-        told = msgspec.json.decode(line, type=TaskExit)
+        told = conversion.decode(line, TaskExit)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
         return None
     try:

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from ...errors import InvalidRequest, Problem
 from ...program.snapshots import completed
-from ...spec import Message, Model, Spec
+from ...spec import Message, Model, Spec, conversion
 from ...spec.names import is_valid, name_rule
 from . import schema
 from .rules import MOST_TASKS, RESERVED_ENV, SMALLEST_MEMORY, check_rules
@@ -43,7 +42,7 @@ def validate(data: Mapping[str, Any], *, is_launch: bool = True) -> Spec:
     clean = schema.check_schema(data, Spec, "spec", problems)
     spec: Spec | None = None
     if not problems:
-        spec = msgspec.convert(clean, Spec)
+        spec = conversion.convert(clean, Spec)
         problems += check_rules(spec, is_launch=is_launch)
         spec = replace(spec, program=completed(spec.program))
     if problems or spec is None:
@@ -74,4 +73,4 @@ def read_model(data: Mapping[str, Any], kind: type[M]) -> M:
     clean = schema.check_schema(data, kind, "", problems)
     if problems:
         raise InvalidRequest(problems, Message("RequestRefused"))
-    return msgspec.convert(clean, kind)
+    return conversion.convert(clean, kind)

@@ -15,7 +15,7 @@ from msgspec import Meta
 from msgspec.structs import FieldInfo
 
 from ...errors import Problem
-from ...spec import MEMORY_PATTERN, Clause, Message, Model
+from ...spec import MEMORY_PATTERN, Clause, Message, Model, conversion
 from ...spec.quantities import MEMORY_RULE, NUMBER_RULE, non_finite_numbers, parse_duration
 from ...spec.spec import (
     ANNOTATION_PATTERN,
@@ -79,7 +79,7 @@ def _check_field(field: FieldInfo, value: object, path: str, problems: list[Prob
             problems.append(Problem(path, value, error.args[0]))
             return value
     try:
-        msgspec.convert(value, field.type)
+        conversion.convert(value, field.type)
     except msgspec.ValidationError as error:
         text = str(error).split(" - at `$")[0]
         problems.append(Problem(path, value, _allowed(field) or _in_words(text)))

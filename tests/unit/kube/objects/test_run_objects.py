@@ -61,6 +61,16 @@ def test_objects_are_those_of_the_golden_file(name: str, pytestconfig: pytest.Co
     assert text == file.read_text(), "read the difference; --rewrite accepts it"
 
 
+def test_the_run_with_everything_has_all_options_of_pods() -> None:
+    """Each option of pods is in a golden file, so that a change of its objects is seen."""
+    missing = [
+        name
+        for name in Pods.__struct_fields__
+        if getattr(EVERYTHING.pods, name) == getattr(Pods(), name)
+    ]
+    assert not missing, f"give EVERYTHING in tests/support/golden_runs.py a value for {missing}"
+
+
 def test_admission_knows_every_label(name: str) -> None:
     """The admission policy against a stolen operator token allows the labels of the run's Jobs and
     pods.

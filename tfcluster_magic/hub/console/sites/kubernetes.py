@@ -37,7 +37,7 @@ from ....quota.ledger import HoursByDay
 from ....quota.preflight import Options
 from ....quota.storage import FOLDER_NAMES, OWN_VOLUME_FACTOR, FolderUsage
 from ....schedules import Pause
-from ....spec import Stop, names
+from ....spec import Stop, conversion, names
 from ...tenancy.entitlements import HubPolicy
 from ...tenancy.namespace_objects import HUB
 from ...user_limits import NoSitePolicy
@@ -415,7 +415,7 @@ class KubernetesSite:
         where = path("configmaps", namespace)
         for found in self._api.every(where, fieldSelector=f"metadata.name={labels.OPTIONS}").items:
             with contextlib.suppress(KeyError, msgspec.MsgspecError):
-                return msgspec.json.decode(found["data"][OPTIONS_KEY], type=Options)
+                return conversion.decode(found["data"][OPTIONS_KEY], Options)
         return self._options
 
     def _stop(self, owner: str, name: str, uid: str, stop: Stop) -> None:

@@ -23,7 +23,7 @@ from ....kube.api.client import Api, ApiError, find_object, path
 from ....kube.api.decoding import ObjectMeta, Shape, epoch_seconds
 from ....kube.objects import custom_resource
 from ....lifecycle.messages import shown
-from ....spec import Metadata, Replicas, ReplicaSet, Spec, TFCluster, resource_form
+from ....spec import Metadata, Replicas, ReplicaSet, Spec, TFCluster, conversion, resource_form
 from ...tenancy import namespace_objects
 from ...tenancy.provisioning import REMOVED_DATA, is_removed
 from .base import Leak, SiteRun, run_row
@@ -165,7 +165,7 @@ def _spec(told: Object) -> Spec:
     keys = ("mode", "replicas")
     asked: Object = {key: told[key] for key in keys if key in told}
     try:
-        return msgspec.convert(resource_form.read(Spec, asked), Spec)
+        return conversion.convert(resource_form.read(Spec, asked), Spec)
     except msgspec.ValidationError:
         return Spec(replicas=ReplicaSet(worker=Replicas(count=0)))
 

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from ....errors import BackendUnavailable, NotFound, TFClusterError
 from ....i18n import _
 from ....schedules import Pause
-from ....spec import Stop
+from ....spec import Stop, conversion
 from ...auth.system_accounts import NoServer, Person, account, environment, why_no_notebook
 from .base import (
     RUNS_KEPT,
@@ -50,7 +50,7 @@ from .person_reader import (
 ANSWER_SECONDS = 15.0
 """Timeout in seconds of a reader's answer, including the reader's start on a busy machine."""
 _MOST_BYTES = 64 * 1024 * 1024
-_DECODER = msgspec.json.Decoder(ReaderAnswer)
+_DECODER = conversion.decoder(ReaderAnswer)
 
 
 class ReaderProcess:

@@ -36,7 +36,7 @@ from ....quota.ledger import HoursByDay
 from ....quota.storage import FolderUsage
 from ....schedules import Pause, Schedule
 from ....schedules.due import paused, resumed
-from ....spec import Model, Status, Stop, TFCluster
+from ....spec import Model, Status, Stop, TFCluster, conversion
 from .base import (
     Leak,
     SiteRun,
@@ -300,7 +300,7 @@ def answer_requests(asked: BinaryIO, out: BinaryIO) -> None:
     # Start no clock process for schedules: it would need the person's limits, which are not in
     # this environment.
     os.environ[NO_CLOCK] = "1"
-    reader, decoder = RunsReader(), msgspec.json.Decoder(ReaderRequest)
+    reader, decoder = RunsReader(), conversion.decoder(ReaderRequest)
     for line in asked:
         out.write(msgspec.json.encode(reader.answer(decoder.decode(line))) + b"\n")
         out.flush()
@@ -370,14 +370,14 @@ def _warm() -> None:
     """Build the decoders that each reader would otherwise build itself."""
     for kind in (Record, Status):
         with contextlib.suppress(msgspec.MsgspecError):
-            msgspec.json.decode(b"{}", type=kind)
+            conversion.decode(b"{}", kind)
     gc.collect()
     gc.freeze()
 
 
 def fork_readers(channel: socket.socket) -> None:
     """Carry out commands until the channel is closed."""
-    decoder = msgspec.json.Decoder(ForkCommand)
+    decoder = conversion.decoder(ForkCommand)
     children: set[int] = set()
     while True:
         text, sockets, _flags, _sender = socket.recv_fds(channel, LONGEST_COMMAND, 1)

@@ -212,6 +212,29 @@ def test_only_who_has_the_token_gets_the_data(workspace: Path) -> None:
     giver.server_close()
 
 
+def test_a_policy_that_lacks_its_parameter_refuses_only_our_own_objects() -> None:
+    """The API server refuses all requests that such a policy matches, whoever sends them. So the
+    policy matches only objects with a label of ours.
+    """
+    files = (path.read_text() for path in sorted((ROOT / "k8s").rglob("*.yaml")))
+    found = [one for text in files for one in yaml.safe_load_all(text) if one]
+    named = {
+        (one["kind"], one["metadata"]["name"]): one["spec"]
+        for one in found
+        if "spec" in one and "kind" in one
+    }
+    denied = [
+        named["ValidatingAdmissionPolicy", spec["policyName"]]
+        for (kind, _name), spec in named.items()
+        if kind == "ValidatingAdmissionPolicyBinding"
+        and spec.get("paramRef", {}).get("parameterNotFoundAction") == "Deny"
+    ]
+    assert denied
+    for policy in denied:
+        labels = policy["matchConstraints"]["objectSelector"]["matchLabels"]
+        assert all(label.startswith("tfcluster.dev/") for label in labels)
+
+
 def test_the_job_is_what_its_admission_policy_lets_through() -> None:
     """The admission policy for this Job names its labels, its priority class and its mounts. Only
     tests/kube evaluates the policy's expressions.
