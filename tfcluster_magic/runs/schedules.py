@@ -64,12 +64,14 @@ class SchedulePlan:
     """The result of checking a schedule that a user is filling in. Nothing was created.
 
     `coming` are the next due times. While a rule is wrong, `rules` is None and `coming` is empty.
+    `first` is the number of the first run; None for a change of a schedule and an invalid name.
     `launch` also has the problems and warnings of the schedule.
     """
 
     rules: ScheduleRules | None
     coming: tuple[float, ...]
     launch: DryRun
+    first: int | None = None
 
 
 class ScheduleVerbs:
@@ -170,7 +172,8 @@ class ScheduleVerbs:
         """
         store, problems = self._backend.schedules(), list[Problem]()
         known = [each.name for each in store.list()]
-        if not name or not names.is_valid(name):
+        named = bool(name) and names.is_valid(name or "")
+        if not named:
             problems.append(Problem("name", name, names.name_rule(name or "")))
         elif updates and name not in known:
             store.get(name)  # always raises NotFound, whose message lists the existing schedules
@@ -206,6 +209,7 @@ class ScheduleVerbs:
                 told=verdict.told,
                 cautions=(*launch.cautions, *verdict.cautions),
             ),
+            first=None if updates or not named else self._backend.next_number(name or ""),
         )
 
     def list(self) -> list[Schedule]:
