@@ -223,7 +223,7 @@ def test_from_palette_launcher_and_a_folders_menu(lab: LabPage) -> None:
     charts_are_drawn(lab)
     expect(tabs(lab)).to_have_text(["All runs · TensorBoard"])
     lab.execute("launcher:create")
-    lab.page.locator(".jp-LauncherCard", has_text="TensorBoard").last.click()
+    lab.page.locator(".jp-LauncherCard:visible", has_text="TensorBoard").click()
     expect(tabs(lab)).to_have_count(1)
 
     lab.execute("filebrowser:go-to-path", path="/")
