@@ -85,7 +85,11 @@ describe('when a launch recurs', () => {
 describe('the form of a schedule', () => {
   const plan: IPlan = {
     ...PLAN,
-    schedule: { rules: { cron: '0 2 * * *', timeZone: 'UTC' }, next: [1], firstRun: 1 }
+    schedule: {
+      rules: { cron: '0 2 * * *', timeZone: 'UTC' },
+      next: [1],
+      firstRun: 1
+    }
   };
   const view = {
     schedule: { name: 'train', uid: 'u', rules: plan.schedule?.rules },
