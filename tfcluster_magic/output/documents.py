@@ -132,8 +132,12 @@ def used_hours(row: HoursRow) -> str:
 
 
 def readable_hours(hours: float) -> str:
-    """Return hours in a suitable unit: `6.7s`, `17m`, `3.2h`."""
+    """Return hours in a suitable unit: `6.7s`, `17m`, `3.2h`; `<1s` for less than a second, which
+    is within the error of the measurement.
+    """
     seconds = hours * 3600
+    if 0 < seconds < 1:
+        return "<1s"
     if seconds < 60:
         return f"{seconds:.1f}".removesuffix(".0") + "s"
     return f"{seconds / 60:.0f}m" if seconds < 3600 else f"{format_hours(hours)}h"

@@ -205,7 +205,8 @@ def _link(
         Conflict: the account has a password, and `reset` is not set.
     """
     store, known = _store(place), normalized_name(name)
-    what = "new link" if known in store.read() else "invite"
+    existed = known in store.read()
+    what = "new link" if existed else "invite"
     with _noted(place, what, known, "administrator" if admin else ""):
         code = store.invite_all([name], admin=admin, reset=reset).get(name)
         if code is None:  # a password was set a moment ago
@@ -214,6 +215,12 @@ def _link(
         text = _(
             "The hub has not ended the sessions and tokens of {name} yet. It keeps "
             "trying; its log says why."
+        )
+        click.echo(text.format(name=known), err=True)
+    elif existed:
+        text = _(
+            "The old password, all sessions and all tokens of {name} have stopped working: open "
+            "pages must sign in again. Notebooks and clusters go on."
         )
         click.echo(text.format(name=known), err=True)
     tell_link(place, code, known)

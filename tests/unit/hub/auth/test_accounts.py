@@ -298,6 +298,7 @@ def test_the_command_makes_lists_and_removes(tmp_path: Path) -> None:
     assert (
         "Open this link to set the password of ada. It works once, within 24 hours:" in done.stderr
     )
+    assert "stopped working" not in done.stderr
     listed = _accounts(tmp_path, "list").stdout
     assert re.match(r"ada\tlink until \d{4}-\d\d-\d\d \d\d:\d\d [+-]\d{4}\n", listed)
     said = "ada cannot sign in any more. The hub will remove its user at its next start.\n"
@@ -325,6 +326,7 @@ def test_an_invitation_from_a_shell_replaces_no_password(tmp_path: Path) -> None
     reset = _accounts(tmp_path, "invite", "ada", "--reset")
 
     assert "/hub/set-password?code=" in reset.stdout and store.password("ada") is None
+    assert "all sessions and all tokens of ada have stopped working" in reset.stderr
     again = _accounts(tmp_path, "invite", "ada")
     assert "/hub/set-password?code=" in again.stdout, "a link that waits is no password"
 
