@@ -38,10 +38,10 @@ else
 	@$(BIN)/python tools/hub.py --workspace "$(WORKSPACE)" --port "$(PORT)" --base-url "$(BASE_URL)" --subdomain-host "$(SUBDOMAIN_HOST)"
 endif
 
-password: install  ## a link that sets a new password of the hub, for you or NAME=somebody
+password: install  ## end your sessions at the hub and print a link that sets a new password; NAME=somebody for another user
 	@$(BIN)/python -m tfcluster_magic.hub accounts reset "$(NAME)"
 
-test: lint types test-page site  ## lint, types, layers, docs, then every test: Python, TypeScript, server, browser
+test: lint types test-page site  ## lint, types, layers, docs, then the tests: Python, TypeScript, server, browser
 	@$(BIN)/python tools/old_tensorflow.py
 	$(SUITE) -n 3 --dist worksteal $(PYTEST_ARGS)
 	$(SUITE) tests/server -n 4 --dist worksteal $(PYTEST_ARGS)

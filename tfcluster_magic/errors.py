@@ -26,8 +26,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from .spec.message_table import Clause, Message
+
+if TYPE_CHECKING:
+    import tensorflow_log  # by bare name, as the runtime's modules import each other
+else:  # runtime/ is a folder of scripts, not a package
+    tensorflow_log = import_module("tfcluster_magic.runtime.tensorflow_log")
+
+TensorFlowLog = tensorflow_log.TensorFlowLog
+are_program_lines, program_lines = tensorflow_log.are_program_lines, tensorflow_log.program_lines
 
 
 @dataclass(frozen=True)
@@ -266,35 +276,3 @@ def last_overwrite(text: str) -> str:
         return text
     parts = [part for part in text.split("\r") if part.strip()]
     return parts[-1] if parts else ""
-
-
-# These patterns match log lines of TensorFlow's own C++ code at the levels I (info) and W
-# (warning). They do not match the levels E (error) and F (fatal), and no lines that a Python file
-# or absl has logged. They do not match a line about waiting for another task, because this line
-# says why nothing happens. labextension/src/logs/noise.ts has the same patterns; a test compares
-# them.
-
-TENSORFLOW_LOG_PATTERNS = (
-    # 2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] …
-    (
-        r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] \S+\.(?:cc|h|cpp|cu):\d+\]"
-        r"(?!.*(?:still waiting for|[Bb]arrier timed out|[Ww]aiting for \d|[Ss]tragglers:))"
-    ),
-    # I0000 00:00:1732207594.123456    4711 cpu_device.cc:88] …
-    (
-        r"^[IW]\d{4} \d\d:\d\d:[\d.]+\s+\d+ \S+\.(?:cc|h|cpp|cu):\d+\]"
-        r"(?!.*(?:still waiting for|[Bb]arrier timed out|[Ww]aiting for \d|[Ss]tragglers:))"
-    ),
-    # TensorFlow logs this as a second line after the first example above
-    (
-        r"^To enable the following instructions: .* "
-        r"rebuild TensorFlow with the appropriate compiler flags\.$"
-    ),
-    r"^WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR$",
-)
-_TENSORFLOW_LOG = re.compile("|".join(TENSORFLOW_LOG_PATTERNS))
-
-
-def is_tensorflow_log(text: str) -> bool:
-    """Return whether TensorFlow itself logged a line."""
-    return _TENSORFLOW_LOG.match(text) is not None

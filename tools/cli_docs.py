@@ -15,7 +15,9 @@ PAGE = ROOT / "docs" / "reference" / "cli.md"
 API_PAGE = ROOT / "docs" / "reference" / "api.md"
 VERB_ROUTE = "| `POST /clusters/{ref}/"
 AFTER_VERBS = VERB_ROUTE + "rerun`"
-"""The start of the first handwritten row below the generated rows in api.md."""
+"""The start of the first handwritten row below the generated rows in api.md. Handwritten rows of
+POST routes stand below it, because generated rows replace those above.
+"""
 WIDTH = 96
 HEAD = """\
 # The command line and `%tfcluster`
@@ -82,14 +84,9 @@ def api_page() -> str:
         f"{_takes(body.__struct_encode_fields__)} |"
         for verb, body in VERB_BODIES.items()
     ]
-    made = []
-    for line in API_PAGE.read_text("utf-8").splitlines():
-        if line.startswith(AFTER_VERBS):
-            made += rows
-        elif line.startswith(VERB_ROUTE):
-            continue
-        made.append(line)
-    return "\n".join([*made, ""])
+    above, after, below = API_PAGE.read_text("utf-8").partition(AFTER_VERBS)
+    kept = [line for line in above.splitlines() if not line.startswith(VERB_ROUTE)]
+    return "\n".join([*kept, *rows, f"{after}{below}"])
 
 
 def _block(title: str, text: str) -> str:

@@ -30,7 +30,7 @@ from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.hub.auth import FILE
 from tfcluster_magic.hub.auth.accounts import AccountStore
 from tfcluster_magic.hub.auth.commands import LAST_URL, URL, link
-from tfcluster_magic.hub.auth.system_accounts import owner
+from tfcluster_magic.hub.auth.system_accounts import Person, owner, readable
 from tfcluster_magic.hub.console.service import SHELL_TOKEN_FILE
 from tfcluster_magic.hub.notebook import FIRST_EXAMPLE
 from tfcluster_magic.hub.shared_settings import SUBDOMAIN_HOST, base_url, subdomain_host
@@ -167,6 +167,7 @@ def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
     log = state / "hub.log"
     if log.exists() and log.stat().st_size > LOG_KEPT:
         log.replace(log.with_name("hub.log.1"))
+    before = log.stat().st_size if log.exists() else 0
     hub_port, proxy_port, console_port = inner_ports(state)
     env = {
         **{key: text for key, text in os.environ.items() if not key.startswith(FOREIGN)},
@@ -225,7 +226,7 @@ def serve(state: Path, workspace: Path, port: int, lock: int) -> int:
     if code == 0 or (asked and code == -signal.SIGTERM):  # 0 if an administrator shut the hub down
         print(f"The hub has ended. {GO_ON}", flush=True)
         return 0
-    last = log.read_text(errors="replace").splitlines()[-12:]
+    last = log.read_bytes()[before:].decode(errors="replace").splitlines()[-12:]
     print(
         "\n".join(
             [
@@ -277,6 +278,10 @@ def answered(url: str) -> bool:
         return False
 
 
+ANYBODY = Person("nobody", Path("/"), 65534, 65534)
+"""An account without any rights of its own."""
+
+
 def welcome(workspace: Path, url: str, invitation: str | None, log: Path) -> str:
     """Return what to open, who may sign in, and how to end the hub."""
     name = owner()
@@ -304,6 +309,12 @@ def welcome(workspace: Path, url: str, invitation: str | None, log: Path) -> str
             "  You are root, so your notebook runs as root. Users with a system account here can",
             "  have a notebook under it: invite them by name on the page Users.",
         ]
+        if not readable(ANYBODY):
+            people = [
+                "  You are root, so your notebook runs as root. Nobody else can have one yet:",
+                f"  other accounts cannot run {os.path.realpath(sys.executable)} with the",
+                f"  packages in {sys.prefix}. docs/how-to/hub.md says how to change that.",
+            ]
     else:
         people = [
             f"  Notebooks run as {name}, for {name} alone. To add users, read docs/how-to/hub.md"

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
 import { plain, settled, spans } from '../src/logs/ansi';
-import { isNoise } from '../src/logs/noise';
 
 const ESC = '\x1b';
 const look = (line: string): string[] =>
@@ -100,27 +99,5 @@ describe('a line of a program', () => {
     expect(settled('3/3\r   ')).toBe('3/3');
     expect(settled('\r\r')).toBe('');
     expect(settled('plain')).toBe('plain');
-  });
-});
-
-describe('a remark of TensorFlow itself', () => {
-  it.each([
-    '2026-11-21 16:36:34.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] This binary is optimized',
-    '2026-11-21 16:36:34.123456: W external/local_xla/xla/tsl/framework/cpu_allocator_impl.cc:83] Allocation of 5',
-    'I0000 00:00:1732207594.123456    4711 cpu_device.cc:88] made',
-    'To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow with the appropriate compiler flags.',
-    'WARNING: All log messages before absl::InitializeLog() is called are written to STDERR'
-  ])('is told by its form: %s', line => {
-    expect(isNoise(line)).toBe(true);
-  });
-
-  it.each([
-    '2026-11-21 16:36:34.123456: E tensorflow/core/grpc.cc:1] UNAVAILABLE',
-    'F0000 00:00:1732207594.123456    4711 check.cc:88] Check failed',
-    'I1121 16:36:34.123456 140 train.py:12] step 3',
-    '2026-11-21 16:36:34 INFO train.py:12] step 3',
-    'step 3'
-  ])('is never an error or a line of the program: %s', line => {
-    expect(isNoise(line)).toBe(false);
   });
 });

@@ -85,7 +85,11 @@ describe('when a launch recurs', () => {
 describe('the form of a schedule', () => {
   const plan: IPlan = {
     ...PLAN,
-    schedule: { rules: { cron: '0 2 * * *', timeZone: 'UTC' }, next: [1] }
+    schedule: {
+      rules: { cron: '0 2 * * *', timeZone: 'UTC' },
+      next: [1],
+      firstRun: 1
+    }
   };
   const view = {
     schedule: { name: 'train', uid: 'u', rules: plan.schedule?.rules },
@@ -160,7 +164,7 @@ describe('the form of a schedule', () => {
     const wrong: IPlan = {
       ...PLAN,
       problems: [problem],
-      schedule: { rules: null, next: [] }
+      schedule: { rules: null, next: [], firstRun: null }
     };
     const { clusters, sent, json } = serve(
       async () => json(PLAN),

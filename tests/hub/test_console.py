@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import requests
+from jupyterhub.utils import wait_for_http_server
 from msgspec.structs import replace
 from playwright.sync_api import Page, Route, expect
 from support.hostile_requests import Attack, all_wrong, huge_bodies, unclear_lengths
@@ -305,9 +307,9 @@ def test_hostile_requests_are_refused_without_a_traceback(hub: Hub, admin: Visit
     hub_port, _proxy, port = json.loads((hub.state / "hub" / "ports.json").read_text())
     since = len(said_in_log(hub, 0))
     strangers = []
-    for pattern, handler in ROUTES:
+    for pattern, _handler in ROUTES:
         path = "services/admin/" + pattern.replace("([^/]+)", "x").replace("\\", "")
-        allowed = frozenset({302} if handler.is_page else {401, 403})
+        allowed = frozenset({401, 403})
         for method in ("GET", "POST", "PUT", "DELETE"):
             strangers.append(Attack("a stranger", method, path, (), b"", allowed, False))
             strangers += huge_bodies(method, path, allowed, signed_in=False)
@@ -336,6 +338,22 @@ def test_a_user_gets_no_page_and_no_answer(hub: Hub, guest: Visitor) -> None:
     assert "Not allowed" in opened.opened.text and not opened.xsrf
     assert refused(opened.ask("GET", "api/clusters"), 401)
     assert refused(nobody, 401)
+
+
+def test_the_hubs_check_of_the_console_starts_no_sign_in(hub: Hub, admin: Visitor) -> None:
+    """The hub requests the console once a minute to see whether it is up, and collects no cookie of
+    a sign-in that nobody completes; a browser is sent to the sign-in.
+    """
+    url = f"{hub.url}/services/admin/"
+
+    async def twice() -> list[str]:
+        return [name for _ in range(2) for name in (await wait_for_http_server(url)).cookies]
+
+    assert [name for name in asyncio.run(twice()) if "oauth-state" in name] == []
+    opened = hub.visitor().get(url, allow_redirects=False)
+    assert opened.status_code == 302
+    assert "service-admin-oauth-state" in opened.cookies
+    assert admin.get(url).status_code == 200
 
 
 def test_tokens_of_users_and_notebooks_are_refused(

@@ -233,3 +233,19 @@ def test_an_administrator_shuts_it_down_from_the_page(hub: Hub, admin: Visitor) 
         in (hub.folder / "told.txt").read_text()
     )
     assert not hub.processes("")
+
+
+def test_a_failed_start_shows_only_its_own_lines(tmp_path: Path) -> None:
+    """`make run` prints why this start failed, without the lines of earlier starts in the log."""
+    hub = Hub(tmp_path, environment={"TFCLUSTER_HUB_SIGN_IN": "ldap"})
+    (tmp_path / "home").mkdir(exist_ok=True)
+    log = hub.state / "hub" / "hub.log"
+    log.parent.mkdir(parents=True, mode=0o700)
+    log.write_text("an error of an earlier start\n")
+    words = [sys.executable, str(ROOT / "tools" / "hub.py"), *hub._words()]
+    done = subprocess.run(words, env=hub.environment, capture_output=True, text=True, check=False)
+
+    assert done.returncode != 0
+    assert "use accounts or oidc" in done.stderr
+    assert "earlier start" not in done.stderr
+    assert log.read_text().startswith("an error of an earlier start")

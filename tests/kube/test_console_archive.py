@@ -206,6 +206,7 @@ def test_the_console_makes_no_other_job(hub: Hub) -> None:
     changes: tuple[Callable[[Object], object], ...] = (
         lambda job: job["metadata"].update(name="mine"),
         lambda job: job["metadata"]["labels"].update({"tfcluster.dev/notebook": "true"}),
+        lambda job: job["metadata"]["labels"].pop("tfcluster.dev/archive"),
         lambda job: job["spec"]["template"]["metadata"]["labels"].pop("tfcluster.dev/archive"),
         lambda job: job["spec"].pop("activeDeadlineSeconds"),
         lambda job: job["spec"].update(backoffLimit=3),
@@ -233,3 +234,38 @@ def test_the_console_makes_no_other_job(hub: Hub) -> None:
         assert re.search("the console may only|of the console|console's Job", said), (number, said)
     assert "the console may only make Jobs" in tried(lambda _job: None, hub.kubectl)
     hub.kubectl("delete", "namespace", bob.name, "--wait=false")
+
+
+def test_without_the_consoles_deployment_only_archives_are_refused(hub: Hub) -> None:
+    """If the API server does not find the Deployment from which it takes the image of archives, it
+    refuses Jobs of archives, but no other Jobs.
+    """
+    ann = move_in(hub, hub.new_user("ann"))
+    own = json.loads(hub.kubectl("get", "deployment", "console", "-o", "json"))
+    image = own["spec"]["template"]["spec"]["containers"][0]["image"]
+    archive = kubernetes_archive.archive_job("archive-x", image, ["data"], "t", HOME, Pool())
+    other = copy.deepcopy(archive)
+    other["metadata"].update(name="other", labels={})
+    other["spec"]["template"]["metadata"]["labels"] = {}
+
+    def create(job: Object, *words: str) -> str:
+        try:
+            ann.kubectl("create", "--dry-run=server", "-f", "-", *words, stdin=json.dumps(job))
+        except NodeError as error:
+            return str(error)
+        return ""
+
+    def taken_from(name: str) -> None:
+        binding = ("validatingadmissionpolicybinding", "tfcluster-console-archive-image")
+        change = json.dumps({"spec": {"paramRef": {"name": name}}})
+        hub.kubectl("patch", *binding, "--type=merge", "-p", change)
+
+    taken_from("nowhere")
+    try:
+        refused = lambda: "no params found" in create(archive, as_(CONSOLE))  # noqa: E731
+        wait_until(refused, "archives are refused", seconds=60)
+        assert create(other) == ""
+    finally:
+        taken_from("console")
+    wait_until(lambda: create(archive, as_(CONSOLE)) == "", "archives are allowed", seconds=60)
+    hub.kubectl("delete", "namespace", ann.name, "--wait=false")

@@ -254,8 +254,13 @@ def _state_metrics(tenant: Tenant, folder: Path) -> Iterator[str]:
         other.bind(("127.0.0.1", 0))
         port, telemetry = one.getsockname()[1], other.getsockname()[1]
     (flag,) = re.findall(r"--metric-labels-allowlist=\S+", HOW_TO.read_text())
-    words = [program, f"--kubeconfig={tenant.kubectl.kubeconfig}", flag, "--resources=pods"]
-    words += ["--host=127.0.0.1", f"--port={port}", "--telemetry-host=127.0.0.1"]
+    words = [program, f"--kubeconfig={tenant.kubectl.kubeconfig}", flag]
+    words += [
+        "--resources=pods,deployments",
+        "--host=127.0.0.1",
+        f"--port={port}",
+        "--telemetry-host=127.0.0.1",
+    ]
     words += [f"--telemetry-port={telemetry}"]
     with _process(words, folder / "kube-state-metrics.log"):
         address = f"127.0.0.1:{port}"

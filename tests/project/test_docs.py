@@ -129,8 +129,10 @@ def test_each_block_is_run_by_a_test_or_says_why_not(block: Block) -> None:
     mark = MARK.fullmatch(block.comment)
     assert mark, f"{block}: write `<!-- tested: FILE::TEST -->` or `<!-- not run: WHY -->` above it"
     if mark["file"]:
-        text = (ROOT / mark["file"]).read_text()
-        assert mark["test"] is None or f"def {mark['test']}(" in text
+        tests = re.findall(r"def (test_\w+)\(", (ROOT / mark["file"]).read_text())
+        assert mark["test"] is None or mark["test"] in tests, (
+            f"{block}: there is no test {mark['test']} in {mark['file']}"
+        )
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=name_of)
@@ -266,8 +268,8 @@ def test_pictures_are_small_and_used() -> None:
 
 
 def test_every_page_stands_in_the_contents() -> None:
-    """Each page of docs/ is in the table of contents of its folder, and in no other table of
-    contents.
+    """Each page of docs/ is in the table of contents of its folder and in no other one, and the
+    visible part of that page links to it.
     """
     for folder in ("tutorial", "how-to", "reference", "explanation", "explanation/decisions"):
         here = DOCS / folder
@@ -279,4 +281,36 @@ def test_every_page_stands_in_the_contents() -> None:
             if line and not line.startswith(":")
         ]
         found = {page.stem for page in here.glob("*.md")} - {"index"}
-        assert sorted(each for each in listed if "/" not in each) == sorted(found)
+        at = f"docs/{folder}/index.md"
+        inside = [each for each in listed if "/" not in each]
+        assert found - set(inside) == set(), f"add these pages to a toctree of {at}"
+        assert sorted(inside) == sorted(found), f"a toctree of {at} names a page twice or wrongly"
+        linked = {link.partition("#")[0] for link in doc_pages.links(here / "index.md")}
+        assert {f"{page}.md" for page in found} - linked == set(), f"add links to these in {at}"
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name.endswith(".zh-CN.md")], ids=name_of)
+def test_a_page_and_its_translation_link_to_each_other(page: Path) -> None:
+    """Each of the two has a link to the other below its title."""
+    english = page.with_name(page.name.replace(".zh-CN", ""))
+    for here, other in ((english, page), (page, english)):
+        top = "\n".join(here.read_text("utf-8").splitlines()[:8])
+        assert f"]({other.name})" in top, f"link to {other.name} below the title of {here}"
+
+
+WRITTEN = [p for p in PAGES if name_of(p).startswith(READ) and ".zh-CN" not in p.name]
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_lines_have_at_most_100_columns(page: Path) -> None:
+    """Text that people write is wrapped. Tables, comments, addresses and generated pages are not
+    wrapped.
+    """
+    text = page.read_text("utf-8")
+    lines = [re.sub(r"\]\([^)]*\)", "", line) for line in doc_pages.prose(page)]
+    long = [
+        number
+        for number, line in enumerate(lines, 1)
+        if len(line) > 100 and not line.lstrip().startswith(("|", "<!--"))
+    ]
+    assert long == [] or "This page is generated" in text, f"wrap these lines of {page}"

@@ -8,12 +8,14 @@ from support.project_tools import tool
 
 from tfcluster_magic.cli.group import Command
 
+OLD = "out of date: run `make docs`"
+
 
 def test_the_page_about_the_command_line_is_what_the_program_says() -> None:
     """docs/reference/cli.md is current; `python tools/cli_docs.py` updates it."""
     made = tool("cli_docs")
 
-    assert made.PAGE.read_text("utf-8") == made.page()
+    assert made.PAGE.read_text("utf-8") == made.page(), OLD
 
 
 def test_the_page_about_rest_has_the_verbs_of_runs() -> None:
@@ -23,7 +25,7 @@ def test_the_page_about_rest_has_the_verbs_of_runs() -> None:
     made = tool("cli_docs")
     page = made.api_page()
 
-    assert made.API_PAGE.read_text("utf-8") == page
+    assert made.API_PAGE.read_text("utf-8") == page, OLD
     assert (
         "`POST /clusters/{ref}/stop` | Stop a run; answers before it has ended; takes `reason`"
         in page
@@ -36,8 +38,8 @@ def test_the_tables_of_messages_are_those_of_the_code() -> None:
     """
     made = tool("message_docs")
 
-    assert made.PAGE.read_text("utf-8") == made.page()
-    assert made.TABLE.read_text("utf-8") == made.table()
+    assert made.PAGE.read_text("utf-8") == made.page(), OLD
+    assert made.TABLE.read_text("utf-8") == made.table(), OLD
 
 
 @pytest.mark.parametrize(
@@ -48,14 +50,14 @@ def test_a_reference_page_lists_what_the_code_has(name: str) -> None:
     """docs/reference/<name> is current; `python tools/reference_docs.py` updates it."""
     made = tool("reference_docs")
 
-    assert (made.FOLDER / name).read_text("utf-8") == made.pages()[name]
+    assert (made.FOLDER / name).read_text("utf-8") == made.pages()[name], OLD
 
 
 def test_the_exported_schema_is_the_one_of_the_models() -> None:
     """docs/reference/tfcluster.schema.json is current; `python tools/schema.py` updates it."""
     made = tool("schema")
 
-    assert made.FILE.read_text("utf-8") == made.text()
+    assert made.FILE.read_text("utf-8") == made.text(), OLD
 
 
 def test_the_custom_resources_are_those_of_the_models() -> None:
@@ -65,8 +67,8 @@ def test_the_custom_resources_are_those_of_the_models() -> None:
     made = tool("crd")
 
     for file, text in made.texts().items():
-        assert file.read_text("utf-8") == text
-    assert made.POLICY.read_text("utf-8") == made.policy()
+        assert file.read_text("utf-8") == text, OLD
+    assert made.POLICY.read_text("utf-8") == made.policy(), OLD
 
 
 def test_a_command_takes_h_however_it_was_first_used() -> None:

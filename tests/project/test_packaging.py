@@ -195,7 +195,9 @@ def test_the_figure_of_the_layers_is_that_of_the_contract() -> None:
     drawn = re.findall(r'y="(\d+)">(\w+)/<', (ROOT / "docs/explanation/layers.svg").read_text())
     order = [(level[name], int(y)) for y, name in drawn if name != "runtime"]
     small = {"web", "state_files", "paths", "errors", "i18n"}
-    assert {name for _y, name in drawn} - {"runtime"} == level.keys() - small
+    assert {name for _y, name in drawn} - {"runtime"} == level.keys() - small, (
+        "draw each package of the first contract of pyproject.toml in docs/explanation/layers.svg"
+    )
     assert order == sorted(order, key=lambda each: each[0])
     assert [y for _level, y in order] == sorted(y for _level, y in order)
 

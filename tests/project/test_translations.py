@@ -47,8 +47,9 @@ def test_every_message_of_the_sources_is_translated(domain: str, language: str) 
     """
     catalog, current = made.written(domain, language), made.updated(domain, language)
 
-    assert {_key(m) for m in current} == {_key(m) for m in catalog}
-    assert [m.id for m in catalog if m.id and not made.is_translated(m)] == []
+    advice = "run `make translations`, and translate what it lists"
+    assert {_key(m) for m in current} == {_key(m) for m in catalog}, advice
+    assert [m.id for m in catalog if m.id and not made.is_translated(m)] == [], advice
     assert [m.id for m in catalog if m.fuzzy and m.id] == []
     assert not catalog.obsolete
     for path, content in made.files(domain, language, current).items():

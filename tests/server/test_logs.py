@@ -137,7 +137,8 @@ async def test_a_search_ends_where_the_reader_knows_the_rest(api: Api, ended: La
     after a given time. It says how many lines of each task it has read.
     """
     noise = "2026-11-21 16:36:34.123456: I tensorflow/core/cpu_feature_guard.cc:210] turn"
-    await ended(TURNS + f"\nif me == 0: print({noise!r})", workers=2)
+    dump = [f"{noise} goo.gle/debugstr  ", "turn: 1", ""]
+    await ended(TURNS + f"\nif me == 0: print({noise!r}, *{dump!r}, sep='\\n')", workers=2)
     whole = items(await api("GET", "clusters/digits/logs"))
     times = [line[2] for item in whole for line in item.get("lines", ())]
 
@@ -146,8 +147,9 @@ async def test_a_search_ends_where_the_reader_knows_the_rest(api: Api, ended: La
         return [text for _task, text in lines(answer)], answer[-1]["printed"]
 
     every = [f"turn {n}" for n in range(6)]
-    assert await found("") == ([*every, noise], {"worker-0": 4, "worker-1": 3})
-    assert (await found("&hide_tensorflow_logs=1"))[0] == every
+    assert await found("") == ([*every, noise, *dump[:2]], {"worker-0": 7, "worker-1": 3})
+    for regex in ("0", "1"):
+        assert (await found(f"&hide_tensorflow_logs=1&regex={regex}"))[0] == every
     assert await found("&most=2") == (every[:2], {"worker-0": 1, "worker-1": 1})
     # the search continues until both tasks have reached the time of `before`
     assert await found(f"&before={times[2]}") == (every[:2], {"worker-0": 1, "worker-1": 1})

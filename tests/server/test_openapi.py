@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from support.project import ROOT
 from support.server.calls import Api, Events, Launch
 from support.server.routes import ways
 
@@ -43,7 +45,41 @@ def test_it_names_every_route_and_no_other(described: Described, jp_web_app: Any
         for method, path, _ in ways(jp_web_app)
         if "/tfcluster/api/" in path
     }
-    assert told == there
+    advice = "write a route's handler into ROUTES of its module, its path into server/openapi.yaml"
+    assert told == there, advice
+
+
+def test_the_page_of_the_api_has_a_row_for_every_route(described: Described) -> None:
+    """docs/reference/api.md has every route, and no other. The name `plan` is the only literal
+    where another route has a variable, and its description names that route.
+    """
+    page = (ROOT / "docs" / "reference" / "api.md").read_text("utf-8")
+    rows = re.findall(r"^\| (.*?`) \|", page.partition("## Who may call")[0], re.MULTILINE)
+    listed = {route for row in rows for route in routes_of(row)}
+    there = set()
+    for path, item in described["paths"].items():
+        for method in item.keys() - {"parameters"}:
+            same = re.search(r", as `(.*)` does$", item[method]["summary"])
+            there.add((method.upper(), same[1] if same else path))
+    assert listed == there, "write its row into the table of docs/reference/api.md"
+
+
+def routes_of(row: str) -> Iterator[tuple[str, str]]:
+    """Yield the methods and paths in the first cell of a row, such as "`GET` `POST /schedules`".
+    `…` stands for the path before it without its last part.
+    """
+    methods: list[str] = []
+    path = ""
+    for word in re.findall(r"`(.*?)`", row):
+        method, _, rest = word.rpartition(" ")
+        if word.isupper():
+            methods.append(word)
+        else:
+            if method:
+                methods = [*methods, method] if not path else [method]
+            rest = rest.partition("?")[0]
+            path = rest.replace("…", path.rpartition("/")[0])
+            yield from ((each, path) for each in methods)
 
 
 def test_all_that_it_refers_to_is_there(described: Described) -> None:
@@ -51,6 +87,10 @@ def test_all_that_it_refers_to_is_there(described: Described) -> None:
     for ref in re.findall(r'"#/([^"]+)"', json.dumps(described)):
         at: Any = described
         for part in ref.split("/"):
+            assert part in at, (
+                f"#/{ref} is missing: describe it in server/openapi.yaml, or, if it is a model, "
+                "add it to _OTHER_MODELS of server/app.py"
+            )
             at = at[part]
     for schema in described["components"]["schemas"].values():
         Draft202012Validator.check_schema(schema)

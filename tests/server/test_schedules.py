@@ -158,6 +158,7 @@ async def test_a_plan_says_what_create_would_make(api: Api, folder: Path) -> Non
         "-- {{scheduled_for}}"
     ).replace('"', "'").replace("{{scheduled_for}}", "'{{scheduled_for}}'")
     coming = told["schedule"]["next"]
+    assert told["schedule"]["firstRun"] == 1
     assert len(coming) == 5
     assert {(each / 3600 + 8) % 24 for each in coming} == {2.0}
     assert (await api("GET", "schedules")).json == {"schedules": []}
@@ -166,6 +167,16 @@ async def test_a_plan_says_what_create_would_make(api: Api, folder: Path) -> Non
     made = await api("POST", "schedules", body)
     assert made.json["next"][:5] == coming
     assert made.json["schedule"]["rules"] == rules
+
+
+async def test_a_plan_has_the_number_of_the_first_run(api: Api, folder: Path) -> None:
+    """If runs of the schedule's name exist, its first run gets the next number. For an invalid name
+    there is no number.
+    """
+    made = await api("POST", "clusters", {"name": "nightly", **LAUNCH})
+    assert made.status == 201, made.text
+    assert (await plan(api))["schedule"]["firstRun"] == 2
+    assert (await plan(api, name="../nightly"))["schedule"]["firstRun"] is None
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ def test_a_launch_becomes_a_schedule_and_is_changed(
     expect(form.get_by_role("heading", name="Repeat this launch")).to_be_focused()
     expect(field(form, "Name")).to_have_value("hello")
     field(form, "Name").fill("nightly")
+    expect(form).to_contain_text("Its runs are called nightly-1, nightly-2 and so on.")
     field(form, "Time zone").fill("Asia/Shanghai")
     field(form, "at time").fill("03:30")
     coming = form.locator(".tfc-Coming li")

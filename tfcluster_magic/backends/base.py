@@ -49,15 +49,17 @@ __all__ = [
     "SeenTask",
 ]
 
-Counts = Callable[[str], bool]
-"""A function that returns whether a line of a log counts towards the requested number of last
-lines.
+Counts = Callable[[Sequence[str]], Sequence[bool]]
+"""A function that returns for each of a task's consecutive lines whether it counts towards the
+requested number of last lines. The answer for a line may depend on up to `LOOK_BEHIND` lines before
+it.
 """
+LOOK_BEHIND = 500
 
 
-def every_line(_text: str) -> bool:
-    """Return True: every line counts (see `Counts`)."""
-    return True
+def every_line(texts: Sequence[str]) -> Sequence[bool]:
+    """Return True for each line: every line counts (see `Counts`)."""
+    return [True] * len(texts)
 
 
 @dataclass(frozen=True)
@@ -487,7 +489,7 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def observe_tasks(self, cluster: TFCluster, counts: Counts = every_line) -> Sequence[SeenTask]:
         """Return all tasks of a run as observed now, in the order of the record. `SeenTask.line` is
-        a task's last line for which `counts` is true, or its last line if there is no such line.
+        a task's last line for which `counts` is true. Its text is empty if there is no such line.
         """
 
     @overload

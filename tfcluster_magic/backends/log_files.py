@@ -13,12 +13,12 @@ import os
 import stat
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from .. import state_files
-from .base import Counts, LogLine, every_line, in_time_order
+from .base import LOOK_BEHIND, Counts, LogLine, every_line, in_time_order
 
 POLL = 0.2
 _CHUNK = 256 * 1024
@@ -138,9 +138,9 @@ class TaskLog:
             return
         with os.fdopen(fd, "rb") as file:
             found, size = 0, file.seek(0, os.SEEK_END)
-            for at, line in lines_backwards(file, size):
+            for at, counted in _judged_backwards(lines_backwards(file, size), self._counts):
                 # The empty text after a newline at the end of the file is not a line.
-                found += at < size and self._counts(_text(line))
+                found += at < size and counted
                 if found >= lines:
                     self._offset = at
                     return
@@ -253,6 +253,24 @@ def lines_backwards(file: BinaryIO, at: int) -> Iterator[tuple[int, bytes]]:
         at = start
 
 
+def _judged_backwards(
+    lines: Iterable[tuple[int, bytes]], counts: Counts
+) -> Iterator[tuple[int, bool]]:
+    """Yield the offsets of these lines, newest first, each with whether the line counts."""
+    block: list[tuple[int, str]] = []
+
+    def judged() -> list[tuple[int, bool]]:
+        known = counts([text for _at, text in reversed(block)])
+        return [(at, counted) for (at, _text), counted in zip(block, known[::-1], strict=True)]
+
+    for at, line in lines:
+        block.append((at, _text(line)))
+        if len(block) == 2 * LOOK_BEHIND:
+            yield from judged()[:LOOK_BEHIND]
+            del block[:LOOK_BEHIND]
+    yield from judged()
+
+
 # -- the last line of each task --------------------------------------------------------------------
 
 _LAST_BYTES = 16 * 1024
@@ -263,8 +281,8 @@ def last_lines(
     places: Mapping[str, Sequence[Path]], counts: Counts = every_line
 ) -> dict[str, LogLine]:
     """Return the last line of each task, by task name: the last line for which `counts` is true,
-    else the last line. A task is left out if it printed nothing, or if reading its log failed or
-    took too long.
+    else an empty text with the time of the last line. A task is left out if it printed nothing, or
+    if reading its log failed or took too long.
     """
     first = {task: of[0] for task, of in places.items()}
     return state_files.read_together(first, lambda task: _last_line(task, places[task], counts))
@@ -277,20 +295,23 @@ def _last_line(task: str, places: Sequence[Path], counts: Counts) -> LogLine | N
     try:
         with os.fdopen(fd, "rb") as file:
             size = file.seek(0, os.SEEK_END)
-            start = max(0, size - _LAST_BYTES)
+            # the first half only says how the lines in the second half are to be judged
+            start = max(0, size - 2 * _LAST_BYTES)
             file.seek(start)
             lines = file.read(size - start).split(b"\n")
     except OSError:
         return None
     found: tuple[int, str] | None = None
     end = size
-    for line in reversed(lines):
-        text = _text(line)
+    texts = [_text(line) for line in lines]
+    for line, text, counted in zip(lines[::-1], texts[::-1], counts(texts)[::-1], strict=True):
+        if end <= size - _LAST_BYTES:
+            break
         if text.strip():
-            if counts(text):
+            if counted:
                 found = end, text
                 break
-            found = found or (end, text)
+            found = found or (end, "")
         end -= len(line) + 1
     if found is None:
         return None

@@ -52,6 +52,7 @@ def run(argv: Sequence[str], terminal: Terminal) -> object:
         Detached: the user stopped watching a run, and the run continues.
         Interrupted: the user interrupted the command in any other situation.
     """
+    terminal.typed = argv
     try:
         made = tfcluster.main(
             args=list(argv), prog_name=terminal.program, standalone_mode=False, obj=terminal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -79,18 +79,20 @@ def launch_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
         **grammar.given_options(words),
     }
     if stay["dry_run"]:
-        _show_plan(terminal, terminal.manager.plan(**asked), stay["form"])
+        plan = terminal.manager.plan(**asked)
+        with _options_named(asked["file"], asked):
+            _show_plan(terminal, plan, stay["form"])
         return None
-    with _options_named(asked["file"]):
+    with _options_named(asked["file"], asked):
         launched = terminal.manager.launch(**asked)
     return _report_and_wait(terminal, launched, **stay)
 
 
 @contextmanager
-def _options_named(file: str | None) -> Iterator[None]:
+def _options_named(file: str | None, asked: Mapping[str, object]) -> Iterator[None]:
     """Within this context, change the error of a refused launch: each problem names the option that
-    the user typed instead of the field of the spec. Problems of a launch from `file` keep the
-    fields.
+    the user typed instead of the field of the spec. `asked` has the typed options by key. Problems
+    of a launch from `file` keep the fields.
     """
     try:
         yield
@@ -99,7 +101,7 @@ def _options_named(file: str | None) -> Iterator[None]:
             raise
         from ..launch.options import option_of
 
-        named = [replace(each, field=option_of(str(each.field))) for each in error.problems]
+        named = [replace(each, field=option_of(str(each.field), asked)) for each in error.problems]
         raise type(error)(named) from None
 
 
@@ -144,9 +146,11 @@ def rerun_command(ctx: click.Context, /, **words: Any) -> TFCluster | None:
         terminal.note(_("nothing was launched"))
         return None
     if stay["dry_run"]:
-        _show_plan(terminal, terminal.manager.plan_rerun(**asked), stay["form"])
+        plan = terminal.manager.plan_rerun(**asked)
+        with _options_named(None, asked):
+            _show_plan(terminal, plan, stay["form"])
         return None
-    with _options_named(None):
+    with _options_named(None, asked):
         launched = terminal.manager.rerun(**asked, on_stop=_StopNote(terminal))
     return _report_and_wait(terminal, launched, **stay)
 
@@ -165,8 +169,7 @@ def _take_advice(terminal: Terminal, asked: dict[str, Any], yes: bool) -> bool:
     asked["ref"] = cluster.metadata.name
     asked |= options
     action = _("launch {name} again with these changes").format(name=cluster.metadata.name)
-    resume = " --resume" if asked["resume"] else ""
-    return terminal.confirm(action, yes, f"rerun {cluster.metadata.name} --advised{resume}")
+    return terminal.confirm(action, yes)
 
 
 class _StopNote:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import nullcontext
 
 import click
 
-from ..errors import TFClusterError, WaitTimeout, is_tensorflow_log
+from ..backends.base import every_line
+from ..errors import TensorFlowLog, TFClusterError, WaitTimeout, are_program_lines
 from ..i18n import _, ngettext
 from ..output import report
 from ..output.documents import document
@@ -108,16 +110,14 @@ def follow_output(
     name = cluster.metadata.name
     show = Prefixer(tasks or task_names(cluster), terminal.paint if colour else PLAIN, prefix)
     look, hidden, raw = 0.0, 0, not prefix
-
-    def counts(text: str) -> bool:
-        return tensorflow_logs or not is_tensorflow_log(text)
-
+    logs: defaultdict[str, TensorFlowLog] = defaultdict(TensorFlowLog)
+    counts = every_line if tensorflow_logs else are_program_lines
     lines = terminal.manager.logs(name, tasks, follow=follow, tail=tail, counts=counts)
     with terminal.following(cluster, tasks) if follow else nullcontext():
         for line in lines:
             if line is None:
                 sys.stdout.flush()
-            elif counts(line.text):
+            elif tensorflow_logs or not logs[line.task].hides(line.text):
                 at = printed_at(line) if timestamps else ""
                 terminal.emit(f"{at}{show(line)}", raw=raw)
             else:

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from ..backends.base import Preflight
 from ..backends.selection import means_kubernetes
-from ..errors import InvalidRequest, Problem, TFClusterError, UsageError
+from ..errors import TFClusterError, UsageError
 from ..i18n import _
 from ..kube.objects import custom_resource
 from ..kube.objects.manifests import ManifestLayout, render_template
 from ..kube.objects.manifests import render_manifests as laid_out
-from ..kube.objects.policy import Policy, parse_policy
+from ..kube.objects.policy import Policy, load_policy
 from ..launch.planning import plan_launch, request_launch
 from ..output.documents import to_yaml
 from ..program import snapshots
@@ -61,7 +61,7 @@ def _policy_for(terminal: Terminal, spec: Spec, file: str) -> Policy:
         InvalidRequest: the file cannot be used.
     """
     if file:
-        return _read_policy(file)
+        return load_policy(file)
     place, why = None, _("no Kubernetes cluster is in use")
     try:
         place = terminal.manager.backend.kubectl_place(spec)
@@ -83,17 +83,6 @@ def _policy_for(terminal: Terminal, spec: Spec, file: str) -> Policy:
             _("not possible in {namespace}: {why}").format(namespace=place.namespace, why=missing)
         )
     return place.policy
-
-
-def _read_policy(file: str) -> Policy:
-    if not file:
-        return Policy()
-    try:
-        return parse_policy(Path(file).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or _("it is not UTF-8 text")
-        headline = _("the policy cannot be used")
-        raise InvalidRequest([Problem("--policy", file, why)], headline) from None
 
 
 TFCLUSTER = "tfcluster"

@@ -346,7 +346,7 @@ def stop_command(
     clusters = _runs_to_stop(terminal, refs, every)
     names = [c.metadata.name for c in clusters]
     action = _("stop {names}").format(names=", ".join(names))
-    if every and names and not terminal.confirm(action, yes, "stop --all"):
+    if every and names and not terminal.confirm(action, yes):
         terminal.note(_("nothing was stopped"))
         return
     for name in names:
@@ -423,12 +423,11 @@ def delete_command(terminal: Terminal, refs: tuple[str, ...], with_logs: bool, y
         actions.append(
             _("remove the output and checkpoints in {folders}").format(folders=", ".join(folders))
         )
-    words = " ".join(["delete", *refs, *(["--with-logs"] if with_logs else [])])
     waiting = terminal.manager.waiting_for(active) if active else []  # nothing waits for ended runs
     if waiting:
         actions.append(_end_of_waiting(waiting))
     asks = bool(active) or with_logs
-    if asks and not terminal.confirm(_(", ").join(actions), yes, words):
+    if asks and not terminal.confirm(_(", ").join(actions), yes):
         terminal.note(_("nothing was deleted"))
         return
     for cluster in clusters:

@@ -225,8 +225,7 @@ def delete_command(terminal: Terminal, name: str, yes: bool) -> None:
     """Remove NAME with its history. Its runs are kept; active ones continue."""
     terminal.manager.schedules.show(name)
     action = _("delete the schedule {name} and its history").format(name=name)
-    words = f"schedule delete {name}"
-    if not terminal.confirm(action, yes, words):
+    if not terminal.confirm(action, yes):
         terminal.note(_("nothing was deleted"))
         return
     terminal.manager.schedules.delete(name)
@@ -259,8 +258,7 @@ def backfill_command(
     planned = terminal.manager.schedules.plan_backfill(name, start, end, parallel)
     if planned.total > ASK_ABOVE:
         action = _("launch {count} runs of {name}").format(count=planned.total, name=name)
-        words = f"schedule backfill {name} --from {start} --to {end} --parallel {parallel}"
-        if not terminal.confirm(action, yes, words):
+        if not terminal.confirm(action, yes):
             terminal.note(_("nothing was launched"))
             return
     _show(terminal, terminal.manager.schedules.backfill(name, start, end, parallel), form)

@@ -9,6 +9,7 @@ watched.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -46,11 +47,13 @@ class Terminal:
 
     Attributes:
         program: the command that the user typed, for messages.
+        typed: the words that the user typed after it.
         cell: the body of a notebook cell, used as the program.
         exit_code: the exit code of a successful command.
     """
 
     program = "tfcluster"
+    typed: Sequence[str] = ()
     cell: str | None = None
 
     def __init__(self, manager: ClusterManager | None = None) -> None:
@@ -196,9 +199,9 @@ class Terminal:
         """
         yield
 
-    def confirm(self, action: str, yes: bool, command: str) -> bool:
+    def confirm(self, action: str, yes: bool) -> bool:
         """Ask the user whether to do `action`, and return the answer; with `yes`, return True
-        without a question. If nobody can answer, refuse, and name the `command` to type.
+        without a question. If nobody can answer, refuse, and repeat the command with `--yes`.
 
         Raises:
             UsageError: nobody can be asked and `yes` is false.
@@ -206,7 +209,9 @@ class Terminal:
         if yes:
             return True
         if not self.can_ask:
-            text = _("this would {action}; to confirm: `{program} {command} --yes`")
+            end = self.typed.index("--") if "--" in self.typed else len(self.typed)
+            command = shlex.join([*self.typed[:end], "--yes", *self.typed[end:]])
+            text = _("this would {action}; to confirm: `{program} {command}`")
             raise UsageError(text.format(action=action, program=self.program, command=command))
         return click.confirm(
             sanitize_text(_("This will {action}. Continue?").format(action=action)), err=True

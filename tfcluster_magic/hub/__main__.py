@@ -90,6 +90,7 @@ def _secret_of_cluster(context: str, namespace: str) -> dict[str, Any]:
 
 COMMANDS = {
     "accounts": ("tfcluster_magic.hub.auth.commands", "accounts"),
+    "check-policy": ("tfcluster_magic.hub.check_policy", "check_policy"),
     "backup": ("tfcluster_magic.hub.backups", "backup"),
     "restore": ("tfcluster_magic.hub.backups", "restore"),
 }

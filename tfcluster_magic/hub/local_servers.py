@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -25,7 +24,7 @@ from traitlets import Integer, Unicode
 from ..i18n import _, ngettext
 from ..quota.limits import LIMITS_VARIABLE as LIMITS
 from . import notebook, user_limits
-from .auth.system_accounts import HIDDEN, NoServer, Person, account, readable
+from .auth.system_accounts import HIDDEN, NoServer, Person, account, require_programs
 
 START_SLOTS = asyncio.Semaphore(max(2, os.cpu_count() or 1))
 """Limit of notebooks that start at the same time; the others wait in order of arrival."""
@@ -86,9 +85,6 @@ def _queue_message(before: int) -> str:
 
 
 # -- system accounts
-
-PYTHON = os.path.realpath(sys.executable)
-"""The real path of this environment's Python, which may be outside the environment."""
 
 
 class LocalServer(QueuedSpawner):
@@ -172,14 +168,10 @@ class LocalServer(QueuedSpawner):
 
     async def _person(self) -> Person:
         person = self._account()
-        if not await asyncio.to_thread(readable, person):
-            text = _(
-                "The account {name} cannot run {python} with the packages in "
-                "{folder}, which its notebook needs. Ask the administrator to install"
-                " both in folders that everybody may read, such as below /opt."
-            )
-            said = text.format(name=person.name, python=PYTHON, folder=sys.prefix)
-            raise _refused(said)
+        try:
+            await asyncio.to_thread(require_programs, person)
+        except NoServer as why:
+            raise _refused(str(why)) from None
         return person
 
     # -- hooks of LocalProcessSpawner --------------------------------------------------------------

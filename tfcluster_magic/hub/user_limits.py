@@ -51,7 +51,7 @@ class PolicyFile:
         self._policy = HubPolicy()
 
     def load(self) -> HubPolicy:
-        """Parse the file. Raises PolicyMistake, or TFClusterError if the file cannot be read."""
+        """Parse the file. Raises InvalidPolicy, or TFClusterError if the file cannot be read."""
         try:
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:

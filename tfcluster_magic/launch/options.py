@@ -492,12 +492,17 @@ _ITEM_TEXT: Mapping[Kind, Callable[[Mapping[str, Any]], str]] = {
 }
 
 
-def option_of(field: str) -> str:
+def option_of(field: str, given: Collection[str] = ()) -> str:
     """Return the option that sets a field of a `Spec`, such as --worker-memory; the field itself if
-    no option sets it. `field` is a path, such as `replicas.worker.resources.memory`.
+    no option sets it. `field` is a path, such as `replicas.worker.resources.memory`. If several
+    options can set the field, return one whose key is in `given`: --memory if only `memory` is.
     """
     path = tuple(field.split("."))
-    return next((option.flag for option in OPTIONS if option.path == path), field)
+    able = [option for option in OPTIONS if option.path == path]
+    if path[0] == "replicas" and path[-2] == "resources":
+        able += [option for option in OPTIONS if option.path == ("*", path[-1])]
+    typed = [option for option in able if option.key in given]
+    return next((option.flag for option in typed + able), field)
 
 
 # Option values as a `Spec` in JSON form.

@@ -205,7 +205,7 @@ def _started_project(
     if source.path is not None and source.cell is None:
         folder = project_folder(source.path, source.cwd)
     if folder is None:
-        if config is None:
+        if config is None or _is_missing(source):  # a missing program is reported later
             return None
         allowed = _("only a project has configurations: a folder with {file}")
         raise InvalidRequest([Problem("--config", config, allowed.format(file=PROJECT_FILE))])
@@ -479,6 +479,16 @@ def _take_snapshot(
     return programs.snapshot(source.path, arguments=source.arguments, **place)
 
 
+def _is_missing(source: ProgramSource) -> bool:
+    """Return whether the program is a path at which nothing is."""
+    if source.path is None or programs.is_url(source.path):
+        return False
+    try:
+        return not os.path.lexists(source.cwd / os.path.expanduser(source.path))
+    except (OSError, ValueError):  # the name is too long, or has a zero byte
+        return True
+
+
 def _working_folder() -> Path:
     try:
         return Path.cwd()
@@ -560,6 +570,9 @@ def inferred_messages(
         told.append(Message("StrategyUnclear", {"why": findings.unclear.message}))
     if findings.collective is not None and spec.replicas.ps.count:
         told.append(Message("ServersUnused", {"why": findings.collective.message}))
+    alone, program = findings.trains_alone, spec.program
+    if alone is not None and spec.replicas.ps.count and program and program.imports_tensorflow:
+        told.append(Message("ServerTrains", {"why": alone.message}))
     passed = spec.passed_flags
     addresses = [f for f in findings.flags if f.name in passed and f.is_address]
     if addresses:

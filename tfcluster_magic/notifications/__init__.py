@@ -14,6 +14,8 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, field
 
+from ..i18n import mark
+from ..quota.policy_file import Network
 from ..spec import NAME_PATTERN, Model, PositiveSeconds
 
 MOST_RULES = 20
@@ -186,15 +188,19 @@ class NotificationRules(Model, frozen=True):
 class SmtpServer(Model, frozen=True, kw_only=True):
     """The mail server of a site."""
 
-    host: Annotated[str, Meta(min_length=1, max_length=253)]
+    host: Annotated[
+        str, Meta(min_length=1, max_length=253, description=mark("a host name or an address"))
+    ]
     """The name or address of the server."""
-    port: Annotated[int, Meta(ge=1, le=65535)] = 587
+    port: Annotated[int, Meta(ge=1, le=65535, description=mark("a port from 1 to 65535"))] = 587
     """Its port: usually 587 with starttls, 465 with tls."""
     security: Annotated[
-        str, Meta(pattern="^(starttls|tls|none)$", description="use starttls, tls or none")
+        str, Meta(pattern="^(starttls|tls|none)$", description=mark("use starttls, tls or none"))
     ] = "starttls"
     """How the connection is encrypted: `starttls`, `tls` or `none`."""
-    sender: Annotated[str, Meta(pattern=r"^[^@\s<>]+@[^@\s<>]+$", description="a mail address")]
+    sender: Annotated[
+        str, Meta(pattern=r"^[^@\s<>]+@[^@\s<>]+$", description=mark("a mail address"))
+    ]
     """The address from which mail comes."""
     username: str = ""
     """The account on the server. Empty: none."""
@@ -210,7 +216,7 @@ class NotificationPolicy(Model, frozen=True, kw_only=True):
 
     hosts: tuple[str, ...] = ("*",)
     """Hosts of webhooks, such as `hooks.slack.com` or `*.example.com`. `*` allows any."""
-    private_networks: tuple[str, ...] = ()
+    private_networks: tuple[Network, ...] = ()
     """Private networks that webhooks may reach, such as `10.1.2.0/24`; plain http is allowed
     there."""
     smtp: SmtpServer | None = None

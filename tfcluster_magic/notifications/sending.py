@@ -27,6 +27,7 @@ from .. import state_files
 from ..errors import TFClusterError, one_line, strip_controls
 from ..i18n import _
 from ..program.download import Deadline
+from ..quota.policy_file import Wrong
 from . import (
     MAIL_ADDRESS,
     NotificationPolicy,
@@ -85,6 +86,13 @@ def network_mistake(text: str) -> str:
                 network=text, closed=closed
             )
     return ""
+
+
+def private_network_mistakes(policy: NotificationPolicy) -> Iterator[Wrong]:
+    """Yield the private networks that a policy cannot name."""
+    for place, network in enumerate(policy.private_networks):
+        if why := network_mistake(network):
+            yield Wrong(("privateNetworks", place), why)
 
 
 def address_mistake(text: str, policy: NotificationPolicy) -> str:

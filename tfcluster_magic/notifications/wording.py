@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import is_tensorflow_log, last_overwrite, strip_controls
+from ..errors import last_overwrite, program_lines, strip_controls
 from ..i18n import _, language
 from ..spec import API_VERSION
 from . import LAB_ADDRESS, Delivery, NotificationRule, Occasion, Webhook, WebhookFormat
@@ -94,7 +94,7 @@ class Notification:
 def printed_lines(lines: Sequence[str]) -> tuple[str, ...]:
     """Return the last lines of a program's output for a message, without TensorFlow's own log."""
     shown = [strip_controls(last_overwrite(line)).rstrip() for line in lines]
-    kept = [line[-300:] for line in shown if line.strip() and not is_tensorflow_log(line)]
+    kept = [line[-300:] for line in program_lines(shown) if line.strip()]
     del kept[:-MOST_LINES]
     while sum(map(len, kept)) > LINES_LENGTH:
         del kept[0]

@@ -9,14 +9,13 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from pathlib import Path
 
 from ..errors import TFClusterError
 from ..kube.api import access
 from ..kube.controller import process
 from ..kube.controller.leader_election import OPERATOR_NAMESPACE, Leader
 from ..kube.controller.process import ControllerProcess, metrics_text
-from ..kube.objects.policy import Policy, parse_policy
+from ..kube.objects.policy import Policy, load_policy
 from .metrics import StateCollector
 from .reconcile.controller import Controller
 from .reconcile.schedules import ScheduleClock
@@ -44,7 +43,7 @@ def main(words: list[str], clock: ScheduleClock | None = None) -> int:
     asked = parse_options(words)
     process.apply_options(asked)
     try:
-        policy = parse_policy(Path(asked.policy).read_text()) if asked.policy else Policy()
+        policy = load_policy(asked.policy)
         return connect_service(asked, policy, clock).work()
     except (TFClusterError, OSError) as error:
         log.error("%s", error)

@@ -75,7 +75,7 @@ def hours_table(
     rows: Sequence[HoursRow], by: Grouping, paint: Paint = PLAIN, most: int | None = None
 ) -> str:
     """Return a table of the rows, with their sum if there is more than one row."""
-    lines = [_hours_cells(row, _hours_key(row)) for row in rows]
+    lines = [_hours_cells(row, _hours_key(row, by)) for row in rows]
     if len(rows) > 1:
         lines.append(_hours_cells(total_hours(rows), _("in total")))
     head = (hours_headings()[by], _("CPU TIME"), _("GPU TIME"), _("USED (CPU)"))
@@ -101,7 +101,7 @@ def unused_table(
     rows: Sequence[HoursRow], by: Grouping, paint: Paint = PLAIN, most: int | None = None
 ) -> str:
     """Return a table of reserved and used hours, with their sums."""
-    lines = [_unused_cells(row, _hours_key(row)) for row in rows]
+    lines = [_unused_cells(row, _hours_key(row, by)) for row in rows]
     if len(rows) > 1:
         lines.append(_unused_cells(total_hours(rows), _("in total")))
     head = (
@@ -132,8 +132,12 @@ def used_hours(row: HoursRow) -> str:
 
 
 def readable_hours(hours: float) -> str:
-    """Return hours in a suitable unit: `6.7s`, `17m`, `3.2h`."""
+    """Return hours in a suitable unit: `6.7s`, `17m`, `3.2h`; `<1s` for less than a second, which
+    is within the error of the measurement.
+    """
     seconds = hours * 3600
+    if 0 < seconds < 1:
+        return "<1s"
     if seconds < 60:
         return f"{seconds:.1f}".removesuffix(".0") + "s"
     return f"{seconds / 60:.0f}m" if seconds < 3600 else f"{format_hours(hours)}h"
@@ -151,8 +155,9 @@ def hours_csv(rows: Sequence[HoursRow], by: Grouping) -> str:
     return out.getvalue().rstrip("\n")
 
 
-def _hours_key(row: HoursRow) -> str:
-    return one_line(row.key) or _("(others)")
+def _hours_key(row: HoursRow, by: Grouping) -> str:
+    rest = _("(no group)") if by == "group" else _("(other clusters)")
+    return one_line(row.key) or rest
 
 
 def _hours_cells(row: HoursRow, key: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..backends.base import SeenTask
-from ..errors import is_tensorflow_log, last_overwrite, strip_controls, with_magic_commands
+from ..errors import last_overwrite, program_lines, strip_controls, with_magic_commands
 from ..i18n import _
 from ..lifecycle.messages import shown, shown_inferred
 from ..progress.run_progress import Progress, note_lines
@@ -38,6 +38,7 @@ from .text import (
     FAILING,
     is_failing,
     one_line,
+    zoned,
 )
 
 
@@ -88,19 +89,11 @@ def task_rows(cluster: TFCluster, seen: Sequence[SeenTask]) -> list[dict[str, An
                 "restarts": cluster.status.restarts.get(task.name, 0),
                 "node": task.node,
                 "since": since,
-                "line": _telling_line(task),
+                "line": "" if task.line is None else one_line(last_overwrite(task.line.text)),
                 "printedAt": None if task.line is None else task.line.at,
             }
         )
     return rows
-
-
-def _telling_line(task: SeenTask) -> str:
-    """Return the last line of a task; an empty text if TensorFlow itself logged it, as on a
-    parameter server that only waits.
-    """
-    text = "" if task.line is None else last_overwrite(task.line.text)
-    return "" if is_tensorflow_log(text) else one_line(text)
 
 
 def _seen_state(task: SeenTask, left: Mapping[str, Mapping[TaskState, int]]) -> TaskState | None:
@@ -214,9 +207,7 @@ def _sentence(text: str) -> str:
 
 
 def _as_of(at: float) -> str:
-    """Return `as of 2026-11-26 22:41 +0800`; readers in other time zones need the zone."""
-    when = time.strftime("%Y-%m-%d %H:%M %z", time.localtime(at))
-    return _("as of {at}").format(at=when)
+    return _("as of {at}").format(at=zoned(at))
 
 
 def _since(cluster: TFCluster) -> str:
@@ -244,7 +235,7 @@ def last_lines(cluster: TFCluster) -> PrintedEnd | None:
     failures = sorted(state.failures, key=lambda failure: failure.task != state.culprit)
     if not failures or not (state.phase is Phase.FAILED or is_failing(state)):
         return None
-    printed = [line for line in failures[0].exit.last_lines if not is_tensorflow_log(line)]
+    printed = program_lines(failures[0].exit.last_lines)
     kept = tuple(strip_controls(line) for line in printed[-MOST_LAST_LINES:])
     return PrintedEnd(failures[0].task, kept) if kept else None
 

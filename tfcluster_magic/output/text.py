@@ -164,6 +164,13 @@ def clock(at: float, now: float | None = None, seconds: bool = False) -> str:
     return text if when[:3] == today[:3] else f"{time.strftime('%Y-%m-%d', when)} {text}"
 
 
+def zoned(at: float) -> str:
+    """Return the local date and time with the zone, such as `2026-11-26 22:41 +0800`, for readers
+    who may be in another time zone.
+    """
+    return time.strftime("%Y-%m-%d %H:%M %z", time.localtime(at))
+
+
 def age(seconds: float) -> str:
     """Return a rough duration in one or two units: 75 gives "75s", 7500 gives "2h5m"."""
     left = max(0, int(seconds))

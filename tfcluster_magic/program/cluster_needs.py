@@ -54,6 +54,7 @@ class Findings:
             strategy without parameter servers, so that it is unclear what it needs.
         collective: a line that uses a strategy without parameter servers, in a program that needs
             no parameter servers.
+        trains_alone: a line that calls `fit`, if nothing in the program concerns a cluster.
     """
 
     flags: tuple[Flag, ...] = ()
@@ -61,6 +62,7 @@ class Findings:
     replaces_tf_config: tuple[str, int] | None = None
     unclear: Evidence | None = None
     collective: Evidence | None = None
+    trains_alone: Evidence | None = None
 
 
 def inspect_program(tree: Tree, entry: str) -> Findings:
@@ -74,14 +76,16 @@ def inspect_program(tree: Tree, entry: str) -> Findings:
         wanted, unclear = uses.wanted()
         asks = unclear or TaskType.PS in wanted or uses.handles_servers
         collective = None if asks else uses.collective()
+        alone = None if asks else uses.trains_alone()
     except RecursionError:
         return Findings()
-    return Findings(flags, wanted, uses.replaces_tf_config, unclear, collective)
+    return Findings(flags, wanted, uses.replaces_tf_config, unclear, collective, alone)
 
 
 _PS_STRATEGIES = ("ParameterServerStrategy", "ParameterServerStrategyV2")
 _COLLECTIVE = ("MultiWorkerMirroredStrategy", "CollectiveAllReduceStrategy")
 _NAMES = frozenset((*_PS_STRATEGIES, *_COLLECTIVE, "ClusterCoordinator", "replica_device_setter"))
+_CLUSTER_NAMES = frozenset(("ClusterSpec", "Server"))
 _TYPES = frozenset(task_type.value for task_type in TaskType)
 _TASK_WORDS = re.compile(r"job|task|type|role|mode\b", re.IGNORECASE)
 _CLUSTER_WORDS = re.compile(r"cluster|spec|hosts|conf", re.IGNORECASE)
@@ -102,10 +106,13 @@ class _Uses:
         self.optional: set[str] = set()
         self.first_worker_leads = False
         self.serves_alone = False
+        self.names_cluster = False
+        self.fits: dict[str, Evidence] = {}
         self.reads_tf_config: dict[str, int] = {}
         self.writes_tf_config: list[tuple[str, int]] = []
         passed_over = _passed_over(code)
         for path, node in code.nodes():
+            self.names_cluster |= isinstance(node, ast.Constant) and node.value == "TF_CONFIG"
             if id(node) not in passed_over:
                 self._note(path, node)
 
@@ -130,6 +137,15 @@ class _Uses:
     def collective(self) -> Evidence | None:
         """Return the line that uses a strategy without parameter servers; None if there is none."""
         return next((self.names[n] for n in _COLLECTIVE if n in self.names), None)
+
+    def trains_alone(self) -> Evidence | None:
+        """Return the line that calls `fit` if nothing in the program concerns a cluster, so that
+        each task trains its own model; else None.
+        """
+        joins = self.names or self.compared or self.looked_up or self.flags or self.names_cluster
+        if joins or self.reads_tf_config or self.writes_tf_config:
+            return None
+        return self.fits.get("fit")
 
     def wanted(self) -> tuple[dict[TaskType, Evidence], Evidence | None]:
         """Return the task types that the program needs besides workers, each with the line that
@@ -216,6 +232,8 @@ class _Uses:
             self._keep(self.names, last, Evidence("UsesName", path, node.lineno, last))
         elif last == "TFConfigClusterResolver":
             self._read_tf_config(path, node.lineno)
+        elif last in _CLUSTER_NAMES:
+            self.names_cluster = True
 
     def _note_comparison(self, path: str, node: ast.Compare) -> None:
         for op, left, right in zip(
@@ -261,6 +279,8 @@ class _Uses:
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         meaning = self.code.meaning(path, node.func)
         first = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+        if method == "fit":
+            self._keep(self.fits, method, Evidence("UsesName", path, node.lineno, method))
         if first == "TF_CONFIG":
             if method == "putenv":
                 self.writes_tf_config.append((path, node.lineno))

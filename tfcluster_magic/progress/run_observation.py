@@ -231,8 +231,8 @@ def lost_writes(output: str) -> list[tuple[str, str, str]]:
 
 
 def silence(cluster: TFCluster, now: float) -> str | None:
-    """Return `no output since 22:41 from worker-0` if running programs have been silent for long;
-    else None.
+    """Return `no output since 22:41 +0800 from worker-0` if running programs have been silent for
+    long; else None.
     """
     folder = cluster.status.paths.get("logs")
     if (
@@ -255,7 +255,7 @@ def silence(cluster: TFCluster, now: float) -> str | None:
                 silent[task] = last
     if not silent:
         return None
-    since = time.strftime("%H:%M", time.localtime(max(silent.values())))
+    since = time.strftime("%H:%M %z", time.localtime(max(silent.values())))
     return _("no output since {since} from {tasks}").format(
         since=since, tasks=shorten(list(silent))
     )

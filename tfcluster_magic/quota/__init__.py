@@ -1,3 +1,3 @@
 """Quotas: whether a launch fits, the hours that a user has used, and what is left of budgets and
-storage.
+storage; policy files.
 """

@@ -14,7 +14,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from ..errors import InvalidRequest, Problem
-from ..i18n import _
+from ..i18n import _, mark
 from ..spec import Message, Model, Spec
 from .preflight import cpu_of, gpu_of, total_request
 
@@ -22,9 +22,11 @@ MOST_DAYS = 90
 WARN_FROM = 0.8
 """A user who has used this fraction of a budget, or more, is warned."""
 
-BudgetHours = Annotated[float, Meta(ge=0, le=1e9, description="a number of hours, 0 or more")]
+BudgetHours = Annotated[
+    float, Meta(ge=0, le=1e9, description=mark("a number of hours, from 0 to 1000000000"))
+]
 BudgetDays = Annotated[
-    int, Meta(ge=1, le=MOST_DAYS, description="a whole number of days from 1 to 90")
+    int, Meta(ge=1, le=MOST_DAYS, description=mark("a whole number of days from 1 to 90"))
 ]
 DailyHours = Mapping[str, tuple[float, float]]
 """CPU- and GPU-hours by day (`2026-11-22`, UTC)."""

@@ -64,12 +64,15 @@ class SchedulePlan:
     """The result of checking a schedule that a user is filling in. Nothing was created.
 
     `coming` are the next due times. While a rule is wrong, `rules` is None and `coming` is empty.
+    `first` is the number of the first run; None for a change of a schedule, and for a name that
+    cannot be used.
     `launch` also has the problems and warnings of the schedule.
     """
 
     rules: ScheduleRules | None
     coming: tuple[float, ...]
     launch: DryRun
+    first: int | None = None
 
 
 class ScheduleVerbs:
@@ -170,6 +173,7 @@ class ScheduleVerbs:
         """
         store, problems = self._backend.schedules(), list[Problem]()
         known = [each.name for each in store.list()]
+        first = None
         if not name or not names.is_valid(name):
             problems.append(Problem("name", name, names.name_rule(name or "")))
         elif updates and name not in known:
@@ -178,6 +182,8 @@ class ScheduleVerbs:
             problems.append(Problem("name", name, str(store.taken(name))))
         elif not updates and len(known) >= MOST_SCHEDULES:
             problems.append(Problem("name", name, _too_many()))
+        elif not updates:
+            first = self._backend.next_number(name)
         rules, wrong = _judge_rules({"time_zone": machine_zone(), **_given_rules(words)})
         problems += wrong
         try:
@@ -206,6 +212,7 @@ class ScheduleVerbs:
                 told=verdict.told,
                 cautions=(*launch.cautions, *verdict.cautions),
             ),
+            first=first,
         )
 
     def list(self) -> list[Schedule]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 
+from tensorflow_log import TensorFlowLog
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -115,7 +117,10 @@ def _shown_lines(data: bytes, cut: bool) -> list[str]:
     lines = data.decode("utf-8", "replace").split("\n")
     if cut and len(lines) > 1:
         del lines[0]
-    return [shown for shown in map(_shown, lines) if shown]
+    log = TensorFlowLog()
+    # the first line of a message of TensorFlow may name a lost peer; a protobuf after it does not
+    kept = (shown for shown in map(_shown, lines) if not log.hides(shown) or _level(shown))
+    return [shown for shown in kept if shown]
 
 
 def _shown(line: str) -> str:

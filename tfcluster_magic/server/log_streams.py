@@ -12,7 +12,7 @@ import contextvars
 import math
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from ..errors import (
     BackendUnavailable,
     InvalidRequest,
     Problem,
-    is_tensorflow_log,
+    TensorFlowLog,
     last_overwrite,
     strip_controls,
 )
@@ -211,7 +211,7 @@ class Search:
     def __call__(self, lines: Lines) -> Lines:
         """Yield the matches among `lines`."""
         found = 0
-        earlier = self._earlier(_numbered(lines, Counter()))
+        earlier = self._without_tensorflow_logs(self._earlier(_numbered(lines, Counter())))
         for line in self._expressed(earlier) if self._regex else self._having_text(earlier):
             yield line
             found += line is not None
@@ -231,14 +231,25 @@ class Search:
             if not earlier:
                 return
 
+    def _without_tensorflow_logs(
+        self, lines: Iterable[NumberedLine | None]
+    ) -> Iterator[NumberedLine | None]:
+        logs: defaultdict[str, TensorFlowLog] = defaultdict(TensorFlowLog)
+        for line in lines:
+            if (
+                line is None
+                or self._tensorflow_logs
+                or not logs[line.task].hides(self._shown(line))
+            ):
+                yield line
+
     def _having_text(self, lines: Iterable[NumberedLine | None]) -> Lines:
         for line in lines:
             if line is None:
                 yield None
                 continue
             shown = self._shown(line)
-            has_text = self._text in (shown if self._case else shown.casefold())
-            if has_text and self._counts(shown):
+            if self._text in (shown if self._case else shown.casefold()):
                 yield line
 
     def _expressed(self, lines: Iterable[NumberedLine | None]) -> Lines:
@@ -259,8 +270,8 @@ class Search:
                         if answer is None:
                             yield None
                             continue
-                        for (each, shown), matched in zip(batch, answer, strict=True):
-                            if matched and self._counts(shown):
+                        for (each, _shown), matched in zip(batch, answer, strict=True):
+                            if matched:
                                 yield each
                     batch, characters = [], 0
         except ExpressionRefused as error:
@@ -280,9 +291,6 @@ class Search:
         # Remove control characters only from lines that have any, because removing them takes
         # longer than the search.
         return text if text.isprintable() else strip_controls(last_overwrite(text))
-
-    def _counts(self, shown: str) -> bool:
-        return self._tensorflow_logs or not is_tensorflow_log(shown)
 
 
 def around(lines: Lines, task: str, number: int, most: int) -> Lines:

@@ -12,12 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from ..errors import (
-    InvalidRequest,
-    NotFound,
-    Problem,
-    is_tensorflow_log,
-)
+from ..errors import InvalidRequest, NotFound, Problem, are_program_lines
 from ..i18n import _
 from ..launch.cluster_file import cluster_file_of
 from ..launch.launch_as_command import notebook_cell, shell_command
@@ -168,13 +163,9 @@ class TasksHandler(TFClusterHandler):
         for name in names:
             with contextlib.suppress(NotFound):
                 manager = self.service.manager
-                cluster, seen = await self.call(manager.tasks, name, counts=_is_telling)
+                cluster, seen = await self.call(manager.tasks, name, counts=are_program_lines)
                 found[name] = {"uid": cluster.metadata.uid, "tasks": task_rows(cluster, seen)}
         self.reply({"runs": found})
-
-
-def _is_telling(text: str) -> bool:
-    return not is_tensorflow_log(text)
 
 
 MOST_POINTS = 1000

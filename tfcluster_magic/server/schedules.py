@@ -202,6 +202,7 @@ class SchedulePlanHandler(ScheduleHandler):
         inputs = {each.flag: each.key for each in SCHEDULE_OPTIONS}
         view = await self.plan_view(asked, made.launch, line, inputs)
         schedule = {"rules": msgspec.to_builtins(made.rules), "next": list(made.coming)}
+        schedule["firstRun"] = made.first
         self.reply(view | {"name": body.name, "schedule": schedule})
 
 

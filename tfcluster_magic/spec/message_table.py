@@ -333,6 +333,10 @@ GROUPS: Mapping[str, Mapping[str, Text]] = {
             "{why}, a strategy that does not use parameter servers, so they would fail. Launch it "
             "without --ps"
         ),
+        "ServerTrains": mark(
+            "{why}, and nothing in the program uses parameter servers, so each task, also the "
+            "parameter server, would train its own model. Launch it without --ps"
+        ),
         "TakesFlag": mark("line {line} of {file} takes {name}"),
         "UsesName": mark("line {line} of {file} uses {name}"),
         "AsksType": mark("line {line} of {file} asks whether a task is of type {name}"),

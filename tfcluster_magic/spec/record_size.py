@@ -24,8 +24,8 @@ from .spec import Model, Pods, Program, SecretUse, Spec, Volume
 MARK_BYTES = 32 * 1024
 """Maximum bytes of all labels and annotations of a record."""
 TEXT_BYTES = 96 * 1024
-"""Maximum bytes of all texts, labels and annotations as stored. The content of a file is counted
-without base64, although the encoded content that is stored is a third larger.
+"""Maximum bytes of all texts, labels and annotations as stored. A file counts with its content in
+base64; PAYLOAD_BYTES counts the decoded content, which is a quarter smaller.
 """
 OWNER_BYTES = 16 * 1024
 """Maximum bytes of managedFields."""

@@ -112,6 +112,8 @@ export interface IPlan {
     readonly rules: IScheduleRules | null;
     /** The next five due times, in seconds since 1970. */
     readonly next: ReadonlyArray<number>;
+    /** The number of its first run; null for a change, and while the name cannot be used. */
+    readonly firstRun: number | null;
   };
 }
 

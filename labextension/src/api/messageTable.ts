@@ -119,6 +119,7 @@ export const TEXTS: Readonly<
   AwaitsNewestOfSchedule: "it waits for {run}, the newest run of the schedule {name}; --after {cluster}-N names another one",
   StrategyUnclear: "No parameter server and no chief were added: the program can use several strategies, and {why}. If it trains with that strategy, launch it with --ps 1 --chief",
   ServersUnused: "{why}, a strategy that does not use parameter servers, so they would fail. Launch it without --ps",
+  ServerTrains: "{why}, and nothing in the program uses parameter servers, so each task, also the parameter server, would train its own model. Launch it without --ps",
   TakesFlag: "line {line} of {file} takes {name}",
   UsesName: "line {line} of {file} uses {name}",
   AsksType: "line {line} of {file} asks whether a task is of type {name}",

@@ -19,6 +19,7 @@ export function Schedule(props: IScheduleProps): React.JSX.Element {
   const { state, launchOptions, repeat, limits, trans, id } = props;
   const title = React.useRef<HTMLHeadingElement>(null);
   const { schedule } = repeat;
+  const first = state.plan?.schedule?.firstRun ?? 1;
   React.useEffect(() => {
     title.current?.scrollIntoView({ block: 'nearest' });
     title.current?.focus();
@@ -37,8 +38,10 @@ export function Schedule(props: IScheduleProps): React.JSX.Element {
         <NameRow
           {...props}
           below={trans.__(
-            'Its runs are called %1-1, %1-2 and so on.',
-            state.draft.name.trim() || trans.__('NAME')
+            'Its runs are called %1-%2, %1-%3 and so on.',
+            state.draft.name.trim() || trans.__('NAME'),
+            first,
+            first + 1
           )}
         />
       )}

@@ -5,7 +5,7 @@
  * line never changes its number. Old lines make room for new ones; `dropped` counts them.
  */
 import { plain, settled } from './ansi';
-import { isNoise } from './noise';
+import { TensorFlowLog } from './noise';
 
 /**
  * A received line: its task, text and time (milliseconds since 1970, null if unknown), and, if only
@@ -86,6 +86,7 @@ export class LineBuffer {
     this._counts.clear();
     this._dropped = 0;
     this._begins.clear();
+    this._logs.clear();
   }
 
   /**
@@ -139,7 +140,9 @@ export class LineBuffer {
     for (const [task, printed, at = null, number = null] of batch) {
       const raw = settled(printed);
       const text = plain(raw);
-      const line = { task, raw, text, isNoise: isNoise(text), at, number };
+      const log = this._logs.get(task) ?? new TensorFlowLog();
+      this._logs.set(task, log);
+      const line = { task, raw, text, isNoise: log.hides(text), at, number };
       if (at !== null && !this._begins.has(task)) {
         this._begins.set(task, at);
       }
@@ -179,6 +182,7 @@ export class LineBuffer {
   private _head = 0;
   private _characters = 0;
   private _dropped = 0;
+  private readonly _logs = new Map<string, TensorFlowLog>();
   /** For each task, the time of its first kept line, or of its last dropped line. */
   private readonly _begins = new Map<string, number>();
   private readonly _counts = new Map<string, ITaskCount>();

@@ -8,7 +8,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 import { displayNameOf, isActive, nameOf, tagsOf } from '../api/runs';
 import type { IRun } from '../api/types';
-import { isNoise } from '../logs/noise';
+import { programLines } from '../logs/noise';
 import { shown } from './messages';
 import { RunActions } from './RunActions';
 import { RunFacts } from './RunFacts';
@@ -101,9 +101,9 @@ function LastLines({
   const failures = status.failures ?? [];
   const failure =
     failures.find(({ task }) => task === status.culprit) ?? failures[0];
-  const lines = (failure?.exit.lastLines ?? [])
-    .filter(line => !isNoise(line))
-    .slice(-MOST_LAST_LINES);
+  const lines = programLines(failure?.exit.lastLines ?? []).slice(
+    -MOST_LAST_LINES
+  );
   const said = shown(status, trans);
   if (
     !(status.phase === 'Failed' || isFailing(status)) ||

@@ -83,7 +83,8 @@ def sign_in_to(page: Page, hub: Hub, name: str) -> None:
 def looked_at(page: Page, shots: Path, ready: Locator | None = None) -> None:
     """Take a screenshot of a page in both themes, and check each for accessibility.
 
-    With `ready`, an element that shows that the page has loaded, repeat this in Chinese.
+    With `ready`, an element that shows that the page has loaded, repeat this in Chinese, and check
+    that each row of the page's table has as many cells as the table has heads.
     """
     # imported here, because benchmarks use this module without axe
     from .pages import accessible, in_every_look
@@ -91,6 +92,9 @@ def looked_at(page: Page, shots: Path, ready: Locator | None = None) -> None:
     if ready is not None:
         in_every_look(page, shots, "all", ready)
         expect(ready).to_be_visible()
+        rows = "[...document.querySelectorAll('main table tr')].map(row => row.cells.length)"
+        heads, *cells = page.evaluate(rows)
+        assert set(cells) == {heads}, "COLUMNS and drawRow of the page's script differ"
         return
 
     for theme in ("light", "dark"):

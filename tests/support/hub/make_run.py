@@ -27,6 +27,7 @@ from tfcluster_magic.spec import TFCluster
 
 from ..polling import wait_until
 from . import ports
+from .visitor import BROWSER_ACCEPT
 
 ROOT = Path(__file__).parents[3]
 OWNER = owner()
@@ -232,7 +233,7 @@ class Visitor:
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self.session = requests.Session()
-        self.session.headers["Sec-Fetch-Mode"] = "navigate"
+        self.session.headers.update({"Accept": BROWSER_ACCEPT, "Sec-Fetch-Mode": "navigate"})
 
     def get(self, path: str, **words: Any) -> requests.Response:
         """Get a page of the hub, by its path below /hub or by its URL."""

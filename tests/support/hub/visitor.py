@@ -16,6 +16,10 @@ READY = 150.0
 """Seconds until a notebook answers on a busy machine."""
 
 
+BROWSER_ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+"""The header Accept with which a browser requests a page."""
+
+
 class Visitor:
     """A user's browser for one hub; `url` is the hub's base URL, with a slash at the end."""
 
@@ -23,6 +27,7 @@ class Visitor:
         self.url = url
         self.name = ""
         self.session = requests.Session()
+        self.session.headers["Accept"] = BROWSER_ACCEPT
 
     def get(self, path: str, **words: Any) -> requests.Response:
         """Send a GET below the base URL."""

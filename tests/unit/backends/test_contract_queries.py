@@ -98,7 +98,7 @@ time.sleep(600)
         assert each.line.text == f"last of {each.name}"
     backend.stop("digits", Stop())
     ended = until_released(backend, run)
-    left = backend.observe_tasks(ended, lambda line: line == "first")
+    left = backend.observe_tasks(ended, lambda texts: [text == "first" for text in texts])
     assert [(each.name, each.line and each.line.text) for each in left] == [
         (name, "first") for name in names
     ]
@@ -115,7 +115,7 @@ def test_logs_of_some_tasks_and_only_the_last_lines(backend: Backend, launch: La
     assert lines(backend, "digits", tasks=["worker-1"], tail=2) == ["worker-1 3", "worker-1 4"]
     assert sorted(lines(backend, "digits", tail=1)) == ["worker-0 4", "worker-1 4"]
     assert lines(backend, "digits", tail=0) == []
-    threes = lines(backend, "digits", tail=1, counts=lambda text: text.endswith("3"))
+    threes = lines(backend, "digits", tail=1, counts=lambda texts: [t.endswith("3") for t in texts])
     assert sorted(threes) == ["worker-0 3", "worker-0 4", "worker-1 3", "worker-1 4"]
     assert len(lines(backend, "digits", tail=100)) == 10
     with pytest.raises(NotFound, match="worker-0, worker-1"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from support.polling import wait_until
 
 from tfcluster_magic import state_files
 from tfcluster_magic.backends import log_files as logs
+from tfcluster_magic.errors import are_program_lines
 
 
 @pytest.fixture
@@ -67,6 +69,11 @@ def test_many_lines_come_once_and_in_order(tmp_path: Path) -> None:
     assert texts == [f"{number:09}" for number in range(count)]
 
 
+def no_dashes(texts: Sequence[str]) -> list[bool]:
+    """Return which lines are not `-`."""
+    return [text != "-" for text in texts]
+
+
 @pytest.mark.parametrize("chunk", [1, 3, 1 << 20])
 @pytest.mark.parametrize("text", ["a\n-\nb\n\n-\nc\n-\n", "a\n-\nb\n\nc", "-\n-\n", ""])
 def test_the_last_lines_are_those_that_count(
@@ -81,11 +88,36 @@ def test_the_last_lines_are_those_that_count(
     every = text.removesuffix("\n").split("\n") if text else []
     counted = [line for line in every if line != "-"]
     for tail in range(1, 6):
-        read = logs.read_logs({"w": [path]}, tail, False, lambda: True, lambda line: line != "-")
+        read = logs.read_logs({"w": [path]}, tail, False, lambda: True, no_dashes)
         lines = [line.text for line in read if line is not None]
         assert lines == every[len(every) - len(lines) :]
         assert [line for line in lines if line != "-"] == counted[-tail:]
         assert tail > len(counted) or lines[0] != "-"
+
+
+DUMP = [
+    "I0000 00:00:1795825530.912483   16221 eager_service_impl.cc:355] Options: goo.gle/debugstr  ",
+    "device_count {",
+    '  key: "CPU"',
+    "}",
+    "",
+]
+
+
+@pytest.mark.parametrize("count", [0, 1, logs.LOOK_BEHIND // 5, logs.LOOK_BEHIND])
+def test_a_protobuf_of_tensorflow_does_not_count(tmp_path: Path, count: int) -> None:
+    """The lines after a log line of TensorFlow that announces a protobuf are not among the last
+    lines, although they count if a program prints them. Thousands of lines are judged in parts.
+    """
+    path = tmp_path / "ps-0.log"
+    path.write_text("\n".join(["one", *DUMP[1:], "two", *DUMP * count, ""]))
+    for tail, first in ((1, "two"), (2, ""), (3, "}"), (5, "device_count {"), (6, "one")):
+        read = logs.read_logs({"ps-0": [path]}, tail, False, lambda: True, are_program_lines)
+        texts = [line.text for line in read if line is not None]
+        assert texts[0] == first
+        assert sum(are_program_lines(texts)) == tail
+    found = logs.last_lines({"ps-0": [path]}, are_program_lines)["ps-0"].text
+    assert found == ("two" if count < logs.LOOK_BEHIND else "")
 
 
 def noted(log: Path, *times: tuple[int, int]) -> None:
@@ -126,7 +158,7 @@ def test_a_log_that_grows_has_times(tmp_path: Path) -> None:
 
 def test_the_last_line_of_each_task(tmp_path: Path) -> None:
     """For each task, the last line that the filter keeps is returned with its time. If the filter
-    drops all lines, the last line of the log is returned. A task without output has no last line.
+    drops all lines, the text is empty. A task without output has no last line.
     """
     printed = {
         "a": b"one\ntwo\n\n",
@@ -139,9 +171,9 @@ def test_the_last_line_of_each_task(tmp_path: Path) -> None:
         (tmp_path / f"{task}.log").write_bytes(text)
     noted(tmp_path / "a.log", (0, 1000), (6, 2000))
     places = {task: [tmp_path / "gone.log", tmp_path / f"{task}.log"] for task in [*printed, "f"]}
-    found = logs.last_lines(places, lambda text: not text.startswith("I "))
+    found = logs.last_lines(places, lambda texts: [not t.startswith("I ") for t in texts])
     assert {task: line.text for task, line in found.items()} == {
-        "a": "two", "b": "three", "c": "I again", "e": "four",
+        "a": "two", "b": "three", "c": "", "e": "four",
     }  # fmt: skip
     assert found["a"].at == 2.0
     assert found["b"].at is None

@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 from support.command_line import Run, here, run
 
+from tfcluster_magic.output.documents import used_hours
+from tfcluster_magic.quota.ledger import HoursRow
+
 __all__ = ["here", "run"]  # fixtures used by the tests below
 
 
@@ -50,6 +53,12 @@ def test_hours_are_told_by_cluster_also_of_deleted_runs(
     (day,) = csv.DictReader(io.StringIO(run("hours", "--by", "day", "-o", "csv").out))
     assert float(day["cpuHours"]) == pytest.approx(sum(r["cpu"] for r in after["items"]), abs=1e-5)
     assert "Nothing was reserved" in run("hours", "--to", "2026-01-01").out
+
+
+def test_less_than_a_second_is_not_shown_as_more_used_than_reserved() -> None:
+    """A run that reserved less than a second does not seem to use more than it reserved."""
+    row = HoursRow(key="boom", cpu=0.04 / 3600, gpu=0.0, used=0.1 / 3600, measured=0.04 / 3600)
+    assert used_hours(row) == "<1s of <1s"
 
 
 def test_days_that_are_none_are_refused(here: Path, run: Run) -> None:

@@ -150,6 +150,26 @@ def test_remarks_of_tensorflows_own_are_left_out_and_counted(run: Run, here: Pat
         assert "left out" not in everything.err
 
 
+@pytest.mark.parametrize("how", [(), ("-f",), ("--tail", "4"), ("-f", "--tail", "4")])
+def test_a_protobuf_that_tensorflow_logs_is_hidden(
+    run: Run, here: Path, how: tuple[str, ...]
+) -> None:
+    """The lines of a protobuf are hidden with the line of TensorFlow that announces it, in each
+    task. The same lines are shown if the program prints them.
+    """
+    first = "I0000 00:00:1732207594.123456    4711 impl.cc:88] Options: goo.gle/debugstr  "
+    protobuf = ["device_count {", '  key: "CPU"', "}"]
+    said = [first, *protobuf, "", *protobuf, "step 1", first, *protobuf, ""]
+    (here / "noisy.py").write_text(f"for line in {said!r}: print(line, flush=True)\n")
+    run("launch", "noisy.py", "--workers", "2", "--wait")
+
+    shown = run("logs", *how, "noisy", "--no-color")
+    for task in ("worker-0", "worker-1"):
+        lines = [line for line in shown.out.splitlines() if line.startswith(task)]
+        assert lines == [f"{task} | {line}" for line in (*protobuf, "step 1")]
+    assert f"{10 if '--tail' in how else 20} TensorFlow log lines hidden" in shown.err
+
+
 @pytest.mark.parametrize("how", [(), ("-f",)])
 def test_last_lines_are_shown_lines(run: Run, here: Path, how: tuple[str, ...]) -> None:
     """`--tail 2` shows two lines of a task, however many hidden lines follow them."""

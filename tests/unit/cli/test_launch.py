@@ -28,6 +28,14 @@ def test_launch_returns_at_once_and_says_what_to_do_next(run: Run) -> None:
     assert ClusterManager().status("sleep-1").active
 
 
+def test_a_refused_dry_run_names_the_option_that_was_typed(run: Run) -> None:
+    """The error of a dry run names `--memory` or `--worker-memory`, whichever was typed."""
+    for typed in ("--memory", "--worker-memory"):
+        refused = run("launch", "--dry-run", "sleep.py", typed, "9999Ti")
+        assert refused.code == 3
+        assert f"cluster: {typed}: got '9999Ti'" in refused.err
+
+
 def test_arguments_after_two_dashes_are_the_programs_own(run: Run, here: Path) -> None:
     """Arguments after ` -- ` reach the program unchanged, even if they look like options."""
     (here / "args.py").write_text("import sys\nprint(sys.argv[1:])\n")

@@ -87,6 +87,7 @@ def site() -> Iterator[str]:
         ("status nothing", 5, "there is no run nothing"),
         ("logs nothing", 5, "there is no run nothing"),
         ("launch hello.py --worker-memory 9999Ti", 3, "--worker-memory: got '9999Ti'"),
+        ("launch hello.py --memory 9999Ti", 3, "cluster: --memory: got '9999Ti'"),
         ("stop", 2, "name the runs, or use --all"),
         ("stop nothing", 5, "there is no run nothing"),
         ("delete nothing --yes", 5, "there is no run nothing"),

@@ -44,6 +44,8 @@ def test_stop_all_is_refused_where_nobody_can_confirm_it(run: Run) -> None:
 
     assert refused.code == 2
     assert "this would stop sleep-1; to confirm: `tfcluster stop --all --yes`" in refused.err
+    refused = run("stop", "--all", "--reason", "the exam's room")
+    assert """`tfcluster stop --all --reason 'the exam'"'"'s room' --yes`""" in refused.err
     assert run("stop", "--all", "--yes").code == 0
     assert run("stop", "--all").out == "Nothing is running.\n"
 

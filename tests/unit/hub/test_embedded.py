@@ -21,7 +21,13 @@ from traitlets.config import Config
 
 from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.hub import embedded, on_kubernetes, shared_settings
-from tfcluster_magic.hub.auth.system_accounts import NoServer, Person, account, readable
+from tfcluster_magic.hub.auth.system_accounts import (
+    NoServer,
+    Person,
+    account,
+    readable,
+    why_no_notebook,
+)
 
 TOOLS = ROOT / "tools"
 
@@ -171,11 +177,11 @@ def test_as_root_everybody_with_a_system_account_has_one() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 def test_an_account_that_may_not_read_the_clone_is_found_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before a notebook starts, a check that runs as its account finds out whether this account may
-    read the clone of TFCluster's repository. Without this check, the notebook would fail without a
-    message.
+    """A check that runs as an account finds out whether it may read the clone of TFCluster's
+    repository: before its notebook starts, when its user is invited, and for all accounts when the
+    hub starts.
     """
     found = account("daemon", 0, "root")
     hidden = tmp_path / "python"
@@ -184,6 +190,14 @@ def test_an_account_that_may_not_read_the_clone_is_found_out(
     monkeypatch.setattr(sys, "executable", str(hidden))
     assert not readable(found)
     assert not readable(Person("daemon", Path("/"), found.uid, found.gid))
+    why = why_no_notebook("daemon", "root")
+    assert why.startswith(f"The account daemon cannot run {os.path.realpath(hidden)} with")
+    assert "below /opt" in why
+    assert why_no_notebook("daemon", "root", run=False) == ""
+    assert why_no_notebook("root", "root") == ""
+    told = tool.welcome(tmp_path, "http://localhost", None, tmp_path / "hub.log")
+    assert "Nobody else can have one yet" in told
+    assert "invite them by name" not in told
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")

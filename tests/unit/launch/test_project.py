@@ -258,6 +258,9 @@ def test_only_a_project_has_configurations(project: Make) -> None:
         request_launch(folder, "train.py", folder=folder, config="quick")
     with pytest.raises(InvalidRequest, match="leave out --file"):
         asked(folder, file="some.yaml")
+    with pytest.raises(InvalidRequest, match="program: got 'gone'") as missing:
+        request_launch(folder, "gone", folder=folder, config="quick")
+    assert "--config" not in str(missing.value)
 
 
 def parsed(line: str) -> dict[str, Any]:

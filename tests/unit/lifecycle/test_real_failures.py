@@ -4,22 +4,35 @@ tests/data/failures.
 
 from __future__ import annotations
 
+import importlib
 import json
+from types import ModuleType
 from typing import Any
 
 import msgspec
 import pytest
 from support.lifecycle_simulation import Story, spec_of
 from support.project import DATA
+from support.task_process import RUNTIME
 
 from tfcluster_magic.lifecycle import messages
-from tfcluster_magic.runtime.printed_errors import LastLines
 from tfcluster_magic.spec import Cause, Phase, Reason, Spec, TaskExit, TaskFailure
 
 FOLDER = DATA / "failures"
 FAILURES: dict[str, dict[str, Any]] = json.loads((FOLDER / "failures.json").read_text("utf-8"))
 CRASHES = {128 + number: number for number in (4, 6, 11)}
 PROJECT = "/home/ada/project"
+
+
+@pytest.fixture(autouse=True)
+def runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the runtime's modules import each other, as in a task."""
+    monkeypatch.syspath_prepend(str(RUNTIME))
+
+
+def printed_errors() -> ModuleType:
+    """Return the module of the runtime that reads a program's output."""
+    return importlib.import_module("printed_errors")
 
 
 def end_of(name: str, at: float = 1.0) -> TaskExit:
@@ -29,7 +42,7 @@ def end_of(name: str, at: float = 1.0) -> TaskExit:
     how = FAILURES[name]
     cause = how.get("cause", "Error" if how["exit"] else "Completed")
     crash = CRASHES.get(how["exit"]) if cause == "Error" else None
-    last = LastLines()
+    last = printed_errors().LastLines()
     output = FOLDER / f"{name}.txt"
     last.put(output.read_bytes() if output.exists() else b"epoch 1\n")
     told = last.report(cause, crash is not None, name.startswith("sh_"), PROJECT)
@@ -156,12 +169,12 @@ def test_an_error_long_before_the_end_is_kept() -> None:
     afterwards. If the program continued after an error, this error does not count as the cause of
     the program's end.
     """
-    last = LastLines()
+    last = printed_errors().LastLines()
     last.put((FOLDER / "thread.txt").read_bytes())
     for step in range(20_000):
         last.put(f"step {step} loss 0.3 accuracy 0.9\n".encode())
     told = last.report("Completed", False, False, PROJECT)
     assert (told["hidden"], told["error"]) == ("thread", "OSError: queue is closed")
-    went_on = LastLines()
+    went_on = printed_errors().LastLines()
     went_on.put((FOLDER / "logged.txt").read_bytes() + b"retry\nstep 4\nstep 5\nstep 6\nstep 7\n")
     assert "hidden" not in went_on.report("Completed", False, True, PROJECT)

@@ -4,7 +4,11 @@ rule that matches.
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from msgspec.structs import replace
+from support.project import ROOT
 
 from tfcluster_magic.notifications import (
     MOST_KEPT,
@@ -247,3 +251,12 @@ def test_due_times_without_a_run_are_told() -> None:
         replace(due, state=state.FAILED, run="nightly-1", reason=Message("ScheduleRunFailed")),
     ]
     assert titles(*others) == []
+
+
+@pytest.mark.parametrize("page", ["notifications.md", "notifications.zh-CN.md"])
+def test_the_how_to_lists_every_occasion(page: str) -> None:
+    """The table of `--on` has each occasion, in the order of the command's help."""
+    text = (ROOT / "docs" / "how-to" / page).read_text("utf-8")
+    table = text.partition("| `--on` |")[2].partition("\n\n")[0]
+    listed = re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)
+    assert listed == [each.value for each in Occasion], f"write its row into docs/how-to/{page}"

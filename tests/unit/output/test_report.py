@@ -168,17 +168,6 @@ def test_each_task_is_a_row_for_the_page() -> None:
     assert (rows["worker-1"]["since"], rows["worker-1"]["restarts"]) == (NOW, 2)
 
 
-def test_a_log_line_of_tensorflow_is_no_last_line_of_a_task() -> None:
-    """TensorFlow's own log lines do not count as the last line of a task; lines of the program
-    do.
-    """
-    run = cluster(counts={"ps": TypeCounts(desired=2, running=2)})
-    logged = "W0000 00:00:1795772560.638443   14475 local_rendezvous.cc:412] Local rendezvous"
-    lines = [LogLine("ps-0", logged, NOW), LogLine("ps-1", "step 3", NOW)]
-    seen = [SeenTask(each.task, "vm", TaskState.RUNNING, NOW, each) for each in lines]
-    assert [row["line"] for row in run_card.task_rows(run, seen)] == ["", "step 3"]
-
-
 def test_status_says_what_was_reclaimed_and_when() -> None:
     """`status` shows which tasks were reclaimed, and when."""
     freed = Reclaimed(at=NOW, tasks=("ps-0",), cpu=1.0, memory=2**29)

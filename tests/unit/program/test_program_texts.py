@@ -66,6 +66,25 @@ def test_a_program_that_is_nested_deeply_is_launched(here: Path, workspace: Path
         assert findings(ProgramText("", text), here, workspace) == ((), Findings())
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        "s = tf.distribute.MultiWorkerMirroredStrategy()\n",
+        "import os\nif 'TF_CONFIG' in os.environ: print(os.environ['TF_CONFIG'])\n",
+        "server = tf.distribute.Server(spec)\n",
+        "if task_type == 'ps': ...\n",
+    ],
+)
+def test_plain_keras_trains_alone(more: str, here: Path, workspace: Path) -> None:
+    """The call of `fit` is found in a program that only trains a model, but not if the program
+    concerns a cluster.
+    """
+    text = "import tensorflow as tf\nm = tf.keras.Sequential()\nm.fit(x, y)\n"
+    found = findings(ProgramText("", text), here, workspace)[1].trains_alone
+    assert found is not None and found.line == 3
+    assert findings(ProgramText("", text + more), here, workspace)[1].trains_alone is None
+
+
 def test_workers_that_mirror_each_other_have_no_servers(here: Path, workspace: Path) -> None:
     """A program with MultiWorkerMirroredStrategy is recognized as training without parameter
     servers, and the line with the strategy is found. This does not apply if the program has code

@@ -174,6 +174,14 @@ def test_the_most_unused_hours_are_first_on_request() -> None:
     assert "8%" in text.splitlines()[1] and "not measured" in text.splitlines()[3]
 
 
+def test_hours_without_a_name_say_what_they_are() -> None:
+    """A row without a key is that of users without a group, or of clusters that are not listed."""
+    (row,) = ledger.hours_rows({"ada": ledger.add_run({}, run(), NOON + 4000)}, LAST, LAST, "group")
+    assert row.key == ""
+    assert "(no group)" in unused_table([row], "group")
+    assert "(other clusters)" in unused_table([row], "cluster")
+
+
 def test_what_was_used_falls_on_the_days_on_which_it_was_held() -> None:
     """The used hours of a run that continues past midnight are divided among its days."""
     over = ledger.hours_by_day(run(86400, used=3600.0), NOON + 86400)

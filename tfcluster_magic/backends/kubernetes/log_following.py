@@ -248,7 +248,7 @@ class RunLogs:
         cluster: the run.
         tasks: the tasks to read.
         folder: the run's output folder, if it is mounted here.
-        counts: whether a line counts towards `tail`.
+        counts: returns which lines count towards `tail`.
     """
 
     def __init__(

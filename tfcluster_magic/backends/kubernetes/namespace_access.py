@@ -249,7 +249,8 @@ class OperatorStatus:
 
 def _outage_notice(since: float, place: str) -> str:
     when = time.localtime(since)
-    at = time.strftime("%H:%M:%S" if time.time() - since < DAY / 2 else "%Y-%m-%d %H:%M", when)
+    recent = time.time() - since < DAY / 2
+    at = time.strftime("%H:%M:%S %z" if recent else "%Y-%m-%d %H:%M %z", when)
     return _(
         "The operator of TFCluster has not answered since {since}: running tasks continue, but "
         "launches and stops wait for it. Tell your administrator: `kubectl -n {namespace} get "

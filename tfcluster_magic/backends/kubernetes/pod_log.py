@@ -23,7 +23,7 @@ from typing import Any
 
 from ...kube.api import labels
 from ...kube.api.client import Api, ApiError, Object, path
-from ..base import Counts, LogLine, every_line
+from ..base import LOOK_BEHIND, Counts, LogLine, every_line
 from ..log_files import TaskLog
 
 StampedLine = tuple[str, bytes]
@@ -128,8 +128,7 @@ class PodLog:
 
     Args:
         file: the copy of the log, if its volume is mounted here.
-        counts: returns whether a line counts towards the number of lines that `seek_last` is asked
-            for.
+        counts: returns which lines count towards the number of lines that `seek_last` is asked for.
     """
 
     def __init__(
@@ -222,14 +221,16 @@ class PodLog:
         and how many of the lines from this index on count. That number is smaller than `count` if
         the log has fewer such lines.
         """
-        asked = count + _FEW
+        behind = 0 if self._counts is every_line else LOOK_BEHIND
+        asked = count + _FEW + behind
         while True:
             found = list(self._request(pod, tailLines=asked))
+            known = self._counts([_text(line) for line in found])
             at, counted = len(found), 0
             while at > 0 and counted < count:
                 at -= 1
-                counted += self._counts(_text(found[at]))
-            if counted == count or len(found) < asked:
+                counted += known[at]
+            if (counted == count and at >= behind) or len(found) < asked:
                 return found, at, counted
             asked *= 4
 

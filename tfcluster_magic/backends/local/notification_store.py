@@ -24,6 +24,7 @@ from ...notifications import (
     NotificationRules,
     TestRequest,
 )
+from ...quota.policy_file import InvalidPolicy, PolicyText, wrong_types
 from ...spec import conversion, to_json
 from ..base import Notifications
 from . import quota
@@ -178,26 +179,25 @@ class LocalNotifications(Notifications):
 
 
 def _hub_policy(said: object) -> NotificationPolicy:
-    try:
-        return conversion.convert(said, NotificationPolicy)
-    except msgspec.ValidationError as error:  # a hub of another release may have written the policy
-        raise _unusable(_("of the hub"), str(error)) from None
+    if wrong := list(wrong_types(said, NotificationPolicy)):  # written by a hub of another release
+        raise _unusable(_("of the hub"), "; ".join(f"{each.field}: {each.what}" for each in wrong))
+    return conversion.convert(said, NotificationPolicy)
 
 
 def read_policy(text: bytes, file: Path) -> NotificationPolicy:
     """Return the policy in a file. Raises TFClusterError, which names the mistake."""
-    import yaml  # few accounts have such a file
-
-    from ...notifications.sending import network_mistake
+    from ...notifications.sending import private_network_mistakes  # slow; few accounts have a file
 
     try:
-        found = conversion.convert(yaml.safe_load(text) or {}, NotificationPolicy)
-    except (yaml.YAMLError, msgspec.ValidationError, ValueError, RecursionError) as error:
+        said = text.decode()
+    except UnicodeDecodeError as error:
         raise _unusable(str(file), str(error)) from None
-    for network in found.private_networks:
-        if why := network_mistake(network):
-            raise _unusable(str(file), f"privateNetworks: {why}")
-    return found
+    try:
+        return PolicyText(said).read(
+            NotificationPolicy, lambda policy, _data: private_network_mistakes(policy)
+        )
+    except InvalidPolicy as error:
+        raise _unusable(str(file), "; ".join(map(str, error.mistakes))) from None
 
 
 def _unusable(file: str, why: str) -> TFClusterError:

@@ -30,6 +30,7 @@ from typing import NoReturn
 from msgspec.structs import replace
 
 from ... import state_files
+from ...errors import program_lines
 from ...lifecycle import ObservedTask, Quiet, StartTask
 from ...lifecycle.messages import start_oddity, with_detail
 from ...quota.ledger import DEFAULT_CORES
@@ -303,11 +304,13 @@ def _exit_from_wait_status(wait_status: int, log: Path) -> TaskExit:
 
 
 def last_log_lines(log: Path) -> tuple[str, ...]:
-    """Return the last lines of a log file, limited in number and length as in a termination
-    message.
+    """Return the last lines of a log file that TensorFlow itself did not log, limited in number and
+    length as in a termination message.
     """
     text = state_files.read_tail(log, 2 * _MOST_LINES * _MOST_CHARACTERS).decode("utf-8", "replace")
-    return tuple(line[:_MOST_CHARACTERS] for line in text.splitlines()[-_MOST_LINES:])
+    lines = text.splitlines()
+    shown = program_lines(lines) or lines
+    return tuple(line[:_MOST_CHARACTERS] for line in shown[-_MOST_LINES:])
 
 
 # -- all tasks of a run ----------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def stop_command(
     meant = [{"owner": owner, "name": name} for owner, name in map(owner_and_run, runs)]
     api = HubAPI.of(hub, token_file)
     action = _("stop {names}").format(names=", ".join(runs))
-    if not terminal.confirm(action, yes, command="admin stop"):
+    if not terminal.confirm(action, yes):
         terminal.note(_("nothing was stopped"))
         return
     told = api.ask("POST", "clusters/stop", body={"runs": meant, "reason": reason})
@@ -163,7 +163,7 @@ def leaks_command(
     if remove is not None:
         owner, name = owner_and_run(remove)
         action = _("remove {name}").format(name=remove)
-        if terminal.confirm(action, yes, command=f"admin leaks --remove {remove}"):
+        if terminal.confirm(action, yes):
             api.ask("DELETE", "leaks", body={"owner": owner, "id": name})
             terminal.say(_("{name} is removed").format(name=remove))
         return

@@ -122,7 +122,7 @@ def pause_command(
     meant = [{"owner": owner, "name": name} for owner, name in map(owner_and_schedule, schedules)]
     api = HubAPI.of(hub, token_file)
     action = _("pause {names}").format(names=", ".join(schedules))
-    if not terminal.confirm(action, yes, command="admin pause"):
+    if not terminal.confirm(action, yes):
         terminal.note(_("nothing was paused"))
         return
     told = api.ask("POST", "schedules/pause", body={"schedules": meant, "reason": reason})

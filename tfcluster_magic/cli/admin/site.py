@@ -14,7 +14,7 @@ import click
 from ...errors import InvalidRequest, Problem
 from ...i18n import _
 from ...output.documents import unused_table
-from ...output.text import clock, one_line, table
+from ...output.text import clock, one_line, table, zoned
 from ...quota.ledger import GROUPINGS, Grouping, HoursRow
 from ...spec import conversion
 from ...spec.quantities import format_bytes, parse_duration
@@ -79,7 +79,7 @@ def set_override_command(
         "budget": part(cpu_hours="cpuHours", gpu_hours="gpuHours"),
     }
     told = HubAPI.of(hub, token_file).ask("PUT", f"overrides/{quote(user, safe='')}", body=body)
-    when = _local_time(told["override"]["until"])
+    when = zoned(told["override"]["until"])
     terminal.say(
         _("{user} has the override until {time}").format(user=one_line(told["user"]), time=when)
     )
@@ -107,7 +107,7 @@ def list_overrides_command(
 def _override_row(user: str, override: dict[str, Any]) -> tuple[str, ...]:
     words = {**override["quota"], **override["storage"], **override["budget"]}
     what = ", ".join(f"{key} {value}" for key, value in words.items())
-    until = _local_time(override["until"])
+    until = zoned(override["until"])
     return (
         one_line(user),
         one_line(what),
@@ -131,7 +131,7 @@ def clear_override_command(
 
 def _parse_until(text: str) -> float:
     """Return the end of an override in Unix seconds. If `text` is a day, the override ends at the
-    end of that day.
+    end of that day. Without an offset, `text` is in the time zone of this computer.
     """
     try:
         return time.time() + parse_duration(text)
@@ -147,10 +147,6 @@ def _parse_until(text: str) -> float:
     if len(text) == len("2026-11-23"):
         found = found.replace(hour=23, minute=59, second=59)
     return found.timestamp()
-
-
-def _local_time(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def _site_hours(

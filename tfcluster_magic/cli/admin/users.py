@@ -15,7 +15,7 @@ import click
 
 from ...errors import Conflict, TFClusterError, UsageError
 from ...i18n import _, ngettext
-from ...output.text import age, clock, one_line, spreadsheet_cell, table
+from ...output.text import age, clock, one_line, spreadsheet_cell, table, zoned
 from ...spec.quantities import format_bytes
 from .. import grammar
 from ..group import Command
@@ -61,7 +61,7 @@ def archive_command(
     """
     api = HubAPI.of(hub, token_file)
     action = _("archive {name}").format(name=user)
-    if not terminal.confirm(action, yes, command=f"admin users archive {user}"):
+    if not terminal.confirm(action, yes):
         terminal.note(_("nothing was changed"))
         return
     if target is not None and os.path.lexists(target):
@@ -166,7 +166,7 @@ def delete_archives_command(
     """
     api = HubAPI.of(hub, token_file)
     action = _("permanently delete {names}").format(names=", ".join(files))
-    if not terminal.confirm(action, yes, command="admin users delete-archives"):
+    if not terminal.confirm(action, yes):
         terminal.note(_("nothing was changed"))
         return
     for file in files:
@@ -234,8 +234,8 @@ def _user_row(row: dict[str, Any]) -> tuple[str, ...]:
     }
     until = ""
     if override:
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(override["until"]))
-        until = _("until {time}: {reason}").format(time=when, reason=one_line(override["reason"]))
+        reason = one_line(override["reason"])
+        until = _("until {time}: {reason}").format(time=zoned(override["until"]), reason=reason)
     return (
         name,
         one_line(", ".join(groups)) or "-",
@@ -404,7 +404,7 @@ def _server_command(what: str, text: str) -> click.Command:
     ) -> None:
         api = HubAPI.of(hub, token_file)
         action = _("{what} the server of {names}").format(what=what, names=", ".join(users))
-        if what != "start" and not terminal.confirm(action, yes, command=f"admin servers {what}"):
+        if what != "start" and not terminal.confirm(action, yes):
             terminal.note(_("nothing was changed"))
             return
         body = {"users": list(users), "do": what, "server": server}

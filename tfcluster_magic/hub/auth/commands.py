@@ -20,6 +20,7 @@ import click
 
 from ...errors import Conflict, InvalidRequest, NotFound, Problem, TFClusterError
 from ...i18n import _
+from ...output.text import zoned
 from ...paths import private, state_dir
 from ...spec import Model
 from ..audit import FILE as AUDIT
@@ -149,7 +150,7 @@ class AccountState(Model, frozen=True, omit_defaults=False):
         """Return the state as a short text for people."""
         if self.link_until is None:
             return _("has a password") if self.state == "password" else _("no password")
-        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.link_until))
+        until = zoned(self.link_until)
         if self.state == "password":
             return _("has a password; reset link until {time}").format(time=until)
         return _("link until {time}").format(time=until)
@@ -204,7 +205,8 @@ def _link(
         Conflict: the account has a password, and `reset` is not set.
     """
     store, known = _store(place), normalized_name(name)
-    what = "new link" if known in store.read() else "invite"
+    existed = known in store.read()
+    what = "new link" if existed else "invite"
     with _noted(place, what, known, "administrator" if admin else ""):
         code = store.invite_all([name], admin=admin, reset=reset).get(name)
         if code is None:  # a password was set a moment ago
@@ -213,6 +215,12 @@ def _link(
         text = _(
             "The hub has not ended the sessions and tokens of {name} yet. It keeps "
             "trying; its log says why."
+        )
+        click.echo(text.format(name=known), err=True)
+    elif existed:
+        text = _(
+            "The old password, all sessions and all tokens of {name} have stopped working: open "
+            "pages must sign in again. Notebooks and clusters go on."
         )
         click.echo(text.format(name=known), err=True)
     tell_link(place, code, known)

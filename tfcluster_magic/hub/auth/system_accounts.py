@@ -106,14 +106,31 @@ def become(person: Person) -> None:
     os.setuid(person.uid)
 
 
-def why_no_notebook(name: str, owner: str) -> str:
-    """Return why a hub user would get no notebook on this machine; empty if they would get one."""
+def why_no_notebook(name: str, owner: str, *, run: bool = True) -> str:
+    """Return why a hub user would get no notebook on this machine; empty if they would get one.
+    Without `run`, do not check whether the account can run the programs, which takes a second.
+    """
     try:
         if name != owner:
-            account(name, os.geteuid(), owner)
+            person = account(name, os.geteuid(), owner)
+            if run:
+                require_programs(person)
     except NoServer as why:
         return str(why)
     return ""
+
+
+def require_programs(person: Person) -> None:
+    """Raise NoServer if this account cannot run the programs installed here."""
+    if readable(person):
+        return
+    text = _(
+        "The account {name} cannot run {python} with the packages in {folder}, which its notebook "
+        "needs. An administrator has to install both in folders that everybody may read, such as "
+        "below /opt."
+    )
+    python = os.path.realpath(sys.executable)
+    raise NoServer(text.format(name=person.name, python=python, folder=sys.prefix))
 
 
 def readable(person: Person, within: float = WITHIN) -> bool:

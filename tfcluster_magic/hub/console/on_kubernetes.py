@@ -24,12 +24,13 @@ from ...kube.api import access
 from ...kube.api.client import Api, ApiError, find_object, path
 from ...kube.controller import process
 from ...kube.controller.process import ProbeAnswer, ProbeServer
+from ...quota.policy_file import InvalidPolicy
 from ..shared_settings import base_url
 from ..tenancy import entitlement_sources, namespace_objects
 from ..tenancy.entitlement_sources import ACCEPTED_POLICY_MAP, POLICY_KEY
 from ..tenancy.entitlements import HubPolicy
 from ..tenancy.overrides import Override
-from ..tenancy.policy import PolicyMistake, parse_policy
+from ..tenancy.policy import parse_policy
 from ..user_limits import SitePolicy
 from . import service
 from .hub_users import HubUsers
@@ -115,7 +116,7 @@ class KubernetesSitePolicy:
         except ApiError as error:
             text = _("the API server says: {why}")
             raise BackendUnavailable(text.format(why=error.message or error.reason)) from None
-        except PolicyMistake as mistake:
+        except InvalidPolicy as mistake:
             text = _("the policy in force cannot be read here: {why}")
             raise TFClusterError(text.format(why=mistake)) from None
         except ValueError as error:

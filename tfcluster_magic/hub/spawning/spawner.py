@@ -23,10 +23,10 @@ from traitlets import Float, Unicode
 from ...i18n import _
 from ...kube.api.decoding import condition, epoch_seconds
 from ...kube.status.task_pods import claims_of
+from ...quota.policy_file import InvalidPolicy
 from ..tenancy.policy import (
     Entitlement,
     HubPolicy,
-    PolicyMistake,
     entitlement_for_groups,
     parse_policy,
 )
@@ -194,7 +194,7 @@ class TenantSpawner(LostNodeSpawner):
                 TenantSpawner._policy = parse_policy(
                     (found.get("data") or {}).get("policy.yaml", "")
                 )
-            except PolicyMistake as error:  # a newer version of tenancy accepted the policy
+            except InvalidPolicy as error:  # a newer version of tenancy accepted the policy
                 self.log.warning("The accepted policy is not valid for this hub: %s", error)
         return entitlement_for_groups(self._policy, [group.name for group in self.user.groups])
 

@@ -19,9 +19,10 @@ import urllib3
 from ...kube.api.client import Api, ApiError, Object, find_object, path
 from ...kube.api.informer import CacheUpdate, Informer
 from ...kube.controller.work_queue import BackgroundThread
+from ...quota.policy_file import InvalidPolicy
 from .entitlements import HubPolicy
 from .overrides import Override, encode_overrides, read_overrides
-from .policy import PolicyMistake, parse_policy
+from .policy import parse_policy
 
 POLICY_MAP, ACCEPTED_POLICY_MAP = "tfcluster-hub-policy", "tfcluster-hub-accepted"
 POLICY_KEY = "policy.yaml"
@@ -60,7 +61,7 @@ class AcceptedPolicy:
         text = str((self._said or {}).get(POLICY_KEY, ""))
         try:
             self.policy, self._text = parse_policy(text), text
-        except PolicyMistake as mistake:  # written by a newer or an older release
+        except InvalidPolicy as mistake:  # written by a newer or an older release
             log.warning("%s is not valid for this release: %s", ACCEPTED_POLICY_MAP, mistake)
 
     def publish(self) -> None:
@@ -98,7 +99,7 @@ class AcceptedPolicy:
             return f"the ConfigMap {POLICY_MAP} has no key {POLICY_KEY}"
         try:
             policy = parse_policy(text)
-        except PolicyMistake as mistake:
+        except InvalidPolicy as mistake:
             return str(mistake)
         self._text = text
         if policy != self.policy:

@@ -14,27 +14,35 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from ...i18n import mark
 from ...kube.objects import network_policy
 from ...notifications import NotificationPolicy
 from ...quota.budgets import Budget
 from ...quota.limits import OverrideTerm
-from ...spec import MEMORY_PATTERN, Model, PositiveSeconds
+from ...quota.policy_file import Amount, LimitSeconds, Network
+from ...spec import Model
 
 Name = Annotated[
     str,
     Meta(
         pattern=r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$",
-        description="at most 40 lower-case letters, digits and hyphens",
+        description=mark("at most 40 lower-case letters, digits and hyphens"),
     ),
 ]
-Amount = Annotated[
-    str, Meta(pattern=MEMORY_PATTERN, description="an amount with Ki, Mi, Gi or Ti, such as 2Gi")
+Cores = Annotated[
+    float, Meta(gt=0, le=4096, description=mark("a number of cores above 0, at most 4096"))
 ]
-Cores = Annotated[float, Meta(gt=0, le=4096, description="a number of cores above 0")]
-Count = Annotated[int, Meta(ge=0, le=100_000, description="a whole number, 0 or more")]
-Path = Annotated[str, Meta(pattern="^/[^:]*[^:/]$", description="an absolute path")]
-Network = Annotated[str, Meta(description="a network such as 10.0.0.0/8")]
-Records = Annotated[int, Meta(ge=10, le=100_000, description="a whole number, 10 or more")]
+Count = Annotated[int, Meta(ge=0, le=100_000, description=mark("a whole number from 0 to 100000"))]
+Path = Annotated[
+    str,
+    Meta(
+        pattern="^/[^:]*[^:/]$",
+        description=mark("an absolute path without a colon and without a slash at its end"),
+    ),
+]
+Records = Annotated[
+    int, Meta(ge=10, le=100_000, description=mark("a whole number from 10 to 100000"))
+]
 CLAIM = "10Gi"
 """Size of a claim if the policy sets none."""
 
@@ -42,14 +50,14 @@ PriorityClass = Annotated[
     str,
     Meta(
         pattern=r"^((?!system-|tfcluster-notebook$)[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?)?$",
-        description="a PriorityClass other than Kubernetes' own and tfcluster-notebook",
+        description=mark("a PriorityClass other than Kubernetes' own and tfcluster-notebook"),
     ),
 ]
 Queue = Annotated[
     str,
     Meta(
         pattern=r"^([a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?)?$",
-        description="a queue of Volcano",
+        description=mark("a queue of Volcano"),
     ),
 ]
 
@@ -128,7 +136,8 @@ class StorageSizes(Model, frozen=True):
     """
 
     class_: Annotated[
-        str, Meta(description='a StorageClass with ReadWriteMany; "" for the cluster\'s default')
+        str,
+        Meta(description=mark('a StorageClass with ReadWriteMany; "" for the cluster\'s default')),
     ] = msgspec.field(default="", name="class")
     """A StorageClass with ReadWriteMany. If empty, the cluster's default."""
     workspace: Amount | None = None
@@ -175,11 +184,11 @@ class Idle(Model, frozen=True):
     cluster does not count as activity of a notebook.
     """
 
-    cull: PositiveSeconds | None = 3600.0
+    cull: LimitSeconds | None = 3600.0
     """Seconds after which an unused notebook is stopped, checked once a minute; null: never. A
     running cluster does not count as use of a notebook.
     """
-    max_age: PositiveSeconds | None = None
+    max_age: LimitSeconds | None = None
     """Age in seconds at which any notebook is stopped."""
 
 
@@ -233,7 +242,7 @@ class Image(Model, frozen=True):
 
     name: Name
     """The name of the image, which must be unique."""
-    image: Annotated[str, Meta(min_length=1)]
+    image: Annotated[str, Meta(min_length=1, description=mark("an image reference, as in a pod"))]
     """The image reference, as in a pod."""
     title: str = ""
     """The text that users see; without it, they see the name."""

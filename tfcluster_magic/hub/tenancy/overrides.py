@@ -14,6 +14,7 @@ import msgspec
 from ...errors import InvalidRequest, Problem, one_line
 from ...i18n import _
 from ...quota.limits import OverrideTerm
+from ...quota.policy_file import InvalidPolicy
 from ...spec import Model, conversion
 from .entitlements import (
     Entitlement,
@@ -21,7 +22,7 @@ from .entitlements import (
     HubPolicy,
     entitlement_for_groups,
 )
-from .policy import PolicyMistake, parse_policy
+from .policy import parse_policy
 
 LONGEST = 366 * 86400.0
 """Maximum duration of an override, in seconds; a longer change belongs in the policy."""
@@ -83,9 +84,10 @@ def checked_override(override: Override, now: float) -> Override:
         wrong.append(Problem("storage", unknown[0], rule))
     try:
         parse_policy(json.dumps({"default": parts}))
-    except PolicyMistake as mistake:
-        field, _colon, why = mistake.what.removeprefix("default.").partition(": ")
-        wrong.append(Problem(field, None, why or field))
+    except InvalidPolicy as error:
+        wrong += [
+            Problem(each.field.removeprefix("default."), None, each.what) for each in error.mistakes
+        ]
     if wrong:
         raise InvalidRequest(wrong, _("no override was set"))
     return msgspec.structs.replace(override, reason=reason)

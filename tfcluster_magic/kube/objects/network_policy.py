@@ -11,12 +11,13 @@ Ref: https://kubernetes.io/docs/concepts/services-networking/network-policies/
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta
 
-from ...i18n import _
+from ...i18n import _, mark
+from ...quota.policy_file import Wrong
 from ...spec import Model
 from ..api import labels
 
@@ -73,13 +74,15 @@ class DnsResolver(Model, frozen=True):
         str,
         Meta(
             pattern=r"^([^=,\s]+=[^=,\s]*(,[^=,\s]+=[^=,\s]*)*)?$",
-            description="labels as key=value, separated by commas",
+            description=mark("labels as key=value, separated by commas"),
         ),
     ] = ""
     """The labels of these pods: `key=value`, separated by commas."""
     network: str = ""
     """The network of a DNS server that is not a pod, such as `169.254.20.10`."""
-    port: Annotated[int, Meta(ge=1, le=65535, description="pods' port; OpenShift's is 5353")] = 53
+    port: Annotated[
+        int, Meta(ge=1, le=65535, description=mark("the port of the pods, from 1 to 65535"))
+    ] = 53
     """The port at which the pods listen. OpenShift's is 5353."""
 
 
@@ -150,6 +153,13 @@ def network_mistake(text: str) -> str:
         "{network} is never opened: it is part of {closed}, which has link-local or cloud "
         "metadata addresses; leave it out"
     ).format(network=text, closed=closed)
+
+
+def egress_mistakes(egress: Sequence[str]) -> Iterator[Wrong]:
+    """Yield the networks of a policy's `egress` that cannot be granted."""
+    for place, network in enumerate(egress):
+        if why := network_mistake(network):
+            yield Wrong(("egress", place), why)
 
 
 def dns_mistake(servers: Sequence[DnsResolver]) -> str:

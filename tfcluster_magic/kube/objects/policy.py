@@ -9,26 +9,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-import yaml
 from msgspec import Meta
 
-from ...errors import InvalidRequest, Problem
-from ...i18n import _
+from ...i18n import mark
 from ...notifications import NotificationPolicy
-from ...spec import MEMORY_PATTERN, Model, PositiveSeconds, conversion
-from ...spec.quantities import NUMBER_RULE, non_finite_numbers
+from ...quota.policy_file import Amount, LimitSeconds, Network, PolicyText, Wrong, read_policy_file
+from ...spec import Model
 from . import images as references
 from . import network_policy as networks
 from .network_policy import DEFAULT_DNS, DnsResolver
 
-ClaimName = Annotated[str, Meta(description='name of a claim in the run\'s namespace; "": none')]
-MountPath = Annotated[str, Meta(pattern="^/[^:]+$")]
+ClaimName = Annotated[
+    str, Meta(description=mark('name of a claim in the run\'s namespace; "": none'))
+]
+MountPath = Annotated[
+    str, Meta(pattern="^/[^:]+$", description=mark("an absolute path without a colon"))
+]
+GroupId = Annotated[int, Meta(ge=0, description=mark("the number of a group, from 0"))]
 
 
 class SharedClaim(Model, frozen=True):
     """A claim that every task mounts read-only by default, and the path at which tasks mount it."""
 
-    claim: Annotated[str, Meta(min_length=1)]
+    claim: Annotated[str, Meta(min_length=1, description=mark("the name of a claim"))]
     """The claim's name in the run's namespace."""
     path: MountPath
     """The path at which tasks mount the claim."""
@@ -37,7 +40,15 @@ class SharedClaim(Model, frozen=True):
 class MonitoringPolicy(Model, frozen=True):
     """The monitoring that shows users graphs of their runs."""
 
-    grafana_url: Annotated[str, Meta(pattern=r"^(https?://[^\s?#@]+)?$")] = ""
+    grafana_url: Annotated[
+        str,
+        Meta(
+            pattern=r"^(https?://[^\s?#@]+)?$",
+            description=mark(
+                "an address such as https://grafana.example.com, without an account, ? or #"
+            ),
+        ),
+    ] = ""
     """The address of a Grafana that has the dashboard of `k8s/monitoring/dashboard-run.json`, such
     as `https://grafana.example.com`. Each run links to it."""
 
@@ -75,7 +86,7 @@ class Policy(Model, frozen=True):
     """The claim for the output of runs. If empty, output stays on the task's node."""
     log_path: MountPath = "/log"
     """The path at which tasks mount the claim of output."""
-    log_size: Annotated[str, Meta(pattern=MEMORY_PATTERN)] = "10Gi"
+    log_size: Amount = "10Gi"
     """With `logClaim: ""`: the most output that a task may keep on its node. A task with more
     output is evicted.
     """
@@ -91,27 +102,33 @@ class Policy(Model, frozen=True):
     """The StorageClass of claims that a run creates (`--data-claim`). If empty, the cluster's
     default StorageClass.
     """
-    default_cpu: Annotated[float, Meta(gt=0, le=1024)] = 0.5
+    default_cpu: Annotated[
+        float, Meta(gt=0, le=1024, description=mark("a number of cores above 0, at most 1024"))
+    ] = 0.5
     """Cores of a task that requests none."""
-    default_memory: Annotated[str, Meta(pattern=MEMORY_PATTERN)] = "1Gi"
+    default_memory: Amount = "1Gi"
     """Memory of a task that requests none."""
-    max_tasks: Annotated[int, Meta(ge=1, le=4000)] = 1000
+    max_tasks: Annotated[
+        int, Meta(ge=1, le=4000, description=mark("a whole number from 1 to 4000"))
+    ] = 1000
     """The most tasks of one run."""
-    max_duration: PositiveSeconds | None = None
+    max_duration: LimitSeconds | None = None
     """The most seconds that a run may take."""
-    stall_timeout: PositiveSeconds | None = None
+    stall_timeout: LimitSeconds | None = None
     """Seconds without any activity after which a run ends, unless the run sets its own time."""
-    max_stall_timeout: PositiveSeconds | None = None
+    max_stall_timeout: LimitSeconds | None = None
     """The longest `stallTimeout` that a run may set, in seconds."""
-    max_grace: PositiveSeconds = 600.0
+    max_grace: LimitSeconds = 600.0
     """The longest `grace` that a run may set, in seconds. After a stop, tasks may keep their place
     on a node for that time.
     """
-    max_reclaim_after: Annotated[float, Meta(ge=0, le=3600)] = 3600.0
+    max_reclaim_after: Annotated[
+        float, Meta(ge=0, le=3600, description=mark("a number of seconds from 0 to 3600"))
+    ] = 3600.0
     """The longest `reclaimAfter` that a run may set, in seconds. Kubernetes itself removes the
     parameter servers an hour after a success.
     """
-    max_keep_for: PositiveSeconds = 365 * 86400.0
+    max_keep_for: LimitSeconds = 365 * 86400.0
     """The longest `keepFor` that a run may set, in seconds."""
     service_account: str = "default"
     """The ServiceAccount of task pods, which get no token. If you change it, add the name to
@@ -133,19 +150,23 @@ class Policy(Model, frozen=True):
     """Whether launches are refused for the size of the nodes. Set false if an autoscaler adds
     nodes.
     """
-    run_as_user: Annotated[int, Meta(ge=1)] = 1000
+    run_as_user: Annotated[
+        int, Meta(ge=1, description=mark("the number of a user other than root, from 1"))
+    ] = 1000
     """The user id of tasks."""
-    run_as_group: Annotated[int, Meta(ge=0)] = 100
+    run_as_group: GroupId = 100
     """The group id of tasks."""
-    fs_group: Annotated[int, Meta(ge=0)] | None = 100
+    fs_group: GroupId | None = 100
     """The group id of the files on the volumes of tasks."""
-    gang: bool | Literal["auto"] = "auto"
+    gang: Annotated[bool | Literal["auto"], Meta(description=mark("use true, false or auto"))] = (
+        "auto"
+    )
     """Whether Volcano starts all tasks of a run or none. `auto`: if the cluster has Volcano; true:
     always, and launches wait while Volcano is missing; false: never.
     """
     queue: str = "default"
     """Volcano's queue of tasks. A namespace's annotation `tfcluster.dev/queue` takes precedence."""
-    egress: tuple[str, ...] = ()
+    egress: tuple[Network, ...] = ()
     """Networks that tasks may reach besides one another, such as `10.0.0.0/8`. Add the network of
     an object store (S3) here.
     """
@@ -165,50 +186,34 @@ def uses_gangs(policy: Policy) -> bool:
 
 
 def parse_policy(text: str) -> Policy:
-    """Parse a policy file.
+    """Parse a policy. Raises InvalidPolicy, which names every mistake."""
+    return PolicyText(text).read(Policy, lambda policy, _data: _mistakes(policy))
+
+
+def load_policy(file: str) -> Policy:
+    """Return the policy in a file; the defaults if no file is named.
 
     Raises:
-        InvalidRequest: the file is not YAML or has invalid fields; the message names the first
-            problem.
+        InvalidPolicy: the policy has mistakes; all are named.
+        InvalidRequest: the file cannot be read.
     """
-    headline = _("the policy cannot be used")
-    try:
-        said = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        problem = Problem("policy", str(error), _("it must be YAML"))
-        raise InvalidRequest([problem], headline) from None
-    except (ValueError, RecursionError) as error:  # for example, a number is too long
-        problem = Problem("policy", str(error), _("it must be YAML"))
-        raise InvalidRequest([problem], headline) from None
-    if odd := [Problem(at, text, NUMBER_RULE) for at, text in non_finite_numbers(said)]:
-        raise InvalidRequest(odd, headline)
-    try:
-        policy = conversion.convert(said or {}, Policy)
-    except ValueError as error:  # msgspec's errors are ValueErrors, too
-        problem = Problem("policy", str(error), _("see docs/reference/policy.md"))
-        raise InvalidRequest([problem], headline) from None
-    if mistakes := list(_mistakes(policy)):
-        raise InvalidRequest(mistakes, headline)
-    return policy
+    return read_policy_file(file, parse_policy) if file else Policy()
 
 
-def _mistakes(policy: Policy) -> Iterator[Problem]:
-    """Yield the mistakes that a policy's schema cannot express."""
+def _mistakes(policy: Policy) -> Iterator[Wrong]:
+    """Yield the mistakes that a policy's types cannot express."""
     if policy.notifications.private_networks:
-        from ...notifications.sending import network_mistake as closed_network
+        from ...notifications.sending import private_network_mistakes  # slow to import, seldom used
 
-        for network in policy.notifications.private_networks:
-            if why := closed_network(network):
-                yield Problem("notifications.privateNetworks", network, why)
-    for network in policy.egress:
-        if why := networks.network_mistake(network):
-            yield Problem("egress", network, why)
+        for each in private_network_mistakes(policy.notifications):
+            yield each.below(("notifications",))
+    yield from networks.egress_mistakes(policy.egress)
     if why := networks.dns_mistake(policy.dns):
-        yield Problem("dns", None, why)
-    for pattern in policy.images:
+        yield Wrong(("dns",), why)
+    for place, pattern in enumerate(policy.images):
         if why := references.pattern_mistake(pattern):
-            yield Problem("images", pattern, why)
+            yield Wrong(("images", place), why, repr(pattern))
     try:
         references.parse_image(policy.default_image)
     except ValueError as error:
-        yield Problem("defaultImage", policy.default_image, str(error))
+        yield Wrong(("defaultImage",), str(error), repr(policy.default_image))

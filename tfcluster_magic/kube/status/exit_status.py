@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from ...errors import program_lines
 from ...lifecycle.messages import english_clause, with_detail
 from ...spec import Cause, Clause, Message, TaskExit, conversion
 from ..api.decoding import condition, epoch_seconds
@@ -206,13 +207,13 @@ def _from_code(code: int | None, at: float, ended: Object) -> TaskExit:
         cause = Cause.COMPLETED
     elif by is not None:
         cause = Cause.KILLED
-    lines = str(ended.get("message") or "").splitlines()[-20:]
+    lines = str(ended.get("message") or "").splitlines()
     return TaskExit(
         cause=cause,
         finished_at=at,
         exit_code=code,
         signal=by,
-        last_lines=tuple(line[:500] for line in lines),
+        last_lines=tuple(line[:500] for line in (program_lines(lines) or lines)[-20:]),
     )
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from support.kube_server import KubeServer
 from support.node_logs import NAMESPACE, NodeLog, put_pod
 
+from tfcluster_magic.backends.base import LOOK_BEHIND
 from tfcluster_magic.backends.kubernetes.pod_log import PodLog
+from tfcluster_magic.errors import are_program_lines
 
 Step = Callable[[NodeLog], object]
 NUMBERS = [f"step {i}" for i in range(3000)]
@@ -137,19 +139,37 @@ def test_the_last_lines_of_several_attempts(server: KubeServer) -> None:
         second.lines.pop()
 
 
+def no_dashes(texts: Sequence[str]) -> list[bool]:
+    """Return which lines are not `-`."""
+    return [text != "-" for text in texts]
+
+
 def test_the_last_lines_are_those_that_count(server: KubeServer) -> None:
     """The number of last lines counts only lines that the filter keeps, in each attempt."""
     first, second = NodeLog(), NodeLog()
     first.say("a", "-", "b", "-", "-")
-    second.say("c", *["-"] * 500, "d", "-", every=0)
+    second.say("c", *["-"] * 900, "d", "-", every=0)
     pods = [put_pod(server, 0, first, "Failed"), put_pod(server, 1, second)]
     for tail, begins in ((0, ""), (1, "d"), (2, "c"), (3, "b"), (4, "a"), (9, "a")):
-        log = PodLog(server.api(), NAMESPACE, "worker-0", None, lambda text: text != "-")
+        log = PodLog(server.api(), NAMESPACE, "worker-0", None, no_dashes)
         log.update_pods(pods, 2)
         log.seek_last(tail)
         lines = seen(log)
         assert lines[:1] == [*begins]
         assert [text for text in lines if text != "-"] == list("abcd")[4 - min(tail, 4) :]
+
+
+@pytest.mark.parametrize("more", [3, LOOK_BEHIND + 3])
+def test_a_protobuf_of_tensorflow_does_not_count(server: KubeServer, more: int) -> None:
+    """Whether a line counts depends on the lines before it, which are requested, too."""
+    node = NodeLog()
+    first = "I0000 00:00:1795825530.912483   16221 a.cc:355] Options: goo.gle/debugstr  "
+    lines = ["one", first, *['name: "x"'] * 20, "", *map(str, range(more))]
+    node.say(*lines, every=0)
+    log = PodLog(server.api(), NAMESPACE, "worker-0", None, are_program_lines)
+    log.update_pods([put_pod(server, 0, node)], 1)
+    log.seek_last(more + 1)
+    assert seen(log) == lines
 
 
 def test_a_quiet_task_costs_a_few_lines(server: KubeServer) -> None:

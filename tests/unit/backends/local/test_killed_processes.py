@@ -26,7 +26,7 @@ from support.local_runs import (
 )
 
 from tfcluster_magic import paths, state_files
-from tfcluster_magic.backends.local import processes
+from tfcluster_magic.backends.local import processes, task_processes
 from tfcluster_magic.backends.local.backend import LocalBackend
 from tfcluster_magic.backends.local.run_store import Store
 from tfcluster_magic.spec import Phase, Reason, Stop, TaskState, TFCluster, TypeCounts, to_json
@@ -270,3 +270,15 @@ def test_a_launch_beside_one_that_is_undone(
     assert run == 1
     assert folder.path.is_dir()
     assert taken == [folder.path.parent]
+
+
+def test_last_lines_of_a_killed_task_are_the_programs(tmp_path: Path) -> None:
+    """If a task could not report its end, its last lines are read from its log, without what
+    TensorFlow itself logged, unless there is nothing else.
+    """
+    log = tmp_path / "worker-0.log"
+    dump = ["I0000 00:00:1.2 4 a.cc:1] Options: goo.gle/debugstr  ", "experimental {", "}", ""]
+    log.write_text("\n".join(["step 1", "step 2", *dump * 5]))
+    assert task_processes.last_log_lines(log) == ("step 1", "step 2")
+    log.write_text("\n".join(dump))
+    assert task_processes.last_log_lines(log)[0] == dump[0]

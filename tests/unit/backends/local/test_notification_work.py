@@ -20,7 +20,7 @@ from tfcluster_magic.backends.local.notification_work import NotificationWatch
 from tfcluster_magic.backends.local.run_store import Store
 from tfcluster_magic.errors import TFClusterError
 from tfcluster_magic.hub.tenancy.entitlements import Entitlement, Grant
-from tfcluster_magic.hub.tenancy.policy import PolicyMistake, limits_of, parse_policy
+from tfcluster_magic.hub.tenancy.policy import limits_of, parse_policy
 from tfcluster_magic.notifications import (
     Deliveries,
     DeliveryState,
@@ -29,6 +29,7 @@ from tfcluster_magic.notifications import (
     Webhook,
     attempts,
 )
+from tfcluster_magic.quota.policy_file import InvalidPolicy
 from tfcluster_magic.spec import Message, Metadata, Phase, Reason, Spec, Status, TFCluster, to_json
 
 RULE = NotificationRule(
@@ -179,7 +180,7 @@ def test_the_hubs_policy_counts_and_not_the_users_own(
     monkeypatch.setenv("TFCLUSTER_LIMITS", str(limits))
     found = LocalNotifications(state).policy()
     assert (found.hosts, found.private_networks) == (("hooks.slack.com",), ())
-    with pytest.raises(PolicyMistake, match=r"line 2: notifications\.privateNetworks"):
+    with pytest.raises(InvalidPolicy, match=r"line 2: notifications\.privateNetworks"):
         parse_policy("notifications:\n  privateNetworks: [169.254.0.0/16]\n")
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 from support.console_rows import row
+from support.project import ROOT
 
 from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.hub.console.sites.base import ScheduleMark, SiteSchedule, run_row
-from tfcluster_magic.hub.console.tables import RUNS, SCHEDULES
+from tfcluster_magic.hub.console.tables import RUNS, SCHEDULES, STORAGE, USERS, Table
 from tfcluster_magic.i18n import language
 from tfcluster_magic.schedules import OccurrenceState
 from tfcluster_magic.spec import (
@@ -66,6 +70,43 @@ def test_a_reason_is_found_in_the_language_of_who_looks() -> None:
     for tag, words in (("en", "it was never started"), ("zh_CN", "从未启动")):
         with language(tag):
             assert [one.name for one in page([told], query({"q": [words]})).items] == [told.name]
+
+
+PAGES = [
+    ("console.js", "api/clusters", RUNS),
+    ("schedules.js", "api/schedules", SCHEDULES),
+    ("users.js", "api/users", USERS),
+    ("storage.js", "api/storage", STORAGE),
+]
+"""The tables, each with the script that draws it and its route."""
+
+
+@pytest.mark.parametrize(("script", "_route", "table"), PAGES)
+def test_a_page_has_a_head_for_every_column(script: str, _route: str, table: Table[Any]) -> None:
+    """A page has the columns by which its table can be sorted, and no other; whether a user is an
+    administrator is shown beside the name.
+    """
+    text = (ROOT / "tfcluster_magic/hub/console/pages" / script).read_text("utf-8")
+    (heads,) = re.findall(r"^const COLUMNS = \[\n(.*?)^\];", text, re.DOTALL | re.MULTILINE)
+
+    named = re.findall(r"^  \['(\w+)', t\(", heads, re.MULTILINE)
+    assert named == [name for name in table.sort_keys if name != "admin"], (
+        f"COLUMNS of pages/{script} and the columns with `sort` in tables.py differ"
+    )
+
+
+@pytest.mark.parametrize(("_script", "route", "table"), PAGES)
+def test_the_page_of_the_api_says_how_rows_are_sorted_and_filtered(
+    _script: str, route: str, table: Table[Any]
+) -> None:
+    """docs/reference/console-api.md lists the filters and the sort columns of each table."""
+    page = (ROOT / "docs/reference/console-api.md").read_text("utf-8")
+    (told,) = re.findall(rf"^\| `GET {route}` \| (.*?)\. Answer", page, re.MULTILINE)
+    (columns,) = re.findall(r"`sort` \((.*?)[;)]", told)
+
+    assert re.findall(r"`(\w+)`", columns) == [*table.sort_keys], "list them as `sort`"
+    unlisted = [each.name for each in table.filters if f"`{each.name}`" not in told]
+    assert unlisted == [], f"add the query parameters to the row of `GET {route}`"
 
 
 @pytest.mark.parametrize("column", COLUMNS)

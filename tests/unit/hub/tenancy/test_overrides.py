@@ -98,7 +98,7 @@ def test_an_override_of_another_release_does_not_count() -> None:
         ({"until": NOW + LONGEST + 1}, "366 days"),
         ({}, "at least one field of quota, storage or budget"),
         ({"quota": {"cpu": "two"}}, "quota.cpu: .*a number of cores above 0"),
-        ({"quota": {"qpu": 1}}, "quota.qpu: .*there is no such field; the fields are cpu"),
+        ({"quota": {"qpu": 1}}, "quota.qpu: .*there is no such field; the fields are cpu, gpu"),
         ({"storage": {"class": "fast"}}, "use workspace, data, log"),
     ],
 )

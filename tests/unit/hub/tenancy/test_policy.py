@@ -10,10 +10,10 @@ from support.project import ROOT
 from tfcluster_magic.hub.tenancy.entitlements import Grant
 from tfcluster_magic.hub.tenancy.policy import (
     Entitlement,
-    PolicyMistake,
     entitlement_for_groups,
     parse_policy,
 )
+from tfcluster_magic.quota.policy_file import InvalidPolicy
 
 SHIPPED = ROOT / "hub_config" / "policy.yaml"
 GROUPS = """
@@ -78,12 +78,12 @@ MISTAKES = [
     (
         "default:\n  quotas: 1\n",
         2,
-        "default.quotas: there is no such field; the fields are budget",
+        "default.quotas: there is no such field; did you mean quota?",
     ),
     ("groups:\n  a:\n    sizes:\n      - name: x\n        foo: 1\n", 5, "groups.a.sizes[0].foo"),
     ("default: {\n", 2, "it is not valid YAML"),
     ("default: {}\nimages: []\ndefault: {}\n", 3, "default is repeated"),
-    ("- 1\n", 1, "Expected `object`, got `array`"),
+    ("- 1\n", 1, "got [1]; a mapping with the fields default, dns, etcdBudget"),
     (
         "default:\n  sizes:\n    - name: A B\n",
         3,
@@ -126,8 +126,17 @@ MISTAKES = [
     ("default:\n  priority: 3\n", 2, "there is no such field"),
     ("default: {sharedData: [{name: log, path: /x, volume: v}]}\n", 1, "log occurs twice"),
     ("default: {sharedData: [{name: a, path: /x}]}\n", 1, "set either volume or class"),
+    (
+        "default:\n  idle: {cull: 2h}\n",
+        2,
+        "got '2h'; a number of seconds above 0, at most 31622400, such as 7200, or null",
+    ),
     ("onRemoval: burn\n", 1, "got 'burn'; use one of delete, keep"),
-    ("groups:\n  a: {}\n  b: {sizes: [{cpu: 1}]}\n", 3, "missing required field `name`"),
+    (
+        "groups:\n  a: {}\n  b: {sizes: [{cpu: 1}]}\n",
+        3,
+        "groups.b.sizes[0]: the field name is required",
+    ),
     ("default: {storage: {class: 3}}\n", 1, "default.storage.class: got 3; a StorageClass with"),
 ]
 
@@ -137,9 +146,9 @@ def test_a_mistake_is_told_with_its_line_and_what_is_allowed(
     text: str, line: int, said: str
 ) -> None:
     """Each mistake is reported with its line and the allowed values."""
-    with pytest.raises(PolicyMistake) as caught:
+    with pytest.raises(InvalidPolicy) as caught:
         parse_policy(text)
-    assert caught.value.line == line
+    assert [each.line for each in caught.value.mistakes] == [line]
     assert str(caught.value).startswith(f"line {line}: ")
     assert said in str(caught.value)
 
@@ -169,5 +178,5 @@ def test_whatever_stands_in_the_file_is_a_policy_or_a_mistake(value: object) -> 
     text = yaml.safe_dump(value)
     try:
         parse_policy(text)
-    except PolicyMistake as mistake:
-        assert 1 <= mistake.line <= text.count("\n") + 1
+    except InvalidPolicy as error:
+        assert all(1 <= each.line <= text.count("\n") + 1 for each in error.mistakes)

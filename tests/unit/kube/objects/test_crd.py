@@ -273,13 +273,19 @@ class Found:
     allowed: Clause
     line: int
 
+    @property
+    def place(self) -> str:
+        """The path of the field in the resource, such as `spec.lifecycle.maxDurationSeconds`."""
+        return re.sub(r"\[\d+\]", "[]", resource_form.field_path(self.field))
+
     def is_of(self, rule: crd.CelRule) -> bool:
         """Return whether a rule of the resource has the same message for the same field or a parent
         of it.
         """
         place = ".".join(part for part in ("spec", rule.at, rule.field) if part)
-        field = re.sub(r"\[\d+\]", "[]", self.field)
-        return self.allowed == rule.message and bool(re.match(rf"{re.escape(place)}(\W|$)", field))
+        return self.allowed == rule.message and bool(
+            re.match(rf"{re.escape(place)}(\W|$)", self.place)
+        )
 
 
 @pytest.fixture
@@ -339,7 +345,7 @@ def test_every_rule_of_a_launch_is_one_of_the_resource(found: list[Found]) -> No
         if each.wrong.kubectl == SAME and not any(map(each.is_of, crd.SPEC_RULES))
     ]
     assert alone == [], "\n".join(
-        f"rules.py:{each.line} ({each.field}) has no rule with the same message in "
+        f"rules.py:{each.line} has no rule with the same message for {each.place} in "
         "kube/objects/crd.py: add one to SPEC_RULES"
         for each in alone
     )

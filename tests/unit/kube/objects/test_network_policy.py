@@ -5,6 +5,7 @@ cluster.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support import doc_pages
 from support.project import ROOT
 
 from tfcluster_magic.kube.objects import network_policy
@@ -207,3 +209,43 @@ def test_namespaces_of_ours_are_closed(folder: str) -> None:
     for spec in found:
         for rule in (*spec.get("ingress", ()), *spec.get("egress", ())):
             assert rule["ports"]
+
+
+OPENSHIFT = "dns.operator.openshift.io/daemonset-dns=default"
+ELSEWHERE = {
+    "NodeLocal DNSCache": [
+        *DEFAULT_DNS,
+        DnsResolver(network="169.254.20.10"),
+        DnsResolver(network="10.96.0.10"),
+    ],
+    "OpenShift": [DnsResolver(namespace="openshift-dns", pods=OPENSHIFT, port=5353)],
+    "GKE with Cloud DNS": [DnsResolver(network="169.254.169.254")],
+    "a DNS server on the nodes": [DnsResolver(network="192.0.2.10")],
+}
+
+
+def test_the_patch_on_the_page_of_policies_replaces_the_dns_servers() -> None:
+    """The patch in policy.md replaces the DNS servers of operator and hub, and the values in its
+    table are the rules that TFCluster itself makes for these servers.
+    """
+    page = ROOT / "docs" / "reference" / "policy.md"
+    (block,) = (each for each in doc_pages.blocks(page) if each.text.startswith("patches:"))
+    (patch,) = yaml.safe_load(block.text)["patches"]
+    assert patch["target"] == {"kind": "NetworkPolicy", "name": "dns"}
+    (said,) = yaml.safe_load(patch["patch"])
+    assert (said["op"], said["path"]) == ("replace", "/spec/egress/0/to")
+    (rule,) = network_policy.dns_rules(ELSEWHERE["a DNS server on the nodes"])
+    assert said["value"] == rule["to"]
+    for folder in ("base", "hub"):
+        policies = yaml.safe_load_all((K8S / folder / "network.yaml").read_text())
+        (dns,) = (each for each in policies if each["metadata"]["name"] == "dns")
+        assert dns["spec"]["egress"] == network_policy.dns_rules(DEFAULT_DNS)
+    rows = page.read_text("utf-8").partition("#### DNS of the operator and the hub")[2]
+    for cluster, servers in ELSEWHERE.items():
+        (rule,) = network_policy.dns_rules(servers)
+        found = re.search(rf"^\| {cluster} \| (.*) \|$", rows, re.MULTILINE)
+        assert found is not None, cluster
+        values = [yaml.safe_load(each) for each in re.findall(r"`([^`]+)`", found[1])]
+        assert values[0] == rule["to"]
+        ports = [each["value"] for each in values[1:]]
+        assert ports == ([rule["ports"]] if servers[0].port != 53 else [])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfcluster_magic.errors import InvalidRequest
 from tfcluster_magic.kube.objects.policy import Policy, parse_policy
+from tfcluster_magic.quota.policy_file import InvalidPolicy
 
 
 def test_a_policy_is_read_from_yaml() -> None:
@@ -21,9 +21,9 @@ def test_a_policy_is_read_from_yaml() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [", "must be YAML"),
-        ("defualtImage: x", "unknown field `defualtImage`"),
-        ("defaultCpu: -1", "defaultCpu"),
+        ("a: [", "line 1: it is not valid YAML"),
+        ("defualtImage: x", "there is no such field; did you mean defaultImage?"),
+        ("\ndefaultCpu: -1", "line 2: defaultCpu: got -1; a number of cores above 0"),
         ("egress: [nowhere]", "nowhere"),
         ("egress: [0.0.0.0/0, 169.254.169.254/32]", "169.254.169.254/32 is never opened"),
         ("dns: []", "one DNS server at least"),
@@ -32,7 +32,7 @@ def test_a_policy_is_read_from_yaml() -> None:
         ("images: ['registry.example.com/*', 'a b*']", "it is not an image pattern"),
         ("defaultImage: Notebook", "it is not an image reference"),
         ("maxDuration: .inf", "maxDuration: got 'inf'; use a finite number"),
-        ("maxTasks: " + "9" * 5000, "must be YAML"),
+        ("maxTasks: " + "9" * 5000, "it is not valid YAML"),
         ("monitoring: {grafanaUrl: 'javascript:alert(1)'}", "monitoring.grafanaUrl"),
         ("monitoring: {grafanaUrl: 'https://me:secret@grafana.example.com'}", "grafanaUrl"),
         ("monitoring: {grafanaUrl: 'https://grafana.example.com/?orgId=1'}", "grafanaUrl"),
@@ -40,6 +40,6 @@ def test_a_policy_is_read_from_yaml() -> None:
 )
 def test_a_wrong_policy_is_refused(text: str, said: str) -> None:
     """An invalid policy is refused with its problems."""
-    with pytest.raises(InvalidRequest, match="policy cannot be used") as refusal:
+    with pytest.raises(InvalidPolicy, match="line ") as refusal:
         parse_policy(text)
     assert said in str(refusal.value)

@@ -85,6 +85,25 @@ def test_ends_keep_what_helps() -> None:
 
 
 @pytest.mark.parametrize(
+    ("printed", "kept"),
+    [(["step 1"], ("step 1",)), ([], ("I0000 00:00:1.2 4 a.cc:1] Options: goo.gle/debugstr",))],
+)
+def test_last_lines_without_a_report_are_the_programs(
+    printed: list[str], kept: tuple[str, ...]
+) -> None:
+    """If the kubelet takes the end of the log as the message, a protobuf of TensorFlow in it is
+    left out, unless there is nothing else.
+    """
+    dump = ["I0000 00:00:1.2 4 a.cc:1] Options: goo.gle/debugstr", "experimental {", "}", ""]
+    pod = recorded("failed")
+    (container,) = pod["status"]["containerStatuses"]
+    container["state"]["terminated"]["message"] = "\n".join([*printed, *dump])
+    found = exit_status.pod_exit(pod, asked=False, now=NOW).last_lines
+    assert found[:1] == kept
+    assert not printed or found == kept
+
+
+@pytest.mark.parametrize(
     ("reason", "cause"),
     [
         ("DeletionByTaintManager", Cause.LOST),

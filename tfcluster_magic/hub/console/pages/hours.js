@@ -63,8 +63,9 @@ async function show() {
   tell(null);
   at('csv').href = `${prefix}api/hours.csv?${words}`;
   at('key').textContent = at('by').selectedOptions[0].textContent;
+  const rest = told.by === 'group' ? t('(no group)') : t('(other clusters)');
   at('rows').replaceChildren(
-    ...told.items.map(row => line(row, row.key || t('(others)')))
+    ...told.items.map(row => line(row, row.key || rest))
   );
   at('total').replaceChildren(line(told.total, t('Total')));
   at('from').value = told.from;

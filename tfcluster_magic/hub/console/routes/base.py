@@ -163,7 +163,9 @@ class ConsoleHandler(ProblemResponses, HubOAuthenticated, StreamedBody):
             raise NotAllowed(text.format(name=user.get("name", ""))) from None
 
     def _sign_in(self) -> None:
-        if not self.is_page:
+        # Only a browser can sign in. The hub requests the first page once a minute to see whether
+        # the console is up, and would collect the cookies of sign-ins that nobody completes.
+        if not self.is_page or "text/html" not in self.request.headers.get("Accept", ""):
             raise SignInNeeded(_("sign in to the hub, or send a valid token"))
         self.redirect(self.get_login_url())
 

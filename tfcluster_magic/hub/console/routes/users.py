@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from jupyterhub.utils import get_browser_protocol
@@ -22,6 +23,7 @@ from jupyterhub.utils import get_browser_protocol
 from ....errors import Conflict, InvalidRequest, NotFound, Problem, TFClusterError
 from ....i18n import _, ngettext
 from ....launch import validation
+from ....output.text import zoned
 from ....spec import Model
 from ...audit import AuditEntry
 from ...auth.accounts import LINK_HOURS, allowed_name, normalized_name
@@ -98,7 +100,11 @@ class ImportUsers(ConsoleHandler):
         """
         asked = validation.read_model(self.body(), ImportRequest)
         lines = class_import.read_class(asked.csv, asked.group)
-        refusal = _no_refusal if asked.without_notebook else self.console.site.why_no_notebook
+        site = self.console.site
+        # A check of each account's programs would take minutes for a class.
+        refusal = (
+            _no_refusal if asked.without_notebook else partial(site.why_no_notebook, run=False)
+        )
         console = self.console
         work = ClassImport(console.people, hub_address(self), console.site_policy, refusal)
         if asked.dry_run:
@@ -169,7 +175,7 @@ class Links(ConsoleHandler):
             raise NotFound(_("this hub has no passwords, because users sign in at a provider"))
         new = [name for name in names if name not in there]
         for name in () if asked.without_notebook else new:
-            if why := self.console.site.why_no_notebook(name):
+            if why := await asyncio.to_thread(self.console.site.why_no_notebook, name):
                 text = _("{name} would get no notebook. {why}")
                 raise Conflict(text.format(name=name, why=why))
         keep = [name for name in names if not asked.reset and _has_password(there.get(name))]
@@ -334,8 +340,8 @@ class OneOverride(ConsoleHandler):
 def shown(override: Override) -> str:
     """Return an override as a text for the audit log."""
     parts = {**override.quota, **override.storage, **override.budget}
-    until = time.strftime("%Y-%m-%d %H:%M", time.localtime(override.until))
-    return ", ".join(f"{key} {value}" for key, value in parts.items()) + f" until {until}"
+    what = ", ".join(f"{key} {value}" for key, value in parts.items())
+    return f"{what} until {zoned(override.until)}"
 
 
 HANDLERS = (

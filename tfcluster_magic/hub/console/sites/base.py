@@ -202,8 +202,10 @@ class Site(Protocol):
         `out` cannot be written.
         """
 
-    def why_no_notebook(self, name: str) -> str:
-        """Return why a user of this name would get no notebook; empty if they would get one."""
+    def why_no_notebook(self, name: str, *, run: bool = True) -> str:
+        """Return why a user of this name would get no notebook; empty if they would get one.
+        Without `run`, do not start a process that checks what the account can run.
+        """
 
     async def leaks(self) -> SiteLeaks:
         """Return everything that runs and removed users left behind."""

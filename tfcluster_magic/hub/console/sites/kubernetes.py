@@ -354,7 +354,7 @@ class KubernetesSite:
         except ApiError as error:
             raise access.explain_api_error(error, server=self._api.server) from None
 
-    def why_no_notebook(self, name: str) -> str:  # noqa: ARG002
+    def why_no_notebook(self, name: str, *, run: bool = True) -> str:  # noqa: ARG002
         """Return an empty text: tenancy makes a namespace for every user."""
         return ""
 

@@ -364,9 +364,9 @@ class LocalSite:
         answers, missed = await self._all(ReaderRequest(do="storage"))
         return SiteStorage(users={name: answer.volumes for name, answer in answers}, missed=missed)
 
-    def why_no_notebook(self, name: str) -> str:
+    def why_no_notebook(self, name: str, *, run: bool = True) -> str:
         """Return why this machine has no usable account of this name; empty if it has one."""
-        return why_no_notebook(name, self._owner)
+        return why_no_notebook(name, self._owner, run=run)
 
     async def leaks(self) -> SiteLeaks:
         """See `Site.leaks`."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from support.golden_runs import EVERYTHING
 from support.kube_server import KubeServer, Object
 from support.kubernetes_console import ADA, BOB, launched, server, tenant, within
 from support.node_logs import NodeLog
@@ -12,13 +14,29 @@ from support.polling import wait_until_async
 
 from tfcluster_magic.backends.kubernetes.namespace_access import OPTIONS_KEY
 from tfcluster_magic.errors import Conflict, NotFound, TFClusterError
-from tfcluster_magic.hub.console.sites.base import SiteSchedule
+from tfcluster_magic.hub.console.sites import kubernetes_runs
+from tfcluster_magic.hub.console.sites.base import SiteSchedule, run_row
 from tfcluster_magic.hub.console.sites.kubernetes import KubernetesSite
 from tfcluster_magic.kube.api import labels
 from tfcluster_magic.kube.api.client import path
+from tfcluster_magic.kube.objects import custom_resource
 from tfcluster_magic.quota.preflight import Limit, Options
 from tfcluster_magic.schedules import Pause
-from tfcluster_magic.spec import Stop, to_json
+from tfcluster_magic.spec import (
+    Annotations,
+    Cause,
+    Message,
+    Phase,
+    Reason,
+    Status,
+    Stop,
+    TaskExit,
+    TaskFailure,
+    TaskState,
+    TaskStatus,
+    TypeCounts,
+    to_json,
+)
 
 __all__ = ["server"]  # a fixture used by the tests below
 KINDS = ("namespaces", "pods", "tfclusters", "tfclusterschedules")
@@ -125,6 +143,46 @@ def test_runs_of_everyone_by_one_list_however_often_somebody_looks(server: KubeS
         assert sorted(lists) == sorted(path(each) for each in KINDS)
 
     within(server, look)
+
+
+def test_the_row_of_a_run_has_all_that_its_record_has() -> None:
+    """Only the decoded fields of a run reach its row, and they suffice: the row is the one of the
+    complete record.
+    """
+    made = custom_resource.write("digits", 2, EVERYTHING)
+    head = {"name": "digits-2", "namespace": ADA, "uid": "u", "creationTimestamp": LONG_AGO}
+    texts = custom_resource.write_annotations(
+        Annotations(), Annotations("a note", "Digits", ("exam",))
+    )
+    head["annotations"] = made["metadata"].get("annotations", {}) | texts
+    ended = TaskExit(cause=Cause.OOM, exit_code=137, finished_at=50.0)
+    status = Status(
+        phase=Phase.FAILED,
+        reason=Reason.OOM_KILLED,
+        message="worker-1 was killed",
+        messages=(Message("NeverStarted"),),
+        attempt=3,
+        queued_at=10.0,
+        started_at=20.0,
+        running_at=30.0,
+        finished_at=60.0,
+        released_at=70.0,
+        heals=1,
+        program_restarts=2,
+        restarts={"worker-1": 2},
+        failures=(TaskFailure(task="worker-1", attempt=1, exit=ended),),
+        culprit="worker-1",
+        counts={"worker": TypeCounts(desired=3, failed=1, succeeded=2)},
+        attention=(TaskStatus(name="ps-0", state=TaskState.FAILED),),
+        warnings=("the disk is nearly full",),
+    )
+    found = {"metadata": head, "spec": made["spec"], "status": custom_resource.write_status(status)}
+
+    event = kubernetes_runs.RUN.event.decode(json.dumps({"type": "ADDED", "object": found}))
+
+    assert kubernetes_runs.trim_run(event.object)["row"] == run_row(custom_resource.read(found)), (
+        "decode the field in kubernetes_runs.py, too: _Spec or _Status, _spec, trim_run"
+    )
 
 
 def test_a_run_is_stopped_as_its_owner_would_and_only_the_one_that_is_meant(

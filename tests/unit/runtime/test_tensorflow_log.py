@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
-from support.project import ROOT
+from support.project import DATA, ROOT
 
-from tfcluster_magic.errors import TENSORFLOW_LOG_PATTERNS, is_tensorflow_log
+from tfcluster_magic.errors import TensorFlowLog, tensorflow_log
 
 TWIN = ROOT / "labextension" / "src" / "logs" / "noise.ts"
+CASES: dict[str, list[str]] = json.loads((DATA / "tensorflow_log.json").read_text("utf-8"))
+"""Lines of one task, each marked as hidden or shown; labextension/test/noise.test.ts has the same
+cases.
+"""
 
 
 def test_the_page_hides_the_same() -> None:
     """JupyterLab hides the same lines as a shell."""
-    assert (
-        tuple(re.findall(r"^  /(\^.*)/,?$", TWIN.read_text(), re.MULTILINE))
-        == TENSORFLOW_LOG_PATTERNS
+    assert tuple(re.findall(r"^  /(\^.*)/[,;]?$", TWIN.read_text(), re.MULTILINE)) == (
+        *tensorflow_log.FIRST_LINES,
+        tensorflow_log.ANNOUNCES,
+        tensorflow_log.FIELD,
+        tensorflow_log.SENTENCES,
     )
+
+
+@pytest.mark.parametrize("lines", CASES.values(), ids=CASES)
+def test_a_message_is_hidden_with_all_of_its_lines(lines: list[str]) -> None:
+    """A protobuf and its sentences are hidden directly after a line that announces them, and only
+    there.
+    """
+    log = TensorFlowLog()
+    texts = [line.partition("| ")[2] for line in lines]
+    assert [f"{'hidden' if log.hides(text) else 'shown '}| {text}" for text in texts] == lines
 
 
 @pytest.mark.parametrize(
@@ -32,7 +49,7 @@ def test_what_its_code_in_c_says_is_a_remark(line: str) -> None:
     """Both forms of log lines of TensorFlow's C++ code are recognised, and also the lines that it
     prints before logging starts.
     """
-    assert is_tensorflow_log(line)
+    assert TensorFlowLog().hides(line)
 
 
 @pytest.mark.parametrize(
@@ -49,4 +66,4 @@ def test_what_its_code_in_c_says_is_a_remark(line: str) -> None:
 )
 def test_errors_and_the_programs_words_are_none(line: str) -> None:
     """Lines that may matter, such as lines that name a missing task, are never hidden."""
-    assert not is_tensorflow_log(line)
+    assert not TensorFlowLog().hides(line)
