@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -299,3 +301,28 @@ def test_report_is_no_window(both: tuple[Visitor, Visitor]) -> None:
     answer = both[1].get("hub/api/users/ada/server/progress")
     assert answer.status_code in {403, 404}
     assert "ready" not in json.dumps(answer.text)
+
+
+def test_an_administrator_can_open_a_notebook(tmp_path: Path) -> None:
+    """An administrator of the hub has the rights of each user in that user's notebook, as
+    docs/explanation/security-kubernetes.md says.
+    """
+    hub = RealHub(tmp_path / "hub", ["ada", "chief"], more='c.Authenticator.admin_users = {"chief"}')
+    try:
+        hub.start()
+        hub.visitor("ada").spawn()
+        chief = hub.visitor("chief")
+        assert chief.get("hub/admin").status_code == 200
+        asked = chief.get("user/ada/lab")  # JupyterHub asks whether the notebook may know who comes
+        inputs = re.findall(r"<input[^>]*>", asked.text)
+        typed = {
+            re.findall(r'name="([^"]*)"', each)[0]: re.findall(r'value="([^"]*)"', each)[0]
+            for each in inputs
+            if "value=" in each and "name=" in each
+        }
+        origin = {"Referer": asked.url}
+        answer = chief.session.post(asked.url, data=typed, headers=origin, timeout=120)
+        assert urlsplit(answer.url).path == "/tf/user/ada/lab"
+        assert chief.get("user/ada/api/contents").status_code == 200
+    finally:
+        hub.close()
