@@ -58,8 +58,8 @@ uses it without the dashes. The second is its name in Python and REST. The third
 REASONS = """\
 `reason` is one word that says why a run is in its phase. Programs may rely on it: each word keeps
 its meaning. The status also has a sentence, `message`, made from the codes in
-[messages](messages.md). If tasks do not run on Kubernetes, the cause that Kubernetes reports
-[follows this sentence](../how-to/kubernetes-troubleshooting.md).
+[messages](messages.md). On Kubernetes, if tasks cannot run, `message` ends with [the cause that
+Kubernetes reports](../how-to/kubernetes-troubleshooting.md).
 """
 METRICS = """\
 No label names a user or a run, so the number of series does not grow with the users. A histogram

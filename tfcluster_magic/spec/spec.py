@@ -385,8 +385,9 @@ class Program(Model, frozen=True):
         bool,
         Meta(
             description=(
-                "whether the program uses TensorFlow's distributed runtime; if it is not set "
-                "in a record written by hand, each task finds that out"
+                "whether the program uses TensorFlow's distributed runtime. A launch determines "
+                "this from the program. If a record written by hand does not have `true` here, "
+                "each task determines it from the program's files"
             )
         ),
     ] = False
