@@ -307,7 +307,8 @@ def test_an_administrator_can_open_a_notebook(tmp_path: Path) -> None:
     """An administrator of the hub has the rights of each user in that user's notebook, as
     docs/explanation/security-kubernetes.md says.
     """
-    hub = RealHub(tmp_path / "hub", ["ada", "chief"], more='c.Authenticator.admin_users = {"chief"}')
+    chosen = 'c.Authenticator.admin_users = {"chief"}'
+    hub = RealHub(tmp_path / "hub", ["ada", "chief"], more=chosen)
     try:
         hub.start()
         hub.visitor("ada").spawn()
