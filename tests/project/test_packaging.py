@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.metadata
 import itertools
 import os
@@ -15,6 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from support.project import ROOT
 
 import tfcluster_magic
@@ -135,6 +139,24 @@ def test_an_image_holds_the_versions_that_are_tested_here() -> None:
         differing = {pin.partition("==")[0] for pin in _pins(one) ^ _pins(other)}
         in_both = _names(one) & _names(other)
         assert not differing & in_both, (one, other)
+
+
+def test_every_pin_is_for_the_oldest_python() -> None:
+    """Each package that `make run` installs on Python 3.10 accepts this Python. Packages that are
+    not installed here are not checked.
+    """
+    environment = {**default_environment(), "python_version": "3.10"}
+    environment["python_full_version"] = "3.10.0"
+    for line in (ROOT / "requirements" / "run.txt").read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        pin = Requirement(line.split("  #")[0])
+        if pin.marker is None or pin.marker.evaluate(environment):
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                there = importlib.metadata.distribution(pin.name)
+                if pin.specifier.contains(there.version):
+                    wanted = SpecifierSet(there.metadata["Requires-Python"] or "")
+                    assert wanted.contains("3.10.0"), f"{line}: needs Python {wanted}"
 
 
 def test_run_installs_what_a_hub_imports_for_a_sign_in() -> None:
