@@ -111,9 +111,29 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
         module, name = COMMANDS[cmd_name]
-        found = getattr(importlib.import_module(module), name)
+        try:
+            found = getattr(importlib.import_module(module), name)
+        except ModuleNotFoundError as error:
+            return _unavailable(cmd_name, str(error.name))
         assert isinstance(found, click.Command)
         return found
+
+
+def _unavailable(name: str, package: str) -> click.Command:
+    """Return a command that says which package is missing."""
+    text = _("Needs the Python package {package}: run it where the hub runs.")
+    told = text.format(package=package)
+
+    def refuse(words: tuple[str, ...]) -> None:  # noqa: ARG001 - click's signature
+        raise TFClusterError(told)
+
+    return click.Command(
+        name,
+        callback=refuse,
+        params=[click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)],
+        context_settings={"ignore_unknown_options": True},
+        help=told,
+    )
 
 
 @click.command(cls=Commands)

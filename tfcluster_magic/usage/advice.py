@@ -365,6 +365,10 @@ def _life(attempts: Sequence[Attempt], ended: bool) -> tuple[float, float] | Non
         return None
     first = attempts[-1].began + START
     worked = _worked(attempts[-1], ended)
+    stepped = next((each.at for each in worked if each.step), first)
+    if worked and stepped > first:
+        # the start took longer; a program that first reports a step near its end worked before
+        first = max(first, min(stepped, (attempts[-1].began + worked[-1].at) / 2))
     after = [each for each in worked if each.at - each.seconds >= first - 1e-6]
     return (after[0].at - after[0].seconds, after[-1].at) if after else (first, first)
 

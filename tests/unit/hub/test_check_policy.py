@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,25 @@ def test_a_policy_is_recognised_by_its_fields(text: bytes, code: int, said: str)
     """The fields, even misspelt ones, say which policy a file is; without any, it may be both."""
     done = check("-", typed=text)
     assert (done.exit_code, said in done.output) == (code, True), done.output
+
+
+def test_without_jupyterhub_the_other_commands_work() -> None:
+    """The help lists every command. One that needs a missing package says so."""
+
+    def done(*words: str) -> subprocess.CompletedProcess[str]:
+        code = (
+            "import sys; sys.modules['jupyterhub'] = None; "
+            "sys.argv[0] = 'hub'; from runpy import run_module; "
+            "run_module('tfcluster_magic.hub', run_name='__main__')"
+        )
+        python = [sys.executable, "-c", code, *words]
+        return subprocess.run(python, capture_output=True, text=True, check=False)
+
+    shown = done("--help")
+    assert shown.returncode == 0 and "check-policy" in shown.stdout, shown.stderr
+    refused = done("backup", "--to", "x")
+    assert refused.returncode == 1 and "Traceback" not in refused.stderr
+    assert "Needs the Python package jupyterhub" in refused.stderr
 
 
 def test_a_missing_file_is_refused() -> None:

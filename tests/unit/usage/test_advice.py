@@ -522,6 +522,24 @@ def test_a_worker_is_slow_only_after_a_while(first: int, found: list[str]) -> No
     assert codes(advise(a_run(tasks(ps=1)), samples, steps)) == found
 
 
+def test_a_slow_start_is_no_wait_for_input() -> None:
+    """What a program reads before its first step, such as TensorFlow from a cold disk, does not
+    count as its input.
+    """
+
+    def sampled(slow_until: int) -> dict[str, list[Attempt]]:
+        (starts,), (trains,) = attempt(90, cpu=0.1, read=5e6), attempt(90, cpu=0.1)
+        rows = [
+            replace(one if n <= slow_until else other, step=0 if n <= slow_until else n)
+            for n, (one, other) in enumerate(zip(starts.intervals, trains.intervals, strict=True))
+        ]
+        worker = replace(starts, intervals=tuple(rows))
+        return {"worker-0": [worker], "worker-1": [worker], "ps-0": attempt(90, cpu=0.1)}
+
+    assert codes(advise(a_run(tasks(ps=1)), sampled(45), {})) == ["AdviceInputDisk"]
+    assert codes(advise(a_run(tasks(ps=1)), sampled(20), {})) == []
+
+
 def test_what_tasks_send_each_other_is_no_input() -> None:
     """Traffic between the tasks of a run does not count as input, also if the chief has little of
     this traffic.

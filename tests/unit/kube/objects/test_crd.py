@@ -151,6 +151,9 @@ def test_durations_times_and_amounts_say_their_unit() -> None:
         assert not is_text, f"{path}: write it as a quantity, in spec/resource_form.py"
     amounts = {path for path, node in nodes(SCHEMA, "") if "x-kubernetes-int-or-string" in node}
     assert {path.rsplit(".", 1)[-1] for path in amounts} >= {"cpu", "memory", "size"}
+    ruled = {f".spec.{rule.at}" for rule in crd.QUANTITY_RULES}
+    missing = {path for path in amounts if path.startswith(".spec.")} - ruled
+    assert not missing, f"add a rule for {missing} to QUANTITY_RULES of kube/objects/crd.py"
     lifecycle = SPEC["properties"]["lifecycle"]["properties"]
     durations = {name for name, node in lifecycle.items() if "In seconds." in node["description"]}
     assert durations == set(DURATIONS)
