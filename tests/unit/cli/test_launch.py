@@ -128,7 +128,7 @@ def test_a_rerun_takes_what_is_advised(
     asked = run("rerun", "rest", "--advised")
     assert asked.code == 2
     assert "--worker-memory: 2Gi → 512Mi" in asked.err
-    assert "`tfcluster rerun rest-1 --advised --yes`" in asked.err
+    assert "`tfcluster rerun rest --advised --yes`" in asked.err
     assert "memory: 512Mi" in run("rerun", "rest", "--advised", "--dry-run").out
     assert run("rerun", "rest", "--advised", "--yes", "--wait", "--max-duration", "2h").code == 0
     again = json.loads(run("status", "rest", "-o", "json").out)["spec"]
