@@ -27,10 +27,13 @@ class PolicyKind:
     fields: frozenset[str]
     parse: Callable[[str], object]
 
-    def known(self, data: Mapping[object, object], others: frozenset[str]) -> int:
-        """Return how many keys are fields of this policy only, also with a misspelling."""
+    def known(self, data: Mapping[object, object], others: frozenset[str]) -> tuple[int, int]:
+        """Return how many keys are fields of this policy only, and how many are or resemble such
+        fields. The first number counts more.
+        """
         own = self.fields - others
-        return sum(bool(similar_field(str(key), own)) for key in data)
+        exact = sum(str(key) in own for key in data)
+        return exact, sum(bool(similar_field(str(key), own)) for key in data)
 
 
 def _kind(title: str, model: type[Model], parse: Callable[[str], object]) -> PolicyKind:

@@ -60,6 +60,7 @@ def test_every_mistake_of_every_file_is_printed(tmp_path: Path) -> None:
         (b"images: [{name: a, image: x}]\n", 0, "valid as the hub's policy"),
         (b"defualtImage: x\n", 2, "not valid as the operator's policy"),
         (b"grups: {}\n", 2, "not valid as the hub's policy"),
+        (b"default: {quota: {gpu: two}}\n", 2, "line 1: default.quota.gpu: got 'two'"),
         (b"a: [\n", 2, "not valid as a policy\n  line 2: it is not valid YAML"),
         (b"\xff", 2, "line 1: it is not UTF-8 text"),
         (b"- 1\n", 2, "line 1: got [1]; a mapping with the fields"),
