@@ -418,7 +418,7 @@ def _tasks(
                     throttled=min(1.0, sum(each.throttled for each in rows) / seconds),
                     received=sum(each.received for each in rows) / seconds,
                     sent=sum(each.sent for each in rows) / seconds,
-                    read=sum(each.read for each in rows) / seconds,
+                    read=_read(rows),
                     gpu=sum(each.gpu for each in rows) / seconds,
                     gpus=asked.gpu,
                     steps=steps.get(name),
@@ -426,6 +426,13 @@ def _tasks(
                 )
             )
     return made
+
+
+def _read(intervals: Sequence[Interval]) -> float:
+    """Return the bytes read per second, without the largest sample: it may be a late import."""
+    most = max(range(len(intervals)), key=lambda n: intervals[n].read)
+    rows = [*intervals[:most], *intervals[most + 1 :]] or intervals
+    return sum(each.read for each in rows) / sum(each.seconds for each in rows)
 
 
 def _stepped(intervals: Sequence[Interval]) -> float:

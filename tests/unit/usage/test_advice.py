@@ -524,7 +524,7 @@ def test_a_worker_is_slow_only_after_a_while(first: int, found: list[str]) -> No
 
 def test_a_slow_start_is_no_wait_for_input() -> None:
     """What a program reads before its first step, such as TensorFlow from a cold disk, does not
-    count as its input.
+    count as its input, nor does a single large sample later, such as a late import.
     """
 
     def sampled(slow_until: int) -> dict[str, list[Attempt]]:
@@ -538,6 +538,11 @@ def test_a_slow_start_is_no_wait_for_input() -> None:
 
     assert codes(advise(a_run(tasks(ps=1)), sampled(45), {})) == ["AdviceInputDisk"]
     assert codes(advise(a_run(tasks(ps=1)), sampled(20), {})) == []
+    (trains,) = attempt(60, cpu=0.1)
+    rows = [replace(each, read=5e7 if n == 20 else 0.0) for n, each in enumerate(trains.intervals)]
+    late = [replace(trains, intervals=tuple(rows))]
+    samples = {"worker-0": late, "worker-1": late, "ps-0": attempt(60, cpu=0.1)}
+    assert codes(advise(a_run(tasks(ps=1)), samples, {})) == []
 
 
 def test_what_tasks_send_each_other_is_no_input() -> None:
