@@ -14,7 +14,7 @@ from requests.adapters import HTTPAdapter
 from support.hub.console_clients import shell
 from support.hub.make_run import OWNER, PASSWORD, Hub
 from support.hub.real_hub import RealHub, password
-from support.hub.visitor import Visitor
+from support.hub.visitor import BROWSER_ACCEPT, Visitor
 
 NAME = "hub.localhost"
 
@@ -55,6 +55,7 @@ class Browser(Visitor):
     def __init__(self, url: str, session: requests.Session | None = None) -> None:
         super().__init__(url)
         self.session = session or Strict()
+        self.session.headers["Accept"] = BROWSER_ACCEPT
         self.session.mount("http://", Loopback())
 
     def at(self, host: str) -> Browser:
