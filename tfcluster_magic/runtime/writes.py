@@ -447,11 +447,14 @@ class WriteWatch:
         host = socket.gethostname()
         if rest.startswith(host + "."):
             number = rest[len(host) + 1 :].split(".")[0]
-            if number.isdigit() and int(number) not in self._pids:
+            unknown = number.isdigit() and int(number) not in self._pids
+            if unknown and entry.path not in self._events:
                 # The process that created the file is not known as one of ours. If it still runs,
                 # it belongs to somebody else who works in the same folder. If it has ended, it may
                 # be one of ours that ended before we saw it.
-                if os.path.exists(f"/proc/{number}") or self._is_linked_elsewhere(entry.path):
+                if entry.path not in self._foreign and (
+                    os.path.exists(f"/proc/{number}") or self._is_linked_elsewhere(entry.path)
+                ):
                     self._foreign.add(entry.path)
                 return entry.path not in self._foreign
         return True

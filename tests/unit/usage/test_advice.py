@@ -523,8 +523,8 @@ def test_a_worker_is_slow_only_after_a_while(first: int, found: list[str]) -> No
 
 
 def test_a_slow_start_is_no_wait_for_input() -> None:
-    """What a program reads before its first step, such as TensorFlow from a cold disk, does not
-    count as its input, nor does a single large sample later, such as a late import.
+    """Input is what a program reads after its first step, without the largest sample: TensorFlow's
+    own files may be read before that step, or by a late import.
     """
 
     def sampled(slow_until: int) -> dict[str, list[Attempt]]:
